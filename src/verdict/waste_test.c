@@ -62,7 +62,7 @@ static void a_wait_after_every_launch(void **state)
     (void)state;
     open_run();
     steps(3000, 1, ms_ns / 10, true);
-    expect_advice("sync-storm: 1.0 synchronisations a launch", true);
+    expect_advice("sync-storm: 1.0 synchronisations per launch", true);
 }
 
 static void a_wait_after_every_step(void **state)
@@ -107,7 +107,7 @@ static void small_kernels(void **state)
 {
     (void)state;
     launch_for(35, 5000);
-    expect_advice("launch-bound: a launch every 15.0 us (400000 in all), and the GPU was never more than 35 % busy",
+    expect_advice("launch-bound: one launch every 15.0 us (400000 in total), and the GPU was never more than 35 % busy",
                   true);
 }
 
@@ -202,7 +202,7 @@ static void memory_again_and_again(void **state)
     (void)state;
     open_run();
     allocate(2000, 3, true, 6);
-    expect_advice("alloc-churn: the driver was asked for memory 2001 times", true);
+    expect_advice("alloc-churn: the program allocated device memory 2001 times", true);
 }
 
 /* Often, but it costs next to nothing. */
@@ -291,7 +291,7 @@ static void too_few_processors(void **state)
 {
     (void)state;
     processors(60);
-    expect_advice("cpu-starved: the control group's limit of 2.00 processors stopped its threads in 60 %", true);
+    expect_advice("cpu-starved: the control group's limit of 2.00 processors throttled its threads in 60 %", true);
 }
 
 static void enough_processors(void **state)
@@ -313,8 +313,9 @@ static void a_crowd(void **state)
 {
     (void)state;
     waits_for_processors(6000, 10000);
-    expect_advice("cpu-starved: the first thread of pid 100 was ready to run and had no processor for 6.0 s of 10.0 s",
-                  true);
+    expect_advice(
+        "cpu-starved: the first thread of pid 100 was ready to run but had to wait for a processor for 6.0 s of 10.0 s",
+        true);
 }
 
 /* A small part of the time, or a moment. */

@@ -41,7 +41,7 @@ def expect_place(run, verdict):
     functions = [f["function"] for f in where["frames"]]
     expect("report_with_bad_address" in functions, f"no launch was made there: {functions}")
     text = gpuwhy("explain", run.recording, folder=run.folder)[1]
-    expect("the launch at fault, as the second run" in " ".join(text.split()), f"the text names another place: {text}")
+    expect("the launch at fault, found by the second run" in " ".join(text.split()), f"the text names another place: {text}")
 
 
 def named(place):
@@ -52,7 +52,7 @@ def named(place):
     expect(verdict["headline"].startswith("kernel class_report "), verdict["headline"])
     expect_text(verdict, r"cuLaunchKernel of class_report on .* returned 700 .* this launch is at fault", "the launch")
     expect_text(verdict, r"after \d+ launches of thread \d+ \(cnn\)", "its order and thread")
-    expect_text(verdict, r"its place in the program: .*cnn.*, called at .*cnn", "where the launch was made")
+    expect_text(verdict, r"place of that launch in the program: .*cnn.*, called at .*cnn", "where the launch was made")
     expect_text(verdict, str(second_recording(run)), "where the second recording lies")
     expect_place(run, verdict)
     status, out, err = gpuwhy("explain", "--all", second_recording(run), folder=place)
@@ -80,13 +80,13 @@ def only_once(place):
     verdict = expect_verdict(run)
     expect(run.status == 1, f"exit status {run.status}")
     expect(verdict["headline"].startswith("a kernel "), f"a kernel is named without proof: {verdict['headline']}")
-    expect_text(verdict, r"did not come again \(exit status 0\).*hypothesis", "that the fault did not come again")
+    expect_text(verdict, r"did not occur again \(exit status 0\).*hypothesis", "that the fault did not occur again")
 
 
 def other_end(place):
     folder = new_folder(place, "other")
     run = run_observed(by_shell('if [ -e seen ]; then exit 9; fi; touch seen; exec "$@"', *BAD), SMALL, folder, ["--blame"])
-    expect_text(expect_verdict(run), r"ended otherwise, without a GPU fault: exit status 9", "how the second run ended")
+    expect_text(expect_verdict(run), r"ended differently, without a GPU fault: exit status 9", "how the second run ended")
 
 
 def with_dump(place):

@@ -104,7 +104,7 @@ def in_c(*marks):
 
 def kernel(place):
     hangs(place, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"spin was launched on stream 0x",
-          *([r"stands in s27_hang.c:\d+ in wait_for_kernel <- "] if has_stacks() else []),
+          *([r"is in s27_hang.c:\d+ in wait_for_kernel <- "] if has_stacks() else []),
           where=in_c(("kernel", "wait_for_kernel")))
 
 
@@ -160,7 +160,7 @@ def alone(place):
     """Reported as an observation when the program is stopped. --kill-on-hang does not kill a program that goes on."""
     for how in (signal.SIGTERM, signal.SIGINT):
         verdict, poked = end_of_alone(place, "alone", how, "--hang-after", "1", "--kill-on-hang")
-        text = ALONE + r", and nothing has waited for that stream since; other work was waited for \d+ times meanwhile"
+        text = ALONE + r", and the program has not waited for that stream since; meanwhile it waited for other work \d+ times"
         expect(re.search(text, evidence(verdict)), f"not told: {evidence(verdict)}")
         expect(verdict["certainty"] == "supported", "who ended it may have had a reason")
         found = [a["certainty"] for a in verdict["alternatives"] if a["cause"] == "kernel-never-ends"]
@@ -173,8 +173,8 @@ def alone_fast(place):
     """The launch is no longer on record: this is reported, and no conclusion is drawn from it."""
     verdict, poked = end_of_alone(place, "alone-fast", signal.SIGTERM)
     if has_stacks():  # without call sites, launches are not recorded
-        expect(re.search(ALONE + "; whether it is over is not known", evidence(verdict)), f"not told: {evidence(verdict)}")
-        expect("whether it is over is not known" in poked, poked)
+        expect(re.search(ALONE + "; it is not known whether it has ended", evidence(verdict)), f"not told: {evidence(verdict)}")
+        expect("it is not known whether it has ended" in poked, poked)
     expect(not any(a["cause"] == "kernel-never-ends" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
@@ -184,7 +184,7 @@ def alone_below_a_launcher(place):
     folder, process = start(place, "timeout", argv)
     status, _, err, verdict = finish(folder, process)
     expect(status == 124 and verdict["status"] == "undetermined", f"exit {status}, {verdict['status']}: {err}")
-    expect(re.search(r"pid \d+: spin was launched on stream 0x.*nothing has waited for that stream since", evidence(verdict)), err)
+    expect(re.search(r"pid \d+: spin was launched on stream 0x.*the program has not waited for that stream since", evidence(verdict)), err)
     expect("the GPU is ruled out" not in err, err)
 
 
@@ -204,7 +204,7 @@ def late_waits_that_end(place):
 def locks(place):
     marks = ("trainer", "apply_gradients"), ("collector", "collect_gradients")
     hangs(place, "locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds",
-          *[f"stands in {re.escape(where)} <- .* in {caller}"
+          *[f"is in {re.escape(where)} <- .* in {caller}"
             for where, caller in zip(in_c(*marks) or [], ("trainer", "collector"))], where=in_c(*marks))
 
 
@@ -223,14 +223,14 @@ def python_locks(place, version, python):
     """Python's locks have no owner, but every thread waits for something that only the others could do."""
     places = [python_place(version, mark) for mark in ("trainer", "collector")]
     hangs(place, "python", "host-deadlock", r"waits, without a time limit, for another thread",
-          *[f"(stands in|process at) {re.escape(where)}" for where in places + [python_place(version, "join")]],
+          *[f"(is in|process at) {re.escape(where)}" for where in places + [python_place(version, "join")]],
           argv=[python, "-B", STANDS, "locks"], ours=False, where=places)
 
 
 def python_kernel(place, version, python):
     where = python_place(version, "kernel")
     hangs(place, "python", "kernel-never-ends", r"inside cuCtxSynchronize for \d", r"spin was launched",
-          f"stands in {re.escape(where)} <- stands.py:\\d+ in main <- stands.py:\\d+ in <module>",
+          f"is in {re.escape(where)} <- stands.py:\\d+ in main <- stands.py:\\d+ in <module>",
           argv=[python, "-B", STANDS, "kernel"], ours=False, where=[where])
 
 

@@ -163,7 +163,7 @@ def expect_where(book, text):
     known = book.run("print(hasattr(get_ipython().compile, '_filename_map'))").printed == "True\n"
     line = SETUP.strip().splitlines().index("    result = getattr(cuda, name)(*arguments)") + 1
     if known:
-        expect_in(f"Where In [1]:{line} in call: what holds most was allocated there", text)
+        expect_in(f"Where In [1]:{line} in call: the largest part of this memory was allocated there", text)
         expect(re.search(r"called at In \[1\]:\d+ in Array.__init__, In \[1\]:\d+ in train.*In \[2\]:1 in <module>", text),
                f"the callers are not named in:\n{text}")
 
@@ -231,7 +231,7 @@ def test_kept_by_an_exception(place):
         book.good("import time; time.sleep(0.2)")
         text = book.verdict("again = train(1)")
         expect_in("In [4]: gpu-oom-leak (supported): In [2] failed for lack of memory, and 295.00 MiB of what it had "
-                  "allocated by then is still referenced", text)
+                  "allocated is still referenced", text)
         expect(re.search(r"Held by error: 295\.00 MiB in 10 blocks, allocated in In \[2\], \d+\.\d s old \([^)]*local "
                          r"variable [^)]*big\(\)", text), f"the exception is not named in:\n{text}")
     with Notebook(place, "twin") as book:  # repaired: the exception object is dropped

@@ -187,7 +187,7 @@ TORCH = [
     Row("S22", "torch", "s22_pileup", (), "gpu-context-pileup", needs=TWO_GPUS, alone=True, facts=[Says(r"GPU 1")]),
     clean("S22", "torch", "s22_pileup", ("repaired",), needs=TWO_GPUS, alone=True),
     Row("S36", "torch", "s36_spawned", (), "illegal-address",
-        facts=[Says(r"status 0 all the same"), Says("write_far_away")]),
+        facts=[Says(r"command still exited with status 0"), Says("write_far_away")]),
     clean("S36", "torch", "s36_spawned", ("repaired",)),
     Row("-", "torch", "nccl_pair", (), "killed-by-scheduler-or-user", needs=TWO_GPUS,
         facts=[Says(r"rank 1 \(pid \d+\) was the first"), Says(r"rank 0 \(pid \d+\)", ("consequences",))]),

@@ -97,7 +97,7 @@ def main():
     expected = (("tiny", "gpu-oom-leak", ("train.py:44 in train", "phase training")),
                 ("validation", "gpu-oom-peak-phase", ("train.py:71 in validate",)),
                 ("fragmented", "gpu-oom-fragmentation", ("train.py:52 in keep",)),
-                ("healthy", None, ("fullest at", "train.py:40 in train", "train.py:14 in build")))
+                ("healthy", None, ("peaked at", "train.py:40 in train", "train.py:14 in build")))
     with tempfile.TemporaryDirectory() as folder:
         for case, cause, words in expected:
             for deep in (True, False):

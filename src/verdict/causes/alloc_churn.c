@@ -45,23 +45,23 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     if (found.made < MADE_MIN || found.freed < found.made / 10 * 9 || found.made * LAUNCHES_EACH < pace.launches ||
         share < share_min)
         return true;
-    return gwi_list_addf(
-        advice,
-        "alloc-churn: the driver was asked for memory %" PRIu64 " times and got it back %" PRIu64
-        " times, once for %.1f launches, to the end of the run%s; at least %.0f %% of the time passed in "
-        "these calls: keep buffers, or use stream-ordered memory",
-        found.made, found.freed, (double)pace.launches / (double)found.made, gwi_at(c, found.most->site, at),
-        100 * share);
+    return gwi_list_addf(advice,
+                         "alloc-churn: the program allocated device memory %" PRIu64 " times and freed it %" PRIu64
+                         " times, one allocation per %.1f launches, to the end of the run%s; at least %.0f %% of the "
+                         "time was spent in these calls: reuse buffers, or use stream-ordered memory",
+                         found.made, found.freed, (double)pace.launches / (double)found.made,
+                         gwi_at(c, found.most->site, at), 100 * share);
 }
 
 const gw_cause gwi_cause_alloc_churn = {
     .id = "alloc-churn",
-    .summary = "Device memory is taken and given back again and again while the program works. Advice, never a fault.",
-    .proof = "a thousand driver allocations, nine in ten freed again, at least one for 20 launches, to the end of the "
-             "run, and a tenth of the time inside these calls",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Keep buffers between steps, or use cuMemAllocAsync with a pool that keeps memory",
-              [GW_FRAMEWORK_TORCH] = "No torch.cuda.empty_cache() inside the loop\n"
-                                     "Constant shapes, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
-                                     "Lower the peak: a cache that runs into the limit is flushed"},
+    .summary = "The program keeps allocating and freeing device memory while it works. Advice, never a fault.",
+    .proof = "at least a thousand driver allocations, nine in ten of them freed again, at least one per 20 launches, "
+             "to the end of the run, and a tenth of the time spent inside these calls",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Reuse buffers between steps, or use cuMemAllocAsync with a pool that keeps its memory",
+              [GW_FRAMEWORK_TORCH] = "Do not call torch.cuda.empty_cache() inside the loop\n"
+                                     "Use constant shapes, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
+                                     "Lower the peak: PyTorch flushes its cache when it reaches the limit"},
     .advise = advise,
 };

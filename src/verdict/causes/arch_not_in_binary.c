@@ -44,7 +44,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure == NULL && (told == NULL || !c->bad_end || c->root != NULL))
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
-    gwi_headline(finding, "a program or library holds no code for this card");
+    gwi_headline(finding, "the program or one of its libraries contains no code for this card");
     if (failure != NULL)
         gwi_say_failed_call(c, finding, failure);
     if (told != NULL)
@@ -57,7 +57,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (row != NULL)
         gwi_next(finding, "PyTorch's own builds with code for this card: as late as %s for CUDA %s%s", row->release,
                  row->cuda, row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
-    gwi_rule_out(finding, "a driver that is too old (it said that the code is for other cards)");
+    gwi_rule_out(finding, "a driver that is too old (it reported that the code is for other cards)");
     if (failure == NULL)
         return gwi_sure_of_words(c);
     /* A library may try several images and cope: only words or an end without any work say that it did not. */
@@ -67,17 +67,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_arch_not_in_binary = {
     .id = "arch-not-in-binary",
-    .summary = "The program, or a library of it, was not built for this card.",
+    .summary = "The program, or one of its libraries, was not built for this card.",
     .proof = "a module load that failed with 209, or the framework's \"no kernel image is available\"",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Rebuild for the card's architecture, or ship PTX beside native code",
-              [GW_FRAMEWORK_TORCH] = "Compare torch.cuda.get_arch_list() with the card; install the build that has it "
-                                     "(Pascal and Volta: cu126; "
-                                     "Blackwell: 2.7 or newer, cu128 or newer)\n"
-                                     "Rebuild extensions with TORCH_CUDA_ARCH_LIST set to the card's capability\n"
-                                     "torch.cuda.is_available() does not look at this: it says True all the same",
-              [GW_FRAMEWORK_JAX] =
-                  "Install the wheels that have the card: those for CUDA 13 begin with Turing, for CUDA 12 "
-                  "with Maxwell\n"
-                  "Rebuild kernels of your own for the card's architecture"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Rebuild for the card's architecture, or include PTX beside the native code",
+         [GW_FRAMEWORK_TORCH] = "Compare torch.cuda.get_arch_list() with the card; install the build that has it "
+                                "(Pascal and Volta: cu126; Blackwell: 2.7 or newer, cu128 or newer)\n"
+                                "Rebuild extensions with TORCH_CUDA_ARCH_LIST set to the card's capability\n"
+                                "torch.cuda.is_available() does not check this: it returns True anyway",
+         [GW_FRAMEWORK_JAX] =
+             "Install wheels that support the card: those for CUDA 13 start at Turing, those for CUDA 12 at Maxwell\n"
+             "Rebuild your own kernels for the card's architecture"},
     .judge = judge,
 };

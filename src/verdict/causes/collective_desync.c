@@ -7,11 +7,11 @@
 const gw_cause gwi_cause_collective_desync = {
     .id = "collective-desync",
     .summary = "The ranks of the job called different collectives, or with different sizes.",
-    .proof = "sequence numbers, operations or sizes that differ between ranks at the stall",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Let all ranks take the same way through the program: no early exit and no branch "
-                                   "by rank around a collective\n"
+    .proof = "sequence numbers, operations or sizes differ between ranks at the stall",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Make all ranks run the same sequence of collectives: no early exit, and no "
+                                   "collective inside a branch that depends on the rank\n"
                                    "Give all ranks the same number of batches",
-              [GW_FRAMEWORK_TORCH] = "drop_last=True, or the Join context manager for uneven inputs\n"
-                                     "TORCH_DISTRIBUTED_DEBUG=DETAIL names the call that differs"},
+              [GW_FRAMEWORK_TORCH] = "Use drop_last=True, or the Join context manager for uneven inputs\n"
+                                     "Set TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the call that differs"},
     .judge = gwi_judge_by_log,
 };

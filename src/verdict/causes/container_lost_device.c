@@ -8,8 +8,8 @@ const gw_cause gwi_cause_container_lost_device = {
     .id = "container-lost-device",
     .summary = "A running container lost its access to the GPU.",
     .proof = "NVML fails inside the container and works on the host",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Start the container anew\n"
-                  "Give the device by name (--device), or by CDI, so that a reload of systemd does not take it away"},
+    .fixes = {[GW_FRAMEWORK_RAW] = "Restart the container\n"
+                                   "Pass the device by name (--device) or through CDI, so that a systemd reload does "
+                                   "not revoke access to it"},
     .judge = gwi_judge_by_log,
 };

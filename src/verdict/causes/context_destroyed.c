@@ -99,7 +99,7 @@ static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teard
     if (user_tid != teardown->tid)
         snprintf(on, sizeof on, " on thread %" PRIu32 ", behind the back of thread %" PRIu32, teardown->tid, user_tid);
     gwi_measure(finding, teardown->t_ns, "ledger", (double)teardown->bytes, "bytes",
-                "%s%s%s; it destroyed %s that had not been given back", verb_of(teardown->kind),
+                "%s%s%s; it destroyed %s that had not been freed", verb_of(teardown->kind),
                 gwi_at(c, teardown->site, at), on, things);
 }
 
@@ -127,12 +127,15 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
                      use->result, result, (double)teardown->t_made_ns / 1e9, made);
     else if (buried->bytes > 0)
         gwi_measure(finding, use->t_ns, "driver", (double)buried->bytes, "bytes",
-                    "%s%s returned %u (%s): it names the block of %s made at %.2f s%s, which went with it", call, used,
-                    use->result, result, gw_bytes_text(bytes, buried->bytes), (double)buried->t_made_ns / 1e9, made);
+                    "%s%s returned %u (%s): the call uses the block of %s allocated at %.2f s%s, which was destroyed "
+                    "with the context",
+                    call, used, use->result, result, gw_bytes_text(bytes, buried->bytes),
+                    (double)buried->t_made_ns / 1e9, made);
     else
-        gwi_evidence(finding, use->t_ns, "driver",
-                     "%s%s returned %u (%s): it names the %s made at %.2f s%s, which went with it", call, used,
-                     use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
+        gwi_evidence(
+            finding, use->t_ns, "driver",
+            "%s%s returned %u (%s): the call uses the %s made at %.2f s%s, which was destroyed with the context", call,
+            used, use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
 }
 
 /* Destructors free memory at the end, after the reset that has freed it: that is refused, and nothing comes of it. */
@@ -158,7 +161,7 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
                                                 use->named.known && !use->named.context_lives);
     if (buried == NULL && !context_gone)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and %s from before it was used afterwards", verb_of(teardown->kind),
+    gwi_headline(finding, "%s at %.2f s, and %s from before that was used afterwards", verb_of(teardown->kind),
                  (double)teardown->t_ns / 1e9, name_of(buried));
     say_teardown(c, finding, teardown, use->tid);
     say_use(c, finding, teardown, buried);
@@ -199,25 +202,25 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS || sticky->t_ns < teardown->t_ns || teardown->bytes == 0 ||
         (c->oom != NULL && c->oom->t_ns < sticky->t_ns))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding,
-                 "%s at %.2f s, and a kernel after it used an address that is not mapped: memory from before it",
+    gwi_headline(finding, "%s at %.2f s, and a later kernel used memory from before that, which is no longer mapped",
                  verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
     say_teardown(c, finding, teardown, sticky->tid);
     const gw_ring_call *launch = NULL;
     const gw_buried *graph = find_old_graph(c, teardown, &launch);
     char made[GWI_PLACE_TEXT_MAX];
     if (graph != NULL)
-        gwi_evidence(finding, launch->t_ns, "driver", "the executable graph made at %.2f s%s was launched after it",
+        gwi_evidence(finding, launch->t_ns, "driver", "the executable graph made at %.2f s%s was launched afterwards",
                      (double)graph->t_made_ns / 1e9, gwi_at(c, graph->site, made));
     for (size_t i = 0; i < teardown->buried_count && i < 3; i++) {
         const gw_buried *buried = &teardown->buried[i];
         char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
         if (buried->bytes > 0)
-            gwi_evidence(finding, buried->t_made_ns, "ledger", "kept: the block of %s at address 0x%" PRIx64 "%s%s",
+            gwi_evidence(finding, buried->t_made_ns, "ledger",
+                         "still held by the program: the block of %s at address 0x%" PRIx64 "%s%s",
                          gw_bytes_text(bytes, buried->bytes), buried->key,
                          gwi_at(c, buried->site, at)[0] == '\0' ? "" : ", made", at);
     }
-    gwi_say_sticky(c, finding, sticky, "a kernel used an address that is not mapped any more");
+    gwi_say_sticky(c, finding, sticky, "a kernel used an address that is no longer mapped");
     gwi_where(finding, teardown->site, verb_of(teardown->kind));
     gwi_say_consequences(c, finding, sticky);
     return GW_SUPPORTED;
@@ -235,7 +238,7 @@ static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown 
              buried->cls != GW_CLASS_GRAPH_EXEC) ||
             gwi_place(c, buried->site, place)[0] == '\0')
             continue;
-        gwi_evidence(finding, buried->t_made_ns, "ledger", "gone with it: the %s made at %s",
+        gwi_evidence(finding, buried->t_made_ns, "ledger", "destroyed with it: the %s made at %s",
                      gw_class_text((gw_class)buried->cls), place);
         shown++;
     }
@@ -254,12 +257,12 @@ static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const g
     char call[GWI_CALL_TEXT_MAX];
     if (inside == NULL)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and the driver crashed, most likely on something from before it",
+    gwi_headline(finding, "%s at %.2f s, and the driver then crashed, most likely on an object from before that",
                  verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
     say_teardown(c, finding, teardown, inside->tid);
     gwi_evidence(finding, c->model->t_end_ns, "exit",
-                 "the process died of SIGSEGV inside %s, as the driver does when it is handed a stream that a reset "
-                 "destroyed",
+                 "the process died of SIGSEGV inside %s; the driver crashes like this when it is passed a stream that "
+                 "a reset destroyed",
                  gwi_call_text(call, inside->inside_fn));
     say_kept(c, finding, teardown);
     gwi_where(finding, teardown->site, verb_of(teardown->kind));
@@ -287,17 +290,17 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_context_destroyed = {
     .id = "context-destroyed",
-    .summary = "The device was reset or its context destroyed, and things made in it were used afterwards.",
-    .proof = "a reset or destroy that took memory, streams, events, modules or graphs along, and a later failure that "
-             "names one of them",
+    .summary = "The device was reset or its context destroyed, and objects made in it were used afterwards.",
+    .proof = "a reset or destroy that freed memory, streams, events, modules or graphs still held by the program, and "
+             "a later failing call that uses one of them",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Remove the reset (cuDevicePrimaryCtxReset, cudaDeviceReset): with nothing kept it changes nothing\n"
-                  "Do not destroy a context (cuCtxDestroy) while anything that was made in it is still used\n"
-                  "Or make everything anew after it: memory, streams, events, modules, graphs\n"
+                  "Remove the reset (cuDevicePrimaryCtxReset, cudaDeviceReset): if nothing is held, it has no effect\n"
+                  "Do not destroy a context (cuCtxDestroy) while anything made in it is still in use\n"
+                  "Or recreate everything afterwards: memory, streams, events, modules, graphs\n"
                   "Retain and release primary contexts in pairs",
               [GW_FRAMEWORK_TORCH] =
-                  "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch keeps its "
-                  "memory and streams over them\n"
+                  "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch goes on using the memory "
+                  "and streams that they destroy\n"
                   "Leave PyTorch's context alone: libraries and extensions must not destroy or release it"},
     .judge = judge,
 };

@@ -29,9 +29,9 @@ static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_g
         return false;
     *ret_good =
         gwi_list_addf(advice,
-                      "cpu-starved: the control group's limit of %.2f processors stopped its threads in %.0f %% of "
-                      "the periods (%" PRIu64 " of %" PRIu64 "%s%.1f s in all): raise the limit, or use fewer "
-                      "threads (OMP_NUM_THREADS) and loader workers",
+                      "cpu-starved: the control group's limit of %.2f processors throttled its threads in %.0f %% of "
+                      "the periods (%" PRIu64 " of %" PRIu64
+                      "%s%.1f s in all): raise the limit, or use fewer threads (OMP_NUM_THREADS) and loader workers",
                       (double)limit->last / 1e3, 100 * share, throttled->rise, periods->rise,
                       time == NULL ? "; not known, " : ", ", time == NULL ? 0 : (double)time->rise / 1e9);
     return true;
@@ -61,24 +61,23 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     if (wait == NULL)
         return true;
     double waited_s = (double)wait->rise / 1e9, seconds = (double)(wait->t_last_ns - wait->t_first_ns) / 1e9;
-    return gwi_list_addf(
-        advice,
-        "cpu-starved: the first thread of pid %" PRIu32
-        " was ready to run and had no processor for %.1f s of %.1f s (%.0f %%): too many threads share "
-        "its processors; use fewer (OMP_NUM_THREADS, loader workers), or look at what else runs "
-        "there, and at the processors that the program may use (taskset -p)",
-        wait->pid, waited_s, seconds, 100 * waited_s / seconds);
+    return gwi_list_addf(advice,
+                         "cpu-starved: the first thread of pid %" PRIu32
+                         " was ready to run but had to wait for a processor for %.1f s of %.1f s (%.0f %%): too many "
+                         "threads share its processors; use fewer (OMP_NUM_THREADS, loader workers), check what else "
+                         "runs there, and check which processors the program may use (taskset -p)",
+                         wait->pid, waited_s, seconds, 100 * waited_s / seconds);
 }
 
 const gw_cause gwi_cause_cpu_starved = {
     .id = "cpu-starved",
-    .summary =
-        "The program's threads were stopped by a processor limit, or waited for processors. Advice, never a fault.",
+    .summary = "A processor limit throttled the program's threads, or they waited for a free processor. Advice, never "
+               "a fault.",
     .proof = "the control group's count of throttled periods rose in at least a quarter of the periods of the run, or "
              "the first "
              "thread of a process waited for a processor, by the kernel's count, for a third of the time",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the processor limit of the job or container\n"
-                                   "Set OMP_NUM_THREADS to what the job has\n"
+                                   "Set OMP_NUM_THREADS to the number of processors of the job\n"
                                    "Use fewer loader workers; pin processes to one NUMA node"},
     .advise = advise,
 };

@@ -21,8 +21,8 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_unordered 
     double between_us = (double)(it->t_free_ns - it->t_copy_ns) / 1e3;
     if (it->by_free)
         gwi_measure(finding, it->t_free_ns, "driver", between_us / 1e3, "ms",
-                    "%s freed it at once, %.1f us later%s: of stream-ordered memory it waits for nothing", call,
-                    between_us, at);
+                    "%s freed it immediately, %.1f us later%s: for stream-ordered memory, this call waits for nothing",
+                    call, between_us, at);
     else
         gwi_measure(finding, it->t_free_ns, "driver", between_us / 1e3, "ms",
                     "%s freed it in the order of %s, %.1f us later%s", call,
@@ -33,18 +33,20 @@ static void say_reason(gwi_finding *finding, const gwi_race *race)
 {
     const gw_unordered *it = race->found;
     gwi_evidence(finding, it->t_free_ns, "driver",
-                 "all calls in between that put work in order are known: no event recorded after the copy was waited "
-                 "for by %s, and nothing synchronised with it, asked about it or called back after it",
+                 "all ordering calls in between are known: %s waited for no event recorded after the copy, and the "
+                 "program neither synchronised with the copy, nor queried it, nor received a callback after it",
                  it->by_free ? "the host" : "that stream");
     if (race->certainty < GW_SUPPORTED)
-        gwi_evidence(finding, it->t_free_ns, "driver",
-                     "whether the copy was over by then, and the program knew it by other means, is not known");
+        gwi_evidence(
+            finding, it->t_free_ns, "driver",
+            "it is not known whether the copy had ended by then and the program had learned so in another way");
     else if (race->reason == GWI_RACE_IN_FLIGHT)
-        gwi_evidence(finding, it->t_free_ns, "driver", "no card copies so much in that time: the copy was not over");
+        gwi_evidence(finding, it->t_free_ns, "driver",
+                     "no card copies that much in that time: the copy was still running");
     else
         gwi_evidence(
             finding, it->t_free_ns, "driver",
-            "no work followed the copy on its stream by which the program could have learned that it was over");
+            "no work followed the copy on its stream that could have shown the program that the copy had ended");
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -61,8 +63,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_reason(finding, &race);
     if (c->model->unordered_total > 1)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)c->model->unordered_total, "count",
-                    "%" PRIu64 " times in the run memory was given back without such an order",
-                    c->model->unordered_total);
+                    "the run freed memory without such an order %" PRIu64 " times", c->model->unordered_total);
     gwi_where(finding, it->free_site, "the free that came too early");
     gwi_rule_out(finding, "an order by events, host callbacks, queries or synchronisation (all such calls are known)");
     return race.certainty;
@@ -70,16 +71,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_cross_stream_use_after_free = {
     .id = "cross-stream-use-after-free",
-    .summary = "Memory was freed on one stream while work on another one, not ordered with it, still used it: its "
-               "contents may be somebody else's.",
-    .proof = "a free of stream-ordered memory after a copy that uses it on another stream, with all calls in between "
-             "known and none that orders the two",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Free on the stream that uses the block last\n"
-                                   "Or record an event after the last use, and let the freeing stream wait for it "
+    .summary = "Memory was freed on one stream while unordered work on another stream still used it: it may have been "
+               "overwritten.",
+    .proof = "a free of stream-ordered memory after a copy that uses it on another stream, where all calls in between "
+             "are known and none orders the two",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Free the block on the stream that uses it last\n"
+                                   "Or record an event after the last use, and make the freeing stream wait for it "
                                    "(cuEventRecord, cuStreamWaitEvent) before cuMemFreeAsync\n"
-                                   "Before cuMemFree of stream-ordered memory wait for the streams that use it",
+                                   "Before cuMemFree of stream-ordered memory, wait for the streams that use it",
               [GW_FRAMEWORK_TORCH] = "Call tensor.record_stream(stream) for each other stream that uses the tensor\n"
-                                     "Or let the current stream wait before the tensor goes: "
+                                     "Or make the current stream wait before the tensor is released: "
                                      "torch.cuda.current_stream().wait_stream(side)"},
     .judge = judge,
 };

@@ -92,10 +92,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (clash == NULL || (told.text == NULL && c->exception != GW_EXCEPTION_GPU))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, clash->kind == GW_CLASH_CUDNN_VERSIONS
-                              ? "parts of two different versions of cuDNN are in one process"
+                              ? "the process has loaded parts of two different cuDNN versions"
                           : clash->kind == GW_CLASH_CUBLAS_FOLDERS
-                              ? "cuBLAS and cuBLASLt of one process come from different places"
-                              : "parts of cuDNN in one process come from different places");
+                              ? "the process has loaded cuBLAS and cuBLASLt from different places"
+                              : "the process has loaded parts of cuDNN from different places");
     say_library(finding, clash->a);
     say_library(finding, clash->b);
     if (told.text != NULL && strcmp(told.source, "stderr") == 0)
@@ -118,14 +118,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_cudnn_mixed_libraries = {
     .id = "cudnn-mixed-libraries",
-    .summary = "Parts of cuDNN (or cuBLAS) that do not belong together are in one process.",
-    .proof = "the process had parts of cuDNN of different versions mapped, and ended with cuDNN's status that says so",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or take the other copy's folder out of it\n"
+    .summary = "One process has loaded parts of cuDNN (or cuBLAS) that do not belong together.",
+    .proof = "the process had mapped parts of different cuDNN versions, and ended with the cuDNN status for that",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or remove the other copy's folder from it\n"
                                    "Remove the system's cuDNN, or install the version that the program was built with\n"
                                    "Never mix conda's and pip's CUDA packages in one environment",
-              [GW_FRAMEWORK_JAX] =
-                  "Unset LD_LIBRARY_PATH: the wheels of jax[cuda12] and jax[cuda13] bring their cuDNN\n"
-                  "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\" in a fresh environment\n"
-                  "Never mix conda's and pip's CUDA packages in one environment"},
+              [GW_FRAMEWORK_JAX] = "Unset LD_LIBRARY_PATH: the wheels of jax[cuda12] and jax[cuda13] include cuDNN\n"
+                                   "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\" in a fresh environment\n"
+                                   "Never mix conda's and pip's CUDA packages in one environment"},
     .judge = judge,
 };

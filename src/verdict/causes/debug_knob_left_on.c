@@ -10,13 +10,13 @@ static const struct {
     const char *name, *on;
     const char *what;
 } knobs[] = {
-    {"CUDA_LAUNCH_BLOCKING", "1", "every launch is waited for"},
-    {"NCCL_P2P_DISABLE", "1", "cards do not copy to each other directly"},
-    {"NCCL_SHM_DISABLE", "1", "processes of one machine talk over the network"},
+    {"CUDA_LAUNCH_BLOCKING", "1", "the program waits for every launch"},
+    {"NCCL_P2P_DISABLE", "1", "cards do not copy directly to each other"},
+    {"NCCL_SHM_DISABLE", "1", "processes on one machine communicate over the network"},
     {"NCCL_IB_DISABLE", "1", "InfiniBand is not used"},
-    {"NVIDIA_TF32_OVERRIDE", "0", "matrix units may not use TF32"},
-    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "every tensor is an allocation of the driver"},
-    {"CUDA_DEVICE_WAITS_ON_EXCEPTION", "1", "a GPU fault stops the program until a debugger comes"},
+    {"NVIDIA_TF32_OVERRIDE", "0", "the matrix units may not use TF32"},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "every tensor is a separate driver allocation"},
+    {"CUDA_DEVICE_WAITS_ON_EXCEPTION", "1", "a GPU fault stops the program until a debugger attaches"},
     {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", "collectives are checked against each other"},
 };
 
@@ -46,8 +46,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 
 const gw_cause gwi_cause_debug_knob_left_on = {
     .id = "debug-knob-left-on",
-    .summary = "A setting that is meant for the search of faults slows the program down. Advice, never a fault.",
-    .proof = "the environment of the run",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Unset it, but for runs in which a fault is looked for"},
+    .summary = "A debugging setting slows the program down. Advice, never a fault.",
+    .proof = "the environment variables of the run",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Unset it, except in runs that search for a fault"},
     .advise = advise,
 };

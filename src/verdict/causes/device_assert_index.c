@@ -36,7 +36,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, text->t_ns, "stderr", (double)text->count, "count", "%s", text->text);
     gwi_say_sticky(c, finding, sticky, "a device-side assertion failed in a kernel");
     if (!text->seen)
-        gwi_evidence(finding, GWI_NO_TIME, "stderr", "the assertion's text was not seen");
+        gwi_evidence(finding, GWI_NO_TIME, "stderr", "the assertion's text was not recorded");
     gwi_say_consequences(c, finding, sticky);
     const gw_gpu_fault *dump = gwi_gpu_fault(c);
     bool named = dump != NULL && dump->result == DEVICE_ASSERT;
@@ -47,11 +47,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_device_assert_index = {
     .id = "device-assert-index",
-    .summary = "An assertion failed in a kernel, nearly always an index or a label out of range.",
-    .proof = "the driver's result 710 as the first that cost the context, and the assertion's text on stderr "
-             "or a GPU core dump that holds it",
+    .summary = "An assertion failed in a kernel: nearly always an index or a label is out of range.",
+    .proof = "the driver's result 710 as the first result that destroyed the context, and the assertion's text on "
+             "stderr or in a GPU core dump",
     .fixes =
-        {[GW_FRAMEWORK_RAW] = "Check the values that the assertion names before the launch",
+        {[GW_FRAMEWORK_RAW] = "Before the launch, check the values that the assertion names",
          [GW_FRAMEWORK_TORCH] =
              "Check the range of labels against the number of classes, token ids against the embedding's size, and "
              "the padding index\n"

@@ -11,10 +11,10 @@
 static const struct {
     uint16_t result;
     const char *headline;
-} refusals[] = {{46, "the card does not take another process now"},
+} refusals[] = {{46, "the card accepts no other process at the moment"},
                 {805, "the MPS server cannot be reached"},
                 {807, "the MPS server is recovering from another client's fault"},
-                {808, "the MPS server has as many clients as it takes"},
+                {808, "the MPS server already has its maximum number of clients"},
                 {809, "the MPS server has no connections left"}};
 
 enum { COMPUTE_MODE = 20, PROHIBITED = 2 };
@@ -54,13 +54,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_device_busy_or_partition = {
     .id = "device-busy-or-partition",
-    .summary = "The card refuses this process: exclusive mode, no MIG instance, or limits of MPS.",
+    .summary = "The card refuses this process: exclusive mode, no MIG instance, or an MPS limit.",
     .proof =
         "the first context failed with 46 on a card in prohibited mode, or in exclusive mode while another process "
         "holds it, or with 805 to 809",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Set the default compute mode (nvidia-smi -c 0), or wait until the other process is gone\n"
-                  "With MIG: make an instance, and name its UUID in CUDA_VISIBLE_DEVICES\n"
-                  "With MPS: restart the server, or raise its limit of clients"},
+                  "Set the default compute mode (nvidia-smi -c 0), or wait until the other process has ended\n"
+                  "With MIG: create an instance, and put its UUID into CUDA_VISIBLE_DEVICES\n"
+                  "With MPS: restart the server, or raise its client limit"},
     .judge = judge,
 };

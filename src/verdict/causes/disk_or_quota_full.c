@@ -26,9 +26,10 @@ static void say_room(gwi_finding *finding, const room *r)
     char bytes[GW_BYTES_TEXT_MAX];
     if (r->bytes != NULL)
         gwi_measure(finding, r->bytes->t_min_ns, "host", (double)r->bytes->min, "bytes",
-                    "least room on the disk of %s: %s", r->place, gw_bytes_text(bytes, r->bytes->min));
+                    "least free space on the disk of %s: %s", r->place, gw_bytes_text(bytes, r->bytes->min));
     if (r->files != NULL && r->files->min == 0)
-        gwi_measure(finding, r->files->t_min_ns, "host", 0, "count", "no more files fit on the disk of %s", r->place);
+        gwi_measure(finding, r->files->t_min_ns, "host", 0, "count", "the disk of %s has no room for more files",
+                    r->place);
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -43,8 +44,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (words == NULL)
         return GW_CERTAINTY_NONE;
     bool quota = strstr(words->text, "quota") != NULL;
-    gwi_headline(finding, "%s%s",
-                 quota ? "the user's share of a disk is used up" : "a disk is full, and a write was refused",
+    gwi_headline(finding, "%s%s", quota ? "the user's disk quota is used up" : "a disk was full, and a write failed",
                  gwi_gpu_words(c));
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
@@ -53,7 +53,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     if (!full && !quota)
         gwi_evidence(finding, GWI_NO_TIME, "host",
-                     "the disks that were watched had room: it is another one, or a quota");
+                     "the disks that gpuwhy watched had free space: it is another disk, or a quota");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     bool told = strstr(words->text, "No space left") != NULL || quota;
     return told && (full || quota) ? GW_ESTABLISHED : GW_SUPPORTED;
@@ -61,9 +61,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_disk_or_quota_full = {
     .id = "disk-or-quota-full",
-    .summary = "A disk, or the user's share of it, is full.",
-    .proof =
-        "the program ended with the system's message, and the disk had no room left or the message names the quota",
+    .summary = "A disk is full, or the user's disk quota is used up.",
+    .proof = "the program ended with the system's error message, and the disk had no free space or the message names "
+             "the quota",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Free space, or write checkpoints elsewhere\n"
                   "Write a checkpoint under another name first, then rename it: the last good one stays"},

@@ -18,7 +18,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_versions versions = gwi_versions_of(c);
     if (versions.module != NULL && !gw_version_parse(versions.module, &module, &end))
         module = 0;
-    gwi_headline(finding, "the driver's library and the kernel driver do not belong together");
+    gwi_headline(finding, "the driver's library and the kernel driver have different versions");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
     /* Versions that agree speak against it, but cuInit knows better than two files. */
@@ -28,11 +28,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_driver_library_mismatch = {
     .id = "driver-library-mismatch",
-    .summary = "The driver's library is of another version than the kernel driver.",
-    .proof = "cuInit answered 803",
+    .summary = "The driver's library and the kernel driver have different versions.",
+    .proof = "cuInit returned 803",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Reboot, or unload and load the nvidia modules: the driver was updated while they ran\n"
-                  "A container must not bring a libcuda.so of its own: take it out of the image\n"
-                  "Hold back unattended updates of the driver"},
+                  "A container must not contain its own libcuda.so: remove it from the image\n"
+                  "Disable unattended driver updates"},
     .judge = judge,
 };

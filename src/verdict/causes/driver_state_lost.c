@@ -16,9 +16,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool no_uvm = known && has_card && !has_uvm;
     gwi_versions versions = gwi_versions_of(c);
     if (no_uvm)
-        gwi_headline(finding, "CUDA cannot start: the cards are there, but /dev/nvidia-uvm is not");
+        gwi_headline(finding, "CUDA cannot start: the cards are present, but /dev/nvidia-uvm is missing");
     else
-        gwi_headline(finding, "CUDA cannot start: the driver has lost its state, perhaps by a suspend");
+        gwi_headline(finding, "CUDA cannot start: the driver has lost its state, perhaps because of a suspend");
     gwi_say_failed_call(c, finding, failure);
     if (known)
         gwi_evidence(finding, GWI_NO_TIME, "host", "device files: %s", gw_model_meta(c->model, "device.files"));
@@ -29,12 +29,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_driver_state_lost = {
     .id = "driver-state-lost",
-    .summary = "CUDA cannot start although the cards are there: after a suspend, or without /dev/nvidia-uvm.",
-    .proof = "cuInit answered 999 or 3 in a process that is no fork, and /dev/nvidia-uvm is missing",
+    .summary = "CUDA cannot start although the cards are present: after a suspend, or without /dev/nvidia-uvm.",
+    .proof = "cuInit returned 999 or 3 in a process that was not forked, and /dev/nvidia-uvm is missing",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Load the module and make its device file: nvidia-modprobe -u -c 0 (or modprobe nvidia_uvm)\n"
-                  "After a suspend: rmmod nvidia_uvm, modprobe nvidia_uvm; keep video memory over a suspend "
+                  "Load the module and create its device file: nvidia-modprobe -u -c 0 (or modprobe nvidia_uvm)\n"
+                  "After a suspend: rmmod nvidia_uvm, modprobe nvidia_uvm; preserve video memory across a suspend "
                   "(NVreg_PreserveVideoMemoryAllocations=1)\n"
-                  "In a container: give it /dev/nvidia-uvm, too"},
+                  "In a container: pass /dev/nvidia-uvm to it, too"},
     .judge = judge,
 };

@@ -75,7 +75,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "the driver is too old for this program: CUDA %s needs driver %s or newer",
                      gw_version_text(text, versions.runtime->version), minimum);
     else
-        gwi_headline(finding, "the driver is too old for what the program asked of it");
+        gwi_headline(finding, "the driver is too old for a call that the program made");
     if (failure != NULL)
         gwi_say_failed_call(c, finding, failure);
     if (told != NULL)
@@ -91,19 +91,17 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_driver_too_old = {
     .id = "driver-too-old",
-    .summary = "The program, or a library of it, needs a newer driver than there is.",
-    .proof =
-        "a call that failed with 35, 36 or 222, or the runtime's own words, with a driver below the minimum of the "
-        "runtime's CUDA family; versions alone prove nothing",
+    .summary = "The program, or one of its libraries, needs a newer driver than the installed one.",
+    .proof = "a call that failed with 35, 36 or 222, or the runtime's own message, with a driver older than the "
+             "minimum for the runtime's CUDA family; versions alone prove nothing",
     .fixes = {[GW_FRAMEWORK_RAW] = "Update the driver\n"
                                    "Use a build for the driver's CUDA version, or an older one\n"
                                    "On data-centre cards: install the forward-compatibility package (cuda-compat)",
               [GW_FRAMEWORK_TORCH] = "Install the build for an older CUDA: pip install torch --index-url "
-                                     "https://download.pytorch.org/whl/cu126 (or the newest that the driver runs)\n"
+                                     "https://download.pytorch.org/whl/cu126 (or the newest that the driver supports)\n"
                                      "Update the driver",
-              [GW_FRAMEWORK_JAX] =
-                  "Install the wheels that the driver runs: those for CUDA 12 from 525 on, for CUDA 13 "
-                  "from 580 on\n"
-                  "Update the driver"},
+              [GW_FRAMEWORK_JAX] = "Install wheels that the driver supports: those for CUDA 12 need 525 or newer, "
+                                   "those for CUDA 13 need 580 or newer\n"
+                                   "Update the driver"},
     .judge = judge,
 };

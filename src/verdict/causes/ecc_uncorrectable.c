@@ -40,10 +40,10 @@ static void say_remaps(const gwi_case *c, gwi_finding *finding, uint32_t card)
     const gw_series *pending = gw_machine_known(c->model, GW_METRIC_CARD_REMAP_PENDING, card, 0);
     const gw_series *failed = gw_machine_known(c->model, GW_METRIC_CARD_REMAP_FAILED, card, 0);
     if (pending != NULL && pending->last != 0)
-        gwi_evidence(finding, pending->t_max_ns, "card", "a row of its memory waits to be replaced at the next reset");
+        gwi_evidence(finding, pending->t_max_ns, "card", "a row of its memory will be replaced at the next reset");
     if (failed != NULL && failed->last != 0)
         gwi_evidence(finding, failed->t_max_ns, "card",
-                     "a row of its memory could not be replaced: that is a reason to return the card");
+                     "a row of its memory could not be replaced: have the card replaced");
 }
 
 static bool is_fatal(const gw_machine_event *event)
@@ -68,7 +68,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                                                                     : GW_NO_DEVICE;
     if (which == GW_NO_DEVICE && first != NULL)
         which = gw_machine_card_of(c->model, first->device);
-    gwi_headline(finding, "the memory of %s had an error that could not be corrected: the hardware, not the program",
+    gwi_headline(finding, "the memory of %s had an uncorrectable error: a fault of the hardware, not of the program",
                  gwi_card_text(card, c->model, which));
     if (event != NULL)
         gwi_say_machine_event(c, finding, event);
@@ -96,13 +96,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_ecc_uncorrectable = {
     .id = "ecc-uncorrectable",
-    .summary = "The GPU's memory had an error that could not be corrected.",
-    .proof =
-        "Xid 48, 94, 95 or 140 about a card that the run used, at the time when its context was lost, or the driver's "
-        "result 214",
+    .summary = "The GPU's memory had an uncorrectable error.",
+    .proof = "Xid 48, 94, 95 or 140 for a card that the run used, at the time its context was lost, or the driver's "
+             "result 214",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Start the job again from its last checkpoint; after Xid 95 or 48 reset the GPU first\n"
+                  "Restart the job from its last checkpoint; after Xid 95 or 48 reset the GPU first\n"
                   "Drain the card and reset it (nvidia-smi -r), so that the bad row is replaced\n"
-                  "Have the card replaced when rows cannot be replaced (Xid 64), or when it comes again"},
+                  "Have the card replaced when rows cannot be replaced (Xid 64), or when the error comes back"},
     .judge = judge,
 };

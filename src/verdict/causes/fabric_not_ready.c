@@ -14,22 +14,22 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
     bool known, has_switch = gwi_has_device_file(c, "nvidia-nvswitchctl", &known);
-    gwi_headline(finding, "the driver says that the machine is not ready: its NVLink fabric is not set up");
+    gwi_headline(finding, "the driver reports that the machine is not ready: its NVLink fabric is not set up");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
     if (has_switch)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
-    gwi_rule_out(finding, "the program (the driver refused before it did anything)");
+    gwi_rule_out(finding, "the program (the driver refused it before it did anything)");
     /* Confidential computing that is not set up gives the same answer, and needs no switch. */
     return gwi_sure_of_end(c, failure, has_switch ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 
 const gw_cause gwi_cause_fabric_not_ready = {
     .id = "fabric-not-ready",
-    .summary = "The NVLink fabric of the machine is not set up: its Fabric Manager does not run, or not yet.",
-    .proof = "cuInit, or the first context, answered 802 on a machine with NVSwitches",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Start nvidia-fabricmanager; its version must be exactly the driver's\n"
-                                   "After an update of the driver: reboot\n"
-                                   "In a virtual machine: let the host set up the fabric (shared NVSwitch mode)"},
+    .summary = "The NVLink fabric of the machine is not set up: its Fabric Manager is not running, or not yet.",
+    .proof = "cuInit, or the creation of the first context, returned 802 on a machine with NVSwitches",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Start nvidia-fabricmanager; it must have exactly the driver's version\n"
+                                   "After a driver update: reboot\n"
+                                   "In a virtual machine: the host must set up the fabric (shared NVSwitch mode)"},
     .judge = judge,
 };

@@ -35,11 +35,11 @@ static bool say_files(const gwi_case *c, gwi_finding *finding)
     const char *told = gw_model_meta(c->model, "rlimit.nofile");
     if (open == NULL) {
         if (told != NULL)
-            gwi_evidence(finding, GWI_NO_TIME, "host", "limit of open files (ulimit -n): %s", told);
+            gwi_evidence(finding, GWI_NO_TIME, "host", "limit on open files (ulimit -n): %s", told);
         return false;
     }
     gwi_measure(finding, open->t_max_ns, "host", (double)open->max, "count",
-                "pid %" PRIu32 " had %" PRIu64 " files open at the most; its limit is %" PRIu64, open->pid, open->max,
+                "pid %" PRIu32 " had at most %" PRIu64 " files open; its limit is %" PRIu64, open->pid, open->max,
                 limit->last);
     return open->max + open->max / 20 + 2 >= limit->last;
 }
@@ -50,12 +50,12 @@ static bool say_threads(const gwi_case *c, gwi_finding *finding)
     const gw_series *limit = gw_machine_known(c->model, GW_METRIC_CGROUP_PIDS_LIMIT, GW_NO_DEVICE, 0);
     const char *told = gw_model_meta(c->model, "rlimit.nproc");
     if (told != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "limit of the user's threads and processes (ulimit -u): %s", told);
+        gwi_evidence(finding, GWI_NO_TIME, "host", "limit on the user's threads and processes (ulimit -u): %s", told);
     if (count == NULL || limit == NULL || limit->last == UINT64_MAX)
         return false;
     gwi_measure(finding, count->t_max_ns, "host", (double)count->max, "count",
-                "the control group had %" PRIu64 " threads and processes at the most; its limit is %" PRIu64,
-                count->max, limit->last);
+                "the control group had at most %" PRIu64 " threads and processes; its limit is %" PRIu64, count->max,
+                limit->last);
     return count->max + count->max / 20 + 2 >= limit->last;
 }
 
@@ -65,7 +65,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (words == NULL)
         return GW_CERTAINTY_NONE;
     bool is_files = strstr(words->text, "open files") != NULL || strstr(words->text, "ancdata") != NULL;
-    gwi_headline(finding, "the limit of %s was reached%s", is_files ? "open files" : "threads or processes",
+    gwi_headline(finding, "the limit on %s was reached%s", is_files ? "open files" : "threads or processes",
                  gwi_gpu_words(c));
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
@@ -76,11 +76,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_fd_or_process_limit = {
     .id = "fd-or-process-limit",
-    .summary = "A limit on open files, threads or processes was reached.",
+    .summary = "The program reached a limit on open files, threads or processes.",
     .proof = "the program ended with the system's \"Too many open files\", or could start no thread, while it or its "
              "control group was at the limit",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the limit (ulimit -n, ulimit -u) for the job\n"
-                                   "Use fewer workers, close files that are done with",
+                                   "Use fewer workers, and close files that are no longer needed",
               [GW_FRAMEWORK_TORCH] = "torch.multiprocessing.set_sharing_strategy(\"file_system\")\n"
                                      "Raise ulimit -n, or use fewer DataLoader workers"},
     .judge = judge,

@@ -58,7 +58,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gwi_call_text(call, failure->fn_name);
     gwi_headline(finding,
-                 "%s failed with %u (%s) and nobody looked; the program met the error later, in a call that went well",
+                 "%s failed with %u (%s), the program did not check its result, and the error surfaced later, in a "
+                 "call that had succeeded",
                  call, failure->result, gw_result_name(failure->result));
     gwi_evidence(finding, failure->t_ns, "driver", "%s%s returned %u (%s)", call, gwi_at(c, failure->site, at),
                  failure->result, gw_result_name(failure->result));
@@ -72,11 +73,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_first_error_lost = {
     .id = "first-error-lost",
-    .summary = "A call failed and its result was not looked at; a later, innocent call reported it.",
+    .summary = "A call failed and the program did not check its result; a later call, which was not at fault, reported "
+               "the error.",
     .proof =
-        "a failed call, work that succeeded after it, and the same result on stderr later; never more than supported",
+        "a failed call, work that succeeded after it, and the same error on stderr later; never more than supported",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Check the result of every call, copies too, where it is made\n"
-                  "cudaGetLastError() returns what an earlier call left: ask before and after a launch"},
+                  "Check the result of every call where it is made, also of copies\n"
+                  "Call cudaGetLastError() before and after a launch: it returns errors of earlier calls, too"},
     .judge = judge,
 };

@@ -53,16 +53,18 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
             (initialiser == NULL || process->t_init_ns < initialiser->t_init_ns))
             initialiser = process;
     }
-    gwi_headline(finding, "a forked child wanted to use CUDA, which its parent had initialised: that cannot work");
+    gwi_headline(
+        finding,
+        "a forked child tried to use CUDA, which its parent had already initialised: CUDA does not support that");
     gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "%s", facts->fork_refused.text);
     if (facts->fork_frame[0] != '\0')
-        gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "the child came to it at %s", facts->fork_frame);
+        gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "the child tried this at %s", facts->fork_frame);
     if (initialiser != NULL) {
         gwi_evidence(finding, initialiser->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s",
                      initialiser->pid, gwi_at(c, initialiser->init_site, at));
         gwi_where(finding, initialiser->init_site, "CUDA was initialised there, before the fork");
     }
-    gwi_rule_out(finding, "a broken driver (the child did not ask it)");
+    gwi_rule_out(finding, "a broken driver (the child did not call it)");
     /* The exception may be the child's, and the parent may have gone on for long without it. */
     const uint64_t soon_ns = 60000000000u;
     bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
@@ -104,21 +106,21 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_call_text(call, refused->fn_name);
     gwi_headline(finding,
                  "a child (pid %" PRIu32 ") used CUDA after a fork from pid %" PRIu32
-                 ", which had initialised it: that cannot work",
+                 ", which had already initialised it: CUDA does not support that",
                  child->pid, parent_pid);
     if (parent != NULL && parent->init_ok)
         gwi_evidence(finding, parent->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s", parent_pid,
                      gwi_at(c, parent->init_site, at));
     if (child->forked)
         gwi_evidence(finding, child->t_fork_ns, "driver",
-                     "pid %" PRIu32 " is a fork that did not start a new program (it and its parents: %s)", child->pid,
-                     gwi_chain_text(chain, c->model, child));
+                     "pid %" PRIu32 " is a fork that did not start a new program (the process and its parents: %s)",
+                     child->pid, gwi_chain_text(chain, c->model, child));
     if (gwi_place(c, child->fork_site, at)[0] != '\0' || gwi_fork_place(c, refused->site, at)[0] != '\0')
         gwi_evidence(finding, child->t_fork_ns, "driver", "the fork was at %s", at);
     gwi_evidence(finding, refused->t_ns, "driver", "%s%s in pid %" PRIu32 " returned %u (%s)", call,
                  gwi_at(c, refused->site, at), child->pid, refused->result, gw_result_name(refused->result));
-    gwi_where(finding, refused->site, "the child's call that was refused; the fork is among its callers");
-    gwi_rule_out(finding, "a broken driver (it answered the parent)");
+    gwi_where(finding, refused->site, "the driver refused this call of the child; the fork is among its callers");
+    gwi_rule_out(finding, "a broken driver (it works in the parent)");
     gwi_say_consequences(c, finding, refused);
     return certainty_of(c, child, refused, parent != NULL && parent->init_ok);
 }
@@ -126,15 +128,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_fork_after_init = {
     .id = "fork-after-init",
     .summary = "A child process used CUDA that its parent had initialised before the fork.",
-    .proof = "result 3 in a process that was forked, without a new program, from one that had called cuInit; or the "
-             "framework's own word that it will not use CUDA in a forked child",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Call no CUDA function before the fork, or start children as new programs (fork and "
-                                   "exec, posix_spawn)",
+    .proof = "result 3 in a process that was forked, without exec, from one that had called cuInit; or the framework's "
+             "own message that it cannot use CUDA in a forked child",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Do not call CUDA before the fork, or start children as new programs (fork and exec, posix_spawn)",
               [GW_FRAMEWORK_TORCH] = "Use torch.multiprocessing.set_start_method(\"spawn\") (or forkserver), and "
                                      "multiprocessing_context=\"spawn\" in DataLoader\n"
-                                     "Call nothing of CUDA before the fork; torch.cuda.is_available() counts, unless "
-                                     "PYTORCH_NVML_BASED_CUDA_CHECK=1\nKeep CUDA tensors out of datasets",
-              [GW_FRAMEWORK_TENSORFLOW] = "Use no TensorFlow before the fork; start workers with spawn",
-              [GW_FRAMEWORK_JAX] = "Use no JAX before the fork; start workers with spawn"},
+                                     "Do not call CUDA before the fork; torch.cuda.is_available() counts as such a "
+                                     "call, unless PYTORCH_NVML_BASED_CUDA_CHECK=1\n"
+                                     "Do not keep CUDA tensors in data sets",
+              [GW_FRAMEWORK_TENSORFLOW] = "Do not use TensorFlow before the fork; start workers with spawn",
+              [GW_FRAMEWORK_JAX] = "Do not use JAX before the fork; start workers with spawn"},
     .judge = judge,
 };

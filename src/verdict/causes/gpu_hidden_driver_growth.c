@@ -53,11 +53,11 @@ static void say_suspects(const gwi_case *c, gwi_finding *finding)
     uint64_t graphs = usage->class_count[GW_CLASS_GRAPH_EXEC], modules = usage->class_count[GW_CLASS_MODULE];
     if (graphs > 0)
         gwi_measure(finding, c->memory.t_ns, "ledger", (double)graphs, "count",
-                    "%" PRIu64 " executable graph%s alive: each keeps memory of its own", graphs, GWI_PLURAL(graphs));
+                    "%" PRIu64 " executable graph%s alive: each holds memory of its own", graphs, GWI_PLURAL(graphs));
     if (modules > 0)
         gwi_measure(finding, c->memory.t_ns, "ledger", (double)modules, "count",
                     "%" PRIu64 " module%s loaded: a kernel with much local memory enlarges the stack of all threads of "
-                    "the card, and it never shrinks",
+                               "the card, and the stack never shrinks",
                     modules, GWI_PLURAL(modules));
 }
 
@@ -69,11 +69,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!find_growth(c, &growth, &first) || growth < growth_min || growth < m->total_bytes / 10 ||
         !gwi_would_fit(m, growth))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "the driver itself took at least %s of the card during the run, which no call asked for",
+    gwi_headline(finding,
+                 "during the run, the driver itself took at least %s of the card's memory that no call had requested",
                  gw_bytes_text(text, growth));
     gwi_say_request(c, finding);
     gwi_measure(finding, m->t_ns, "driver", (double)m->rest_bytes, "bytes",
-                "in use and asked for by nobody: %s; when the device was first used, %s was in use in all",
+                "in use, but not requested by any process: %s; when the device was first used, %s was in use in total",
                 gw_bytes_text(text, m->rest_bytes), gw_bytes_text(before, first));
     say_suspects(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
@@ -83,16 +84,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_hidden_driver_growth = {
     .id = "gpu-hidden-driver-growth",
-    .summary = "Memory of the card went to the driver itself: kernels' stacks, graphs, communicators.",
-    .proof =
-        "memory in use beyond all allocations and all other processes grew by a tenth of the card, and without that "
-        "growth the refused request had fitted; never more than supported",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] =
-             "Find the kernel with large local memory (cuobjdump -res-usage): the stack is enlarged and never shrinks\n"
-             "Destroy executable graphs, or trim their memory (cuDeviceGraphMemTrim)\n"
-             "Fewer communicators and channels: NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE",
-         [GW_FRAMEWORK_TORCH] = "Let CUDA graphs share one pool (torch.cuda.graph_pool_handle())\n"
-                                "Fewer process groups; NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE"},
+    .summary = "The driver itself took memory of the card: for kernels' stacks, graphs, communicators.",
+    .proof = "memory in use beyond all allocations and all other processes grew by a tenth of the card, and without "
+             "that growth the refused request would have fitted; never more than supported",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Find the kernel with large local memory (cuobjdump -res-usage): it enlarges the "
+                                   "stack, which never shrinks\n"
+                                   "Destroy executable graphs, or trim their memory (cuDeviceGraphMemTrim)\n"
+                                   "Fewer communicators and channels: set NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE",
+              [GW_FRAMEWORK_TORCH] = "Let CUDA graphs share one pool (torch.cuda.graph_pool_handle())\n"
+                                     "Fewer process groups; set NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE"},
     .judge = judge,
 };

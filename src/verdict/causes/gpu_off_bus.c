@@ -49,12 +49,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     uint32_t which = event != NULL && event->device != GW_NO_DEVICE ? event->device
                      : lost != NULL                                 ? lost->device
                                                                     : GW_NO_DEVICE;
-    gwi_headline(finding, "%s has fallen off the bus: the machine cannot reach it any more",
+    gwi_headline(finding, "%s has fallen off the bus: the machine can no longer reach it",
                  gwi_card_text(card, c->model, which));
     if (event != NULL)
         gwi_say_machine_event(c, finding, event);
     if (lost != NULL)
-        gwi_evidence(finding, lost->t_max_ns, "card", "NVML answers 15 (GPU is lost) for %s",
+        gwi_evidence(finding, lost->t_max_ns, "card", "NVML returns 15 (GPU is lost) for %s",
                      gwi_card_text(card, c->model, lost->device));
     const gw_failure *first = c->sticky != NULL ? c->sticky : c->root;
     char call[GWI_CALL_TEXT_MAX];
@@ -66,7 +66,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_machine_event(c, finding, bus);
     if (first != NULL)
         gwi_say_consequences(c, finding, first);
-    gwi_rule_out(finding, "the program (no call of a program takes a card off the bus)");
+    gwi_rule_out(finding, "the program (no driver call can take a card off the bus)");
     bool ours = lost != NULL || (event != NULL && event->is_ours);
     bool proved = lost != NULL || (event != NULL && (event->kind != GW_MACHINE_XID || gwi_is_xid_verified(event)));
     bool fits = gwi_is_card_failure(c);
@@ -78,12 +78,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_off_bus = {
     .id = "gpu-off-bus",
     .summary = "A GPU has fallen off the PCIe bus.",
-    .proof = "Xid 79, or the driver's word that the GPU is lost, about a card that the run used, and calls that failed",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] =
-             "Reboot the machine, or power it off and on: the card does not come back by itself\n"
-             "Check power cables and supply, seating and riser, and the temperature before it happened\n"
-             "If it comes again: limit the power as a test (nvidia-smi -pl), update the firmware, run the vendor's "
-             "field diagnostics, have the card replaced"},
+    .proof =
+        "Xid 79 for a card that the run used, or the driver's report that this card is lost, and calls that failed",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Reboot the machine, or power it off and on: the card does not recover by itself\n"
+                  "Check power cables and supply, seating and riser, and the temperature before the failure\n"
+                  "If it happens again: limit the power as a test (nvidia-smi -pl), update the firmware, run the "
+                  "vendor's field diagnostics, have the card replaced"},
     .judge = judge,
 };

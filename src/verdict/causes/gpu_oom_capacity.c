@@ -33,15 +33,14 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
         return;
     uint64_t t_ns = memory->growth.largest_has_time ? memory->growth.largest_t_ns : GWI_NO_TIME;
     gwi_measure(finding, t_ns, memory->report != NULL ? "observer" : "ledger", (double)memory->growth.largest_bytes,
-                "bytes", "the largest holder is one block of %s, of %s in all%s%s",
+                "bytes", "the largest block has %s, of %s in total%s%s",
                 gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes),
                 gwi_at(c, memory->growth.largest_site, at)[0] == '\0' ? "" : ", allocated", at);
     if (is_dominant(memory))
-        gwi_next(
-            finding,
-            "Do not keep the block of %s on the GPU as a whole: if it is the data set, leave it in host memory and "
-            "load it in batches",
-            bytes);
+        gwi_next(finding,
+                 "Do not keep the whole block of %s on the GPU: if it is the data set, keep it in host memory and copy "
+                 "one batch at a time",
+                 bytes);
 }
 
 /* The code was not looked at: the program went on with a pointer it did not get. */
@@ -53,12 +52,12 @@ static void say_ignored(const gwi_case *c, gwi_finding *finding)
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], fault[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, oom->fn_name);
     gwi_measure(finding, oom->t_ns, "driver", (double)oom->bytes_wanted, "bytes",
-                "the program did not look at the result of this %s of %s%s: it went on with a NULL pointer, and %s "
+                "the program did not check the result of this %s of %s%s: it went on with a NULL pointer, and %s "
                 "reported %u (%s) %.1f ms later",
                 call, gw_bytes_text(bytes, oom->bytes_wanted), gwi_at(c, oom->site, at),
                 c->sticky->by_dump ? "the driver" : gwi_call_text(fault, c->sticky->fn_name), c->sticky->result,
                 gw_result_name(c->sticky->result), (double)(c->sticky->t_ns - oom->t_ns) / 1e6);
-    gwi_next(finding, "Check the result of every %s: the error is lost where it happened and surfaces elsewhere", call);
+    gwi_next(finding, "Check the result of every %s: an unchecked error surfaces later, in another call", call);
 }
 
 static void say_null_use(const gwi_case *c, gwi_finding *finding)
@@ -79,11 +78,11 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     if (c->told == NULL)
         return;
     gwi_evidence(finding, facts->exception.t_ns, "stderr",
-                 "the program caught it and went on, and then missed a value that was never written: %s",
+                 "the program caught the error and went on, then failed on a value that had never been written: %s",
                  facts->exception.text);
     if (facts->frame[0] != '\0')
         gwi_evidence(finding, facts->exception.t_ns, "stderr", "raised at %s", facts->frame);
-    gwi_next(finding, "Do not go on after an out-of-memory that was only printed: retry with less, or end there");
+    gwi_next(finding, "Do not only print an out-of-memory error and go on: retry with less memory, or stop there");
 }
 
 /* Iterations that left something behind, for which no reason was found but that they may as well do something else. */
@@ -193,14 +192,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->oom != NULL && c->sticky != NULL && c->sticky->t_ns > c->oom->t_ns)
         gwi_headline(
             finding,
-            "an allocation of %s failed, nobody looked at its result, and its NULL pointer was used on the GPU",
+            "an allocation of %s failed, the program did not check its result, and a kernel used the NULL pointer",
             wanted);
     else if (gwi_request_is_impossible(c))
         gwi_say_impossible_request(c, finding);
     else if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
-        gwi_headline(finding, "one request of %s is more than the whole %s%s", wanted, limit, whose);
+        gwi_headline(finding, "one request of %s is larger than the whole %s%s", wanted, limit, whose);
     else if (is_dominant(memory))
-        gwi_headline(finding, "the GPU is full, and %s of it is one block",
+        gwi_headline(finding, "the GPU is full, and one block takes %s of it",
                      gw_bytes_text(largest, memory->growth.largest_bytes));
     else if (memory->has_limit)
         gwi_headline(finding, "what the program needs at once does not fit into %s%s", limit, whose);
@@ -224,13 +223,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_capacity = {
     .id = "gpu-oom-capacity",
     .summary = "The live working set does not fit on the GPU.",
-    .proof = "a request refused for lack of memory, what the process holds plus the request exceeds the limit, and no "
-             "other process, fragmentation or growth explains it",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Use a smaller batch: activations shrink with it in a straight line\n"
-                                   "Free what is not needed any more before the largest step; use smaller workspaces\n"
+    .proof = "a request was refused for lack of memory, the memory that the process holds plus the request exceeds the "
+             "limit, and no other process, fragmentation or growth explains it",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Use a smaller batch: activations shrink in proportion\n"
+                                   "Before the largest step, free what is no longer needed; use smaller workspaces\n"
                                    "Tile the problem, or use a GPU with more memory",
               [GW_FRAMEWORK_TORCH] =
-                  "Use a smaller micro-batch with gradient accumulation: activations shrink in a straight line\n"
+                  "Use a smaller micro-batch with gradient accumulation: activations shrink in proportion\n"
                   "Use torch.autocast(\"cuda\", torch.bfloat16)\n"
                   "Use torch.utils.checkpoint on the largest blocks\n"
                   "Shard model and optimizer states (FSDP, ZeRO), or use an 8-bit optimizer",

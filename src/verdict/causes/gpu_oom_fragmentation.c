@@ -40,15 +40,14 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(idle, idle_bytes);
     gw_bytes_text(held, held_bytes);
-    gwi_headline(finding, "%s lie idle in half-used 2 MiB pages that small blocks keep from the driver", idle);
+    gwi_headline(finding, "%s are unused in 2 MiB pages that small blocks keep occupied", idle);
     gwi_say_request(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)held_bytes, "bytes",
                 "%" PRIu64 " pages of 2 MiB (%s) were held by blocks of at most 1 MiB", snapshot->small_page_count,
                 held);
-    gwi_measure(
-        finding, memory->t_ns, "ledger", (double)idle_bytes, "bytes",
-        "these blocks used %s of them: %s were held by half-used pages and could not be given to a larger request",
-        gw_bytes_text(used, snapshot->small_bytes), idle);
+    gwi_measure(finding, memory->t_ns, "ledger", (double)idle_bytes, "bytes",
+                "these blocks used %s of them: %s were unused in these pages and could not serve a larger request",
+                gw_bytes_text(used, snapshot->small_bytes), idle);
     say_small(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     if (gwi_leak_bytes(memory) > idle_bytes)
@@ -99,28 +98,28 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(cached, memory->cached_bytes);
     if (inside)
-        gwi_headline(finding, "%s were cached and not in use, but no piece of them was as large as the %s asked for",
+        gwi_headline(finding, "%s were cached and not in use, but no single piece was as large as the requested %s",
                      cached, wanted);
     else
         gwi_headline(finding,
-                     "%s were cached in pieces and %s free at the driver: together enough for the %s asked for", cached,
-                     gw_bytes_text(largest, memory->free_bytes), wanted);
+                     "%s were cached in pieces and %s were free on the card: together enough for the requested %s",
+                     cached, gw_bytes_text(largest, memory->free_bytes), wanted);
     gwi_say_request(c, finding);
     gwi_measure(finding, report->t_ns, "observer", (double)memory->cached_bytes, "bytes",
-                "of %s reserved %s were allocated: %s inactive, wanted %s",
+                "the framework had reserved %s and allocated %s of it: %s were inactive, the request was for %s",
                 gw_bytes_text(reserved, memory->reserved_bytes), gw_bytes_text(allocated, memory->own_bytes), cached,
                 wanted);
     if (knows_largest)
         gwi_measure(finding, report->t_ns, "observer", (double)largest_bytes, "bytes",
-                    "the largest inactive block had %s", gw_bytes_text(largest, largest_bytes));
+                    "the largest inactive block was %s", gw_bytes_text(largest, largest_bytes));
     if (report->has_field[GW_ALLOCATOR_SEGMENTS])
         gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_SEGMENTS], "count",
                     "in %" PRIu64 " segments", report->field[GW_ALLOCATOR_SEGMENTS]);
-    gwi_say_live_holder(c, finding, "what lives between the pieces");
+    gwi_say_live_holder(c, finding, "the blocks that live between the free pieces");
     gwi_say_peak(c, finding, report);
     bool expandable = report->has_field[GW_ALLOCATOR_EXPANDABLE] && report->field[GW_ALLOCATOR_EXPANDABLE] != 0;
     if (expandable)
-        gwi_rule_out(finding, "segments of fixed size (expandable segments are on)");
+        gwi_rule_out(finding, "fixed-size segments (expandable segments are on)");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     return expandable ? GW_HYPOTHESIS : weight_of(memory, knows_largest && inside);
 }
@@ -134,18 +133,19 @@ static void say_pool(const gwi_memory *memory, gwi_finding *finding)
     gw_bytes_text(idle, gwi_pool_idle_bytes(memory));
     if (pools->count == 1)
         gwi_measure(finding, memory->t_ns, "driver", (double)gwi_pool_idle_bytes(memory), "bytes",
-                    "pool 0x%" PRIx64 "%s had %s reserved and %s used: %s lay unused in it", pools->pool,
+                    "pool 0x%" PRIx64 "%s had reserved %s and used %s: %s were unused in it", pools->pool,
                     pools->is_default ? ", the device's default pool," : "", reserved, used, idle);
     else
         gwi_measure(
             finding, memory->t_ns, "driver", (double)gwi_pool_idle_bytes(memory), "bytes",
-            "%" PRIu32 " pools had %s reserved and %s used: %s lay unused in them, most in pool 0x%" PRIx64 "%s",
+            "%" PRIu32 " pools had reserved %s and used %s: %s were unused in them, most of it in pool 0x%" PRIx64 "%s",
             pools->count, reserved, used, idle, pools->pool, pools->is_default ? ", the device's default pool" : "");
     if (pools->has_threshold && pools->threshold_bytes >= ((uint64_t)1 << 50))
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "its release threshold has no limit: it keeps all it ever held");
+        gwi_evidence(finding, GWI_NO_TIME, "driver",
+                     "its release threshold has no limit: it never returns memory to the driver");
     else if (pools->has_threshold)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)pools->threshold_bytes, "bytes",
-                    "its release threshold is %s: so much it keeps when the program synchronises",
+                    "its release threshold is %s: it keeps that much when the program synchronises",
                     gw_bytes_text(keeps, pools->threshold_bytes));
 }
 
@@ -165,17 +165,18 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
         is_of_that_pool(c->oom, memory->pools))
         return GW_CERTAINTY_NONE;
     gw_bytes_text(idle, idle_bytes);
-    gwi_headline(finding, "%s lay unused in the program's own stream-ordered memory pool%s", idle,
+    gwi_headline(finding, "%s were unused in the program's own stream-ordered memory pool%s", idle,
                  GWI_PLURAL(memory->pools->count));
     gwi_say_request(c, finding);
     say_pool(memory, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
-    gwi_next(finding,
-             "Give it back before such a request: synchronise, then cuMemPoolTrimTo(pool, 0) (cudaMemPoolTrimTo) on %s",
-             memory->pools->is_default ? "the device's default pool (cuDeviceGetDefaultMemPool)" : "that pool");
+    gwi_next(
+        finding,
+        "Release it before such a request: synchronise, then call cuMemPoolTrimTo(pool, 0) (cudaMemPoolTrimTo) on %s",
+        memory->pools->is_default ? "the device's default pool (cuDeviceGetDefaultMemPool)" : "that pool");
     if (memory->pools->has_threshold)
         gwi_next(finding, "Lower the pool's release threshold (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)");
-    gwi_next(finding, "Take this block from the pool, too (cuMemAllocAsync)");
+    gwi_next(finding, "Allocate this block from the pool, too (cuMemAllocAsync)");
     if (gwi_leak_bytes(memory) > idle_bytes)
         return GW_HYPOTHESIS;
     return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* else a need that grew looks the same */
@@ -197,17 +198,18 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_oom_fragmentation = {
     .id = "gpu-oom-fragmentation",
-    .summary = "Enough memory is unused, but in pieces or in a pool that cannot serve the request.",
-    .proof = "at the driver: half-used 2 MiB pages of small blocks hold what was missing; in a framework: several "
-             "times what was wanted is cached, or a large share of all, and its largest inactive block is smaller; in "
-             "the program's own stream-ordered pools: the driver says that what was missing is reserved and not used",
+    .summary =
+        "Enough memory is unused, but it is in pieces that are too small, or in a pool that cannot serve the request.",
+    .proof = "driver memory: half-used 2 MiB pages of small blocks hold the missing memory; a framework: its cache "
+             "holds several times the requested size, or a large share of all memory, and its largest inactive block "
+             "is smaller than the request; the program's own stream-ordered pools: the driver reports that the missing "
+             "memory is reserved and not used",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Take small blocks from one large allocation of your own, or from a stream-ordered pool "
                   "(cuMemAllocAsync)\n"
-                  "Allocate what lives long first, and free small blocks that were made together together",
-              [GW_FRAMEWORK_TORCH] =
-                  "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PyTorch 2.1 or later)\n"
-                  "Pad or bucket shapes so that the same sizes come again; run the largest shape first",
+                  "Allocate long-lived blocks first, and free small blocks together that were allocated together",
+              [GW_FRAMEWORK_TORCH] = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PyTorch 2.1 or later)\n"
+                                     "Pad or bucket shapes so that the same sizes repeat; run the largest shape first",
               [GW_FRAMEWORK_TENSORFLOW] = "Set TF_GPU_ALLOCATOR=cuda_malloc_async",
               [GW_FRAMEWORK_JAX] = "Keep preallocation on, and bucket shapes"},
     .judge = judge,

@@ -43,15 +43,16 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     if (!growth->repeats || !matters)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(kept, growth->first_bytes);
-    gwi_headline(finding, "%s found the GPU full of what the first one kept: %s",
+    gwi_headline(finding, "%s found the GPU full of memory that the first run still held: %s",
                  growth->repeat_count == 2 ? "the second run" : "a later run", kept);
     gwi_say_request(c, finding);
     say_first_run(finding, memory, kept);
     gwi_say_holder(c, finding, growth->first_end_ns, gwi_memory_source(memory), memory->live, growth->first_count,
                    "that");
     gwi_measure(finding, growth->last_begin_ns, gwi_memory_source(memory), (double)growth->repeat_match_count, "count",
-                "from %.2f s on %s in the same order began again (%zu in a row)%s", (double)growth->last_begin_ns / 1e9,
-                growth->repeat_by_place ? "requests of other sizes at the same places" : "the same sizes",
+                "from %.2f s on, %s were repeated in the same order (%zu in a row)%s",
+                (double)growth->last_begin_ns / 1e9,
+                growth->repeat_by_place ? "requests of other sizes at the same call sites" : "the same sizes",
                 growth->repeat_match_count, growth->repeat_count > 2 ? ", not for the first time" : "");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
@@ -73,7 +74,7 @@ static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
     gwi_measure(finding, growth->step_end_ns, gwi_memory_source(&c->memory), (double)growth->step_count, "count",
-                "%" PRIu64 " such blocks, one an iteration: it could not fail much earlier, and had to fail about then",
+                "%" PRIu64 " such blocks, one per iteration: the memory had to run out at about this time",
                 growth->step_count);
 }
 
@@ -87,22 +88,21 @@ static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(all, growth->step_all_bytes);
     char at[GWI_PLACE_TEXT_MAX];
-    gwi_headline(finding, "something of every few steps is kept: %s more in %" PRIu64 " steps", all,
-                 growth->step_count);
+    gwi_headline(finding, "some memory is kept every few steps: %s more in %" PRIu64 " steps", all, growth->step_count);
     gwi_say_request(c, finding);
     gwi_measure(finding, growth->step_begin_ns, gwi_memory_source(memory), (double)growth->step_all_bytes, "bytes",
                 "%s of the %s in use were allocated between %.2f s and %.2f s, and never freed", all,
                 gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
                 (double)growth->step_end_ns / 1e9);
     gwi_measure(finding, growth->step_end_ns, gwi_memory_source(memory), (double)growth->step_count, "count",
-                "among them %" PRIu64 " blocks of %s%s; between %" PRIu64 " of them at least as much was given back",
+                "among them %" PRIu64 " blocks of %s%s; between %" PRIu64 " of them, at least as much memory was freed",
                 growth->step_count, gw_bytes_text(one, growth->step_bytes), gwi_at(c, growth->step_site, at),
                 growth->step_fallen);
     if (growth->step_site != 0)
-        gwi_where(finding, growth->step_site, "what is kept is allocated there");
+        gwi_where(finding, growth->step_site, "the memory that is kept is allocated there");
     if (growth->earlier_peak_bytes != 0)
         gwi_measure(finding, growth->earlier_t_ns, gwi_memory_source(memory), (double)growth->earlier_peak_bytes,
-                    "bytes", "until %.2f s the same work needed at most %s at once, and gave it back",
+                    "bytes", "until %.2f s the same work needed at most %s at once, and freed it",
                     (double)growth->earlier_t_ns / 1e9, gw_bytes_text(peak, growth->earlier_peak_bytes));
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return GW_SUPPORTED;
@@ -122,16 +122,16 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     char at[GWI_PLACE_TEXT_MAX];
     gw_bytes_text(all, growth->step_live_bytes);
     gw_bytes_text(one, growth->step_bytes);
-    gwi_headline(finding, "%s more was kept in every iteration and never freed, %s in all", one, all);
+    gwi_headline(finding, "every iteration kept another %s that was never freed, %s in total", one, all);
     gwi_say_request(c, finding);
-    gwi_measure(
-        finding, growth->step_begin_ns, gwi_memory_source(memory), (double)growth->step_bytes, "bytes",
-        "%s an iteration: %" PRIu64 " blocks of that size, %s of the %s in use, allocated one after the other from "
-        "%.2f s to %.2f s%s",
-        one, growth->step_count, all, gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
-        (double)growth->step_end_ns / 1e9, gwi_at(c, growth->step_site, at));
+    gwi_measure(finding, growth->step_begin_ns, gwi_memory_source(memory), (double)growth->step_bytes, "bytes",
+                "%s per iteration: %" PRIu64
+                " blocks of that size, %s of the %s in use, allocated one after the other from %.2f s to %.2f s%s",
+                one, growth->step_count, all, gw_bytes_text(own, memory->own_bytes),
+                (double)growth->step_begin_ns / 1e9, (double)growth->step_end_ns / 1e9,
+                gwi_at(c, growth->step_site, at));
     if (growth->step_site != 0)
-        gwi_where(finding, growth->step_site, "what is kept is allocated there");
+        gwi_where(finding, growth->step_site, "the memory that is kept is allocated there");
     if (growth->step_turnover > 0)
         gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(memory), (double)growth->step_turnover, "count",
                     "meanwhile %" PRIu64 " other allocations came and went", growth->step_turnover);
@@ -205,20 +205,20 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     uint64_t one = bytes_each(c, leak->cls, leak->count);
     char place[GWI_PLACE_TEXT_MAX];
     const gw_group *maker = find_maker(c, leak->cls);
-    gwi_headline(finding, "%" PRIu64 " %ss were made and never destroyed; each takes device memory", leak->count,
+    gwi_headline(finding, "%" PRIu64 " %ss were created and never destroyed; each takes device memory", leak->count,
                  leak->name);
     gwi_say_request(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)leak->count, "count",
                 "%" PRIu64 " %ss were alive in this process", leak->count, leak->name);
     if (maker != NULL && gwi_place(c, maker->site, place)[0] != '\0') {
         gwi_measure(finding, maker->t_first_ns, "ledger", (double)maker->live_count_peak, "count",
-                    "%" PRIu64 " of them were made at %s, between %.2f s and %.2f s", maker->live_count_peak, place,
+                    "%" PRIu64 " of them were created at %s, between %.2f s and %.2f s", maker->live_count_peak, place,
                     (double)maker->t_first_ns / 1e9, (double)maker->t_last_ns / 1e9);
-        gwi_where(finding, maker->site, "they are made there and never destroyed");
+        gwi_where(finding, maker->site, "they are created there and never destroyed");
     }
     if (memory->rest_known)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
-                    "the driver held %s that no allocation asked for%s%s%s", gw_bytes_text(rest, memory->rest_bytes),
+                    "the driver held %s beyond all allocations%s%s%s", gw_bytes_text(rest, memory->rest_bytes),
                     one == 0 ? "" : ", about ", one == 0 ? "" : gw_bytes_text(each, one),
                     one == 0                       ? ""
                     : leak->cls == GW_CLASS_STREAM ? " a stream"
@@ -226,7 +226,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                 is_most ? "the program's own allocations were only %s" : "the program's own allocations were %s",
                 gw_bytes_text(bytes, memory->own_bytes));
-    gwi_next(finding, "Make %ss once and reuse them, or destroy each one (%s) when its work is done", leak->name,
+    gwi_next(finding, "Create %ss once and reuse them, or destroy each one (%s) when its work is done", leak->name,
              leak->cls == GW_CLASS_STREAM ? "cuStreamDestroy" : "cuCtxDestroy");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return is_most && memory->rest_known && held * 2 >= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
@@ -256,18 +256,18 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
     gw_bytes_text(kept, held);
     gwi_headline(finding, "the first run failed for lack of memory, and %s of what it held is still referenced", kept);
     gwi_say_request(c, finding);
-    gwi_evidence(finding, first->t_ns, "observer", "a first out-of-memory was caught; %s were in use then",
-                 gw_bytes_text(before, then));
-    gwi_measure(finding, memory->t_ns, "observer", (double)held, "bytes",
-                "%s allocated before that are still alive, as a kept exception keeps the frames of the failing step",
-                kept);
+    gwi_evidence(finding, first->t_ns, "observer",
+                 "the program caught a first out-of-memory error; %s were in use then", gw_bytes_text(before, then));
+    gwi_measure(
+        finding, memory->t_ns, "observer", (double)held, "bytes",
+        "%s allocated before that are still alive: a stored exception keeps the frames of the failing step alive",
+        kept);
     size_t old = 0; /* blocks are in order of time */
     while (old < memory->live_count && memory->live[old].t_ns <= first->t_ns)
         old++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, old, "that");
-    gwi_next(finding,
-             "Drop the exception object and its traceback before the next run (leave the except block, del it): "
-             "emptying the cache cannot free what is referenced");
+    gwi_next(finding, "Drop the exception object and its traceback before the next run (leave the except block, del "
+                      "it): emptying the cache cannot free referenced memory");
     return GW_SUPPORTED;
 }
 
@@ -311,20 +311,19 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     char kept[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
     gw_bytes_text(kept, held);
-    gwi_headline(finding, "%s failed for lack of memory, and %s of what it had allocated by then is still referenced",
+    gwi_headline(finding, "%s failed for lack of memory, and %s of what it had allocated is still referenced",
                  then->name, kept);
     gwi_say_request(c, finding);
     gwi_measure(finding, first->t_last_ns, "driver", (double)first->bytes_wanted, "bytes",
                 "in %s %s of %s had failed, and the program went on", then->name, gwi_call_text(call, first->fn_name),
                 gw_bytes_text(wanted, first->bytes_wanted));
     gwi_measure(finding, memory->t_ns, gwi_memory_source(memory), (double)held, "bytes",
-                "%s that %s allocated before that are still alive; without them the request would have found room",
-                kept, then->name);
-    gwi_next(
-        finding,
-        "Drop what %s left behind before the next try; in Python: variables, stored exception objects and the last "
-        "traceback, whose frames keep their local variables alive, then gc.collect()",
-        then->name);
+                "%s that %s allocated before that are still alive; without them the request would have fitted", kept,
+                then->name);
+    gwi_next(finding,
+             "Before the next try, drop what %s left behind; in Python: variables, stored exception objects and the "
+             "last traceback, whose frames keep their local variables alive, then gc.collect()",
+             then->name);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return GW_SUPPORTED;
 }
@@ -338,7 +337,7 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     char all[GW_BYTES_TEXT_MAX], in_use[GW_BYTES_TEXT_MAX];
     gw_bytes_text(all, pile->bytes * pile->count);
-    gwi_headline(finding, "%" PRIu64 " equal JAX arrays are alive, %s in all", pile->count, all);
+    gwi_headline(finding, "%" PRIu64 " equal JAX arrays are alive, %s in total", pile->count, all);
     gwi_say_request(c, finding);
     gwi_measure(finding, arrays->t_ns, "observer", (double)pile->count, "count",
                 "%" PRIu64 " live arrays are %s, %s of the %s that JAX had in use", pile->count, pile->name, all,
@@ -389,19 +388,21 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_oom_leak = {
     .id = "gpu-oom-leak",
-    .summary = "Memory that nobody needs any more is kept, until the GPU is full.",
+    .summary = "The program keeps memory that it no longer needs, until the GPU is full.",
     .proof =
-        "what an earlier run allocated is alive while the same sizes are allocated again; or one size is kept again "
-        "and again while other memory comes and goes; or streams or contexts are made and never destroyed",
+        "memory of an earlier run is still alive while the same sizes are allocated again; or blocks of one size "
+        "accumulate while other memory is allocated and freed; or streams or contexts are created and never destroyed",
     .fixes =
-        {[GW_FRAMEWORK_RAW] = "Free in every iteration, and at the end of every run, what that iteration or run "
-                              "allocated\nDo not reset the device instead: anything kept then is broken",
+        {[GW_FRAMEWORK_RAW] =
+             "Free in every iteration, and at the end of every run, what that iteration or run allocated\n"
+             "Do not reset the device instead: whatever the program still holds becomes invalid",
          [GW_FRAMEWORK_TORCH] =
-             "Do not keep what carries the graph: append float(loss) or loss.detach(), not loss\n"
-             "del model, optimizer, outputs and batch of the first run before the second, and drop stored exceptions\n"
+             "Do not keep tensors that reference the autograd graph: append float(loss) or loss.detach(), not loss\n"
+             "Before the second run, del the model, optimizer, outputs and batch of the first, and drop stored "
+             "exceptions\n"
              "torch.cuda.empty_cache() frees nothing that is still referenced",
          [GW_FRAMEWORK_TENSORFLOW] = "Call tf.keras.backend.clear_session() between runs and del the model\n"
-                                     "Create no variables or functions inside the loop",
+                                     "Do not create variables or functions inside the loop",
          [GW_FRAMEWORK_JAX] = "del the arrays of the first run; jax.live_arrays() lists what is alive\n"
                               "jax.clear_caches() drops compiled programs"},
     .judge = judge,

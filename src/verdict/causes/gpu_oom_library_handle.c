@@ -23,7 +23,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     bool told_by_framework = c->exception == GW_EXCEPTION_OOM;
     gwi_headline(finding,
-                 "a GPU library found no memory for its handle or workspace; its message speaks of something else");
+                 "a GPU library found no memory for its handle or workspace; its message names another problem");
     if (fits)
         gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
     if (logged != NULL)
@@ -32,11 +32,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (memory->cached_bytes > 0) {
         char cached[GW_BYTES_TEXT_MAX];
         gwi_measure(finding, memory->t_ns, "observer", (double)memory->cached_bytes, "bytes",
-                    "the framework had %s cached and not in use: the library cannot have them",
+                    "the framework had %s cached and not in use: the library cannot use that memory",
                     gw_bytes_text(cached, memory->cached_bytes));
     }
     gwi_rule_out(finding, "a broken installation of the library (the driver refused memory just before)");
-    gwi_rule_out(finding, "an earlier fault on the device (no such result came before)");
+    gwi_rule_out(finding, "an earlier fault on the device (no earlier call reported one)");
     return told_by_framework ? GW_HYPOTHESIS : GW_SUPPORTED;
 }
 
@@ -50,7 +50,7 @@ const gw_cause gwi_cause_gpu_oom_library_handle = {
                                    "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
               [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"
                                      "Create the handles early: run one small convolution and one matmul first\n"
-                                     "Switch torch.backends.cudnn.benchmark off; set CUBLAS_WORKSPACE_CONFIG=:4096:2",
+                                     "Set torch.backends.cudnn.benchmark = False; set CUBLAS_WORKSPACE_CONFIG=:4096:2",
               [GW_FRAMEWORK_JAX] = "Leave room beside JAX's pool: XLA_PYTHON_CLIENT_MEM_FRACTION=.7\n"
                                    "Create the handles early: run one small convolution and one matmul first"},
     .judge = judge,

@@ -45,14 +45,14 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
         if (holder->what != GW_FACT_DEVICE_HOLDER || shown == SHOWN_MAX || !holder->fact.has_pid ||
             gw_model_process(model, holder->fact.pid) != NULL)
             continue;
-        gwi_evidence(finding, holder->t_ns, "host", "a process with a GPU's device file open: %s", holder->text);
+        gwi_evidence(finding, holder->t_ns, "host", "a process has a GPU's device file open: %s", holder->text);
         shown++;
     }
     if (unmatched > 0)
         gwi_evidence(finding, GWI_NO_TIME, "card",
-                     "the driver counts %" PRIu64
-                     " process%s on the cards by numbers of another pid namespace: which of "
-                     "them are ours cannot be told from inside this container",
+                     "the driver lists %" PRIu64
+                     " process%s on the cards with pids of another pid namespace: from inside this container, gpuwhy "
+                     "cannot see which of them belong to this run",
                      unmatched, unmatched == 1 ? "" : "es");
 }
 
@@ -69,7 +69,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gwi_call_text(call, c->no_context->fn_name);
     if (memory->foreign_pid != 0)
-        gwi_headline(finding, "another process (pid %" PRIu32 ") held %s of the GPU, and not even a context fitted",
+        gwi_headline(finding,
+                     "another process (pid %" PRIu32 ") held %s of the GPU's memory, and not even a context fitted",
                      memory->foreign_pid, gw_bytes_text(bytes, memory->foreign_bytes));
     else
         gwi_headline(finding, "the GPU was full before this program had anything on it: not even a context fitted");
@@ -79,19 +80,19 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, c->no_context->t_ns, "ledger", 0, "bytes", "this process held nothing on the GPU");
     if (memory->foreign_pid != 0)
         gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)memory->foreign_bytes,
-                    "bytes", "%s held by other processes, most by pid %" PRIu32 "%s%s",
+                    "bytes", "other processes held %s, pid %" PRIu32 " most of it%s%s",
                     gw_bytes_text(bytes, memory->foreign_bytes), memory->foreign_pid,
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
         say_candidates(c, finding);
     if (has_free)
-        gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes", "at most %s of the GPU were seen free",
-                    gw_bytes_text(bytes, free_bytes));
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes",
+                    "at most %s of the GPU's memory were ever seen free", gw_bytes_text(bytes, free_bytes));
     const char *as = gw_model_meta(c->model, "rlimit.as"), *data = gw_model_meta(c->model, "rlimit.data");
     bool unlimited = as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0;
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
-    gwi_rule_out(finding, "what this program needs (it had asked for nothing yet)");
+    gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");
     /* The card's own word: what the others hold leaves no room for a context. */
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
     /* The ledger counts what the others asked for. They have a context, too, which the card's count includes. */
@@ -133,24 +134,25 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (memory->foreign_pid != 0)
         gwi_headline(finding, "another process (pid %" PRIu32 ") held %s of the GPU", memory->foreign_pid, bytes);
     else
-        gwi_headline(finding, "%s of the GPU were in use by something that is not this program", bytes);
+        gwi_headline(finding, "%s of the GPU's memory were in use, but not by this program", bytes);
     gwi_say_request(c, finding);
     if (memory->foreign_pid != 0)
         gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)foreign, "bytes",
-                    "%s held by other processes, most by pid %" PRIu32 "%s%s", bytes, memory->foreign_pid,
+                    "other processes held %s, pid %" PRIu32 " most of it%s%s", bytes, memory->foreign_pid,
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
         gwi_measure(finding, memory->t_ns, "driver", (double)foreign, "bytes",
-                    "%s in use that no recorded process asked for (total less free less our own)", bytes);
+                    "%s were in use that no recorded process had allocated (total minus free minus this process)",
+                    bytes);
     if (memory->foreign_pid == 0)
         say_candidates(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
-                "without that the request would have fitted: this process itself held %s",
+                "without this, the request would have fitted: this process itself held %s",
                 gw_bytes_text(own, memory->own_bytes));
     bool more_unseen = !by_difference && is_more_unseen(memory);
     if (more_unseen)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
-                    "still more, %s, was in use that no recorded process asked for",
+                    "another %s were in use that no recorded process had allocated",
                     gw_bytes_text(own, memory->rest_bytes));
     if (memory->foreign_pid != 0)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
@@ -172,18 +174,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_other_process = {
     .id = "gpu-oom-other-process",
     .summary = "Another process holds the GPU's memory.",
-    .proof = "other processes held so much at the moment of the failure that this one would have fitted without them, "
-             "and it was "
-             "not growing by itself",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] =
-             "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
-             "End stale notebook kernels and orphaned workers: kill the process group\n"
-             "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own",
-         [GW_FRAMEWORK_JAX] =
-             "Give each JAX process on the card its share: XLA_PYTHON_CLIENT_MEM_FRACTION=.4 for two of them; each "
-             "takes three quarters else\n"
-             "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
-             "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own"},
+    .proof = "at the moment of the failure, other processes held so much memory that this one would have fitted "
+             "without them, and its own memory was not growing",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
+                  "End stale notebook kernels and orphaned workers: kill the process group\n"
+                  "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own",
+              [GW_FRAMEWORK_JAX] =
+                  "Give each JAX process on the card its share, such as XLA_PYTHON_CLIENT_MEM_FRACTION=.4 for two of "
+                  "them; otherwise each takes three quarters\n"
+                  "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
+                  "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own"},
     .judge = judge,
 };

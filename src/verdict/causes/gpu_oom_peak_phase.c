@@ -70,7 +70,7 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(text, flat);
     const char *name = gwi_later_phase(c, end_ns / 2);
-    gwi_headline(finding, "%s%s needs more than all before: %s sufficed until %.1f s",
+    gwi_headline(finding, "%s%s needs more memory than everything before: %s sufficed until %.1f s",
                  name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, text, (double)end_ns / 1e9);
     gwi_say_request(c, finding);
     gwi_measure(finding, end_ns, "observer", (double)flat, "bytes",
@@ -80,7 +80,7 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     while (later < memory->live_count && memory->live[later].t_ns <= end_ns)
         later++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live + later, memory->live_count - later,
-                   "what came after that");
+                   "the memory allocated after that");
     return GW_SUPPORTED;
 }
 
@@ -97,12 +97,12 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(last, growth->last_bytes);
     const char *name = gwi_later_phase(c, growth->first_begin_ns);
-    gwi_headline(finding, "%s%s needs %s more than the ones before, which ran well",
+    gwi_headline(finding, "%s%s needs %s more than the earlier phases, which succeeded",
                  name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, last);
     gwi_say_request(c, finding);
     gwi_measure(finding, growth->last_begin_ns, "ledger", (double)growth->last_bytes, "bytes",
-                "%s were allocated from %.2f s on, after a stretch of work that kept nothing; before it %s sufficed",
-                last, (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
+                "%s were allocated from %.2f s on, after work that kept no memory; before that, %s sufficed", last,
+                (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
     gwi_say_holder(c, finding, memory->t_ns, "ledger", memory->live + growth->first_count,
                    memory->live_count - growth->first_count, "these");
     return GW_HYPOTHESIS; /* who allocated it is not known without call sites */
@@ -123,9 +123,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_oom_peak_phase = {
     .id = "gpu-oom-peak-phase",
-    .summary = "Only one phase needs too much: validation, the first optimizer step, loading a checkpoint.",
-    .proof = "the peak of live memory was flat over most of the run, and the phase that failed stands far above it",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Free what the earlier phase held before the later one begins\n"
+    .summary = "One phase needs more memory than the rest: validation, the first optimizer step, loading a checkpoint.",
+    .proof = "the peak of live memory was flat for most of the run, and the failing phase needs far more",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Free the memory of the earlier phase before the later one begins\n"
                                    "Use a smaller batch in that phase",
               [GW_FRAMEWORK_TORCH] = "Wrap validation in torch.inference_mode() or torch.no_grad()\n"
                                      "Load checkpoints with torch.load(map_location=\"cpu\")\n"

@@ -74,7 +74,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool second_user = other != NULL || is_second_user(c);
     finding->fixes_for = jax ? GW_FRAMEWORK_JAX : GW_FRAMEWORK_TENSORFLOW;
     gw_bytes_text(bytes, pool_bytes);
-    gwi_headline(finding, "%s took %s of %s at its start, and nothing was left for others", name, bytes,
+    gwi_headline(finding, "%s took %s of %s when it started, and left too little for others", name, bytes,
                  gw_bytes_text(limit, memory->limit_bytes));
     gwi_say_request(c, finding);
     gwi_measure(finding, t_ns, "ledger", (double)pool_bytes, "bytes", "one block of %s, taken early%s%s", bytes,
@@ -91,7 +91,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_oom_preallocation = {
     .id = "gpu-oom-preallocation",
-    .summary = "A framework took most of the GPU at its start, and nothing was left for a second user.",
+    .summary = "A framework took most of the GPU's memory when it started, and left too little for others.",
     .proof = "one block of half the card or more, taken early by JAX or TensorFlow, and a later failure of another "
              "framework, library or process",
     .fixes = {[GW_FRAMEWORK_RAW] =

@@ -47,10 +47,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gsp_failure = {
     .id = "gsp-failure",
     .summary = "The card's own firmware stopped answering.",
-    .proof = "Xid 119 or 120 about a card that the run used, and calls that failed or hung at that time",
+    .proof = "Xid 119 or 120 for a card that the run used, and calls that failed or hung at that time",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reboot: a reset of the card may not be enough\n"
                                    "Update the driver\n"
-                                   "If one board repeats it: have it exchanged"},
+                                   "If one board repeats it: have it replaced"},
     .judge = judge,
     .is_told = true,
 };

@@ -51,7 +51,7 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
     char at[GWI_PLACE_TEXT_MAX];
     if (crash == NULL && (c->signal == SIGSEGV || c->signal == SIGBUS) &&
         gw_model_meta(c->model, "option.catch_crash") == NULL)
-        gwi_next(finding, "Run it with --catch-crash: the address and the stack of the crash are noted then");
+        gwi_next(finding, "Run it with --catch-crash: gpuwhy then records the address and the stack of the crash");
     if (crash == NULL)
         return;
     gwi_at(c, crash->site, at);
@@ -65,7 +65,7 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
     else if (at[0] != '\0')
         gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash), "the fault was%s", at);
     if (crash->has_address && !crash->in_block)
-        gwi_rule_out(finding, "host code that used GPU memory (the address lies in no block of it)");
+        gwi_rule_out(finding, "host code that used GPU memory (the address is in none of its blocks)");
     gwi_where(finding, crash->site, "the crash");
 }
 
@@ -75,7 +75,7 @@ static void advise_bus(const gwi_case *c, gwi_finding *finding)
     switch (gwi_bus_of(c)) {
     case GWI_BUS_FILE:
         gwi_next(finding,
-                 "Look whether %s was truncated or replaced while it was mapped, and whether its disk is full or its "
+                 "Check whether %s was truncated or replaced while it was mapped, and whether its disk is full or its "
                  "file server failed (ls -l, df, dmesg)",
                  gwi_crash_of(c)->file);
         return;
@@ -86,10 +86,9 @@ static void advise_bus(const gwi_case *c, gwi_finding *finding)
         return;
     case GWI_BUS_UNKNOWN:
     case GWI_BUS_SHM:
-        gwi_next(finding,
-                 "Look at the files that it maps, such as memory-mapped data sets: was one truncated or replaced while "
-                 "it was in use, is its disk full, did its file server fail (ls -l, df, dmesg)?");
-        gwi_next(finding, "Look whether /dev/shm is large enough for the program (df /dev/shm while it runs), and "
+        gwi_next(finding, "Check the files that it maps, such as memory-mapped data sets: was one truncated or "
+                          "replaced while in use, is its disk full, did its file server fail (ls -l, df, dmesg)?");
+        gwi_next(finding, "Check whether /dev/shm is large enough for the program (df /dev/shm while it runs), and "
                           "whether huge pages ran out");
         return;
     case GWI_BUS_OTHER:
@@ -137,15 +136,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_host_crash_of_process = {
     .id = "host-crash-of-process",
-    .summary = "The process crashed in host code: a bad memory access, an abort.",
-    .proof = "the process was ended by a crash signal, no driver call had failed, handled or not, and no thread was "
-             "inside the driver; SIGBUS only where the fault itself is recorded (--catch-crash, a core dump)",
+    .summary = "The process crashed in host code: a bad memory access or an abort.",
+    .proof = "a crash signal ended the process, no driver call had failed, handled or not, and no thread was inside "
+             "the driver; SIGBUS only if the fault itself is recorded (--catch-crash, a core dump)",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under a debugger, or with core dumps on (ulimit -c unlimited), and look at the "
                   "crashing thread's stack\nBuild with -fsanitize=address and run again",
               [GW_FRAMEWORK_TORCH] =
                   "Run with python -X faulthandler to see the Python line\n"
                   "Suspect extensions built for another version of PyTorch, Python or the C++ library\n"
-                  "Look for two copies of one library (OpenMP, CUDA) in the process"},
+                  "Check for two copies of one library (OpenMP, CUDA) in the process"},
     .judge = judge,
 };

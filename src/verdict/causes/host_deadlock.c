@@ -84,7 +84,7 @@ static void say_threads(const gwi_case *c, gwi_finding *finding, const gw_hang *
             shown++;
         }
     if (more > 0)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more threads that wait", more);
+        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more waiting threads", more);
 }
 
 static void say_headline(const gwi_case *c, gwi_finding *finding, const gw_hang *hang)
@@ -92,17 +92,19 @@ static void say_headline(const gwi_case *c, gwi_finding *finding, const gw_hang 
     double for_s = (double)hang->for_ns / 1e9;
     size_t threads = hang->thread_count - gwi_count_idle_workers(c, hang);
     if (c->hang.in_circle)
-        gwi_headline(finding, "threads of the program wait for each other's locks; nothing went on for %.1f s", for_s);
+        gwi_headline(finding,
+                     "threads of the program wait for each other's locks; the program made no progress for %.1f s",
+                     for_s);
     else if (threads == 1)
         gwi_headline(finding,
-                     "the only thread of the program that had work waits for another thread; nothing went on for "
-                     "%.1f s, and no thread is left that could end it",
+                     "the only thread of the program that had work waits for another thread; the program made no "
+                     "progress for %.1f s, and no other thread can end the wait",
                      for_s);
     else
         gwi_headline(finding,
-                     "all %zu threads of the program%s wait for each other; nothing went on for %.1f s, and no thread "
-                     "is left that could end it",
-                     threads, threads < hang->thread_count ? ", idle workers aside," : "", for_s);
+                     "all %zu threads of the program%s wait for each other; the program made no progress for %.1f s, "
+                     "and no other thread can end the wait",
+                     threads, threads < hang->thread_count ? ", except idle workers," : "", for_s);
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -117,22 +119,21 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (hang->cpu_known)
         gwi_measure(finding, hang->t_ns, "host", (double)hang->cpu_ms, "ms",
                     "all threads used %" PRIu64 " ms of CPU in that time", hang->cpu_ms);
-    gwi_rule_out(finding, "the GPU (no thread is inside a driver call, and none asks the GPU for anything)");
+    gwi_rule_out(finding, "the GPU (no thread is inside a driver call or polls the GPU)");
     return c->hang.in_circle ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_host_deadlock = {
     .id = "host-deadlock",
-    .summary = "Threads of the program wait for each other, and the GPU has nothing to do.",
-    .proof =
-        "threads wait in a circle for locks that the next one holds, or for one whose owner has ended; or every thread "
-        "of the process waits, without a time limit, for what only a thread of the same process can give",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] =
-             "Take locks in the same order everywhere, or both at once; hold none while waiting for a thread or a "
-             "queue\nLook at the functions that are named, and who calls them with which lock held",
-         [GW_FRAMEWORK_TORCH] =
-             "Do not fork while threads hold locks: multiprocessing with spawn, DataLoader with "
-             "multiprocessing_context=\"spawn\"\nHold no Python lock while joining a thread or waiting for a queue"},
+    .summary = "Threads of the program wait for each other, and the GPU is idle.",
+    .proof = "threads wait in a circle, each for a lock that the next one holds, or for a lock whose owner has ended; "
+             "or every thread of the process waits, without a time limit, for something that only a thread of the same "
+             "process can provide",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Take locks in the same order everywhere, or both at once; do not hold a lock while "
+                                   "waiting for a thread or a queue\n"
+                                   "Check the named functions, and which callers hold which lock",
+              [GW_FRAMEWORK_TORCH] = "Do not fork while threads hold locks: multiprocessing with spawn, DataLoader "
+                                     "with multiprocessing_context=\"spawn\"\n"
+                                     "Do not hold a Python lock while joining a thread or waiting for a queue"},
     .judge = judge,
 };

@@ -36,13 +36,13 @@ static void say_memory(const gwi_case *c, gwi_finding *finding)
     const gw_series *available = gw_machine_known(model, GW_METRIC_HOST_MEMORY_AVAILABLE, GW_NO_DEVICE, 0);
     if (available != NULL)
         gwi_measure(finding, available->t_min_ns, "host", (double)available->min, "bytes",
-                    "least memory that the whole host had left: %s", gw_bytes_text(bytes, available->min));
+                    "least memory that was free on the whole host: %s", gw_bytes_text(bytes, available->min));
     const gw_process *command = model->command;
     const gw_series *own =
         command == NULL ? NULL : gw_machine_known(model, GW_METRIC_PROCESS_MEMORY, GW_NO_DEVICE, command->pid);
     if (own != NULL)
         gwi_measure(finding, own->t_max_ns, "host", (double)own->max, "bytes",
-                    "the command itself was seen with up to %s in memory", gw_bytes_text(bytes, own->max));
+                    "the command itself used up to %s of host memory", gw_bytes_text(bytes, own->max));
 }
 
 /* The kernel named a process of the run. Did the run end of that? A parent may replace a worker and go on. */
@@ -89,7 +89,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else
         gwi_evidence(finding, c->model->t_end_ns, "exit", "exited with status %d", c->exit_code);
     say_memory(c, finding);
-    gwi_rule_out(finding, "the GPU's memory (it is the host's that ran out)");
+    gwi_rule_out(finding, "the GPU's memory (the host's memory ran out)");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (kill.log != NULL)
         return ended_by_it(c, kill.log, killed) ? GW_ESTABLISHED : GW_SUPPORTED;
@@ -101,17 +101,17 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_host_oom_kill = {
     .id = "host-oom-kill",
-    .summary = "The kernel's out-of-memory killer ended the program: the host's memory, not the GPU's.",
+    .summary = "The kernel's out-of-memory killer ended the program: the host's memory ran out, not the GPU's.",
     .proof =
         "the kernel's log names a process of the run, or the control group's oom_kill rose when the program died of "
         "SIGKILL",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] =
-             "Give the job more memory (the scheduler's or the container's limit), or a larger machine\n"
-             "Look at what grows on the host: data that is loaded whole, queues, copies in child processes",
-         [GW_FRAMEWORK_TORCH] =
-             "Fewer DataLoader workers (num_workers), smaller prefetch_factor: each worker copies what it touches\n"
-             "Keep the data set as arrays or memory-mapped files instead of lists of Python objects\n"
-             "Give the job more memory (the scheduler's or the container's limit)"},
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Give the job more memory (the scheduler's or the container's limit), or a larger machine\n"
+                  "Check what grows on the host: data that is loaded as a whole, queues, copies in child processes",
+              [GW_FRAMEWORK_TORCH] =
+                  "Use fewer DataLoader workers (num_workers) or a smaller prefetch_factor: each worker copies the "
+                  "memory it touches\n"
+                  "Keep the data set as arrays or memory-mapped files instead of lists of Python objects\n"
+                  "Give the job more memory (the scheduler's or the container's limit)"},
     .judge = judge,
 };

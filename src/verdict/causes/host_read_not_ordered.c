@@ -12,18 +12,19 @@ static void say_freed(const gwi_case *c, gwi_finding *finding, const gw_unordere
                 gwi_call_text(call, it->copy_fn), gw_bytes_text(bytes, it->copy_bytes),
                 gwi_order_stream_text(stream, it->copy_stream));
     gwi_evidence(finding, it->t_free_ns, "driver",
-                 "%s gave its page-locked memory back%s, and nothing had waited for the copy, asked about it or "
-                 "called back after it",
+                 "%s freed its page-locked memory%s, and the program had neither waited for the copy, nor queried it, "
+                 "nor received a callback after it",
                  gwi_call_text(call, it->free_fn), gwi_at(c, it->free_site, at));
-    gwi_where(finding, it->free_site, "the memory that was given back");
+    gwi_where(finding, it->free_site, "the memory that was freed");
 }
 
 static void say_unwaited(gwi_finding *finding, const gw_unwaited *it)
 {
     char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
-    gwi_measure(finding, it->t_ns, "driver", (double)it->bytes, "bytes",
-                "%s of %s to the host began on %s, and nothing waited for anything after it until the process ended",
-                gwi_call_text(call, it->copy_fn), gw_bytes_text(bytes, it->bytes), gwi_stream_text(stream, it->stream));
+    gwi_measure(
+        finding, it->t_ns, "driver", (double)it->bytes, "bytes",
+        "%s of %s to the host began on %s, and the program did not wait for any later work until the process ended",
+        gwi_call_text(call, it->copy_fn), gw_bytes_text(bytes, it->bytes), gwi_stream_text(stream, it->stream));
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -31,7 +32,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_host_read read;
     if (gwi_find_host_read(c, &read) == GW_CERTAINTY_NONE)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a copy to the host was never waited for: what the host read of it may be old");
+    gwi_headline(finding, "the program never waited for a copy to the host: the host may have read old data");
     if (read.freed != NULL)
         say_freed(c, finding, read.freed);
     if (read.unwaited != NULL)
@@ -41,9 +42,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_host_read_not_ordered = {
     .id = "host-read-not-ordered",
-    .summary = "The host may have read the result of an asynchronous copy before it was there.",
-    .proof = "never more than a hypothesis: a copy to page-locked memory that nothing waited for until the memory was "
-             "given back or the program ended; the host's reads are not seen",
+    .summary = "The host may have read the destination of an asynchronous copy before the copy had ended.",
+    .proof = "never more than a hypothesis: a copy to page-locked memory for which nothing waited until the memory was "
+             "freed or the program ended; gpuwhy does not see the host's reads",
     .fixes = {[GW_FRAMEWORK_RAW] = "Wait for the copy before the host reads its result: cuStreamSynchronize, or an "
                                    "event after it and cuEventSynchronize",
               [GW_FRAMEWORK_TORCH] =

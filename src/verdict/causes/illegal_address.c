@@ -19,17 +19,18 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
     gwi_headline(finding, "%s touched an illegal address%s", gwi_culprit_text(culprit, c, sticky),
                  gwi_surfaced_text(surfaced, c, sticky));
-    gwi_say_sticky(
-        c, finding, sticky,
-        other_space ? "a kernel used an address of a space that its instruction cannot reach: it was computed wrongly"
-                    : "a kernel used an address that is not mapped");
+    gwi_say_sticky(c, finding, sticky,
+                   other_space ? "a kernel used an address in a memory space that its instruction cannot access: the "
+                                 "address was computed wrongly"
+                               : "a kernel used an address that is not mapped");
     /* Work that went well in between may not have used what was refused. */
     bool outlived = c->handled != NULL && c->handled->recovery == GW_RECOVERED_NOT;
     if (outlived)
-        gwi_evidence(finding, c->handled->t_ns, "driver",
-                     "an allocation was refused before it, and other work was waited for and went well in between");
+        gwi_evidence(
+            finding, c->handled->t_ns, "driver",
+            "an allocation was refused before, but in between the program waited for other work, which succeeded");
     else if (c->handled != NULL)
-        gwi_rule_out(finding, "the refused allocation before it (it was made good)");
+        gwi_rule_out(finding, "the refused allocation before it (the program recovered from it)");
     else if (c->oom == NULL)
         gwi_rule_out(finding, "an unchecked allocation (none had failed)");
     gwi_say_consequences(c, finding, sticky);
@@ -41,18 +42,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_illegal_address = {
     .id = "illegal-address",
     .summary = "A kernel read or wrote an address that is not mapped.",
-    .proof = "the driver's result 700 or 717, first seen at some later call, or such an exception in a GPU core dump, "
-             "with no "
-             "failed allocation or device reset before "
-             "that would explain a bad pointer",
+    .proof = "the driver's result 700 or 717, usually returned by a later call, or such an exception in a GPU core "
+             "dump, with no earlier failed allocation or device reset that would explain a bad pointer",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under compute-sanitizer --tool memcheck: it names the kernel and the access\n"
-                  "Look at sizes over 2^31 elements, strides, freed memory, and deep recursion (a stack "
-                  "overflow gives the same error)",
+                  "Check sizes over 2^31 elements, strides, freed memory, and deep recursion (a stack overflow gives "
+                  "the same error)",
               [GW_FRAMEWORK_TORCH] =
                   "Suspect custom, Triton and extension kernels first; then indices and views with "
                   "over 2^31 elements\nRun under compute-sanitizer --tool memcheck with a small input",
-              [GW_FRAMEWORK_JAX] = "Suspect kernels of your own first: Pallas, Triton, foreign calls\n"
-                                   "Run a small input under jax.disable_jit(): it tells which operation it is"},
+              [GW_FRAMEWORK_JAX] = "Suspect your own kernels first: Pallas, Triton, foreign calls\n"
+                                   "Run a small input under jax.disable_jit() to find the operation"},
     .judge = judge,
 };

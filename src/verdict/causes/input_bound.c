@@ -16,8 +16,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     if (share < share_min)
         return true;
     return gwi_list_addf(advice,
-                         "input-bound: %.0f %% of the last %.1f s passed in %zu pauses before copies to the GPU, which "
-                         "was never more than %.0f %% busy: it waits for data; more loader workers, prefetching, a "
+                         "input-bound: %.0f %% of the last %.1f s were %zu pauses before copies to the GPU, which was "
+                         "never more than %.0f %% busy: it waits for data; use more loader workers, prefetching, a "
                          "faster decoder or local copies of the data",
                          100 * share, (double)pace.span_ns / 1e9, pace.gap_count, pace.busy_percent);
 }
@@ -25,12 +25,13 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_input_bound = {
     .id = "input-bound",
     .summary = "The GPU waits for its input. Advice, never a fault.",
-    .proof =
-        "half of the time in pauses before copies to the device, on a card that NVML never saw more than 50 % busy",
+    .proof = "half of the time was spent in pauses before copies to the device, and NVML never saw the card more than "
+             "50 % busy",
     .fixes = {[GW_FRAMEWORK_RAW] = "Prepare the next batch while the GPU works on this one: threads, double buffers\n"
                                    "Decode less, cache on a local disk, use fewer and larger files",
-              [GW_FRAMEWORK_TORCH] = "DataLoader: more num_workers, persistent_workers=True, a larger prefetch_factor\n"
-                                     "Decode on the GPU (DALI), or decode once and cache",
+              [GW_FRAMEWORK_TORCH] =
+                  "DataLoader: a larger num_workers, persistent_workers=True, a larger prefetch_factor\n"
+                  "Decode on the GPU (DALI), or decode once and cache",
               [GW_FRAMEWORK_TENSORFLOW] = "tf.data: .prefetch(AUTOTUNE), .cache(), .interleave()"},
     .advise = advise,
 };

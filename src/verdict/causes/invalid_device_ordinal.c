@@ -40,7 +40,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     uint32_t count = visible_count(c);
     const char *mask = gwi_visible_devices(c);
-    gwi_headline(finding, "the program asked for a GPU number that it does not see");
+    gwi_headline(finding, "the program asked for a GPU number that does not exist for it");
     if (failure != NULL)
         gwi_say_failed_call(c, finding, failure);
     if (says)
@@ -50,7 +50,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                     GWI_PLURAL(count));
     if (mask != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "host",
-                     "CUDA_VISIBLE_DEVICES=\"%s\": the cards in it are numbered anew from 0", mask);
+                     "CUDA_VISIBLE_DEVICES=\"%s\": the program numbers the cards in it from 0", mask);
     if (c->process != NULL && c->process->has_rank)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the process is rank %" PRIu32, c->process->rank);
     if (failure == NULL)
@@ -61,11 +61,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_invalid_device_ordinal = {
     .id = "invalid-device-ordinal",
-    .summary = "The program asked for a GPU number that it does not see.",
-    .proof = "a context, or the choice of a device, that failed with 101",
+    .summary = "The program asked for a GPU number that does not exist for it.",
+    .proof = "the creation of a context or the selection of a device failed with 101",
     .fixes =
         {[GW_FRAMEWORK_RAW] =
-             "Start as many processes as there are GPUs to see; use the local rank, not the global one, as GPU number\n"
+             "Start at most one process per visible GPU; use the local rank, not the global one, as the GPU number\n"
              "With CUDA_VISIBLE_DEVICES=2,3 the GPUs are 0 and 1"},
     .judge = judge,
 };

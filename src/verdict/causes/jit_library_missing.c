@@ -11,9 +11,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = gwi_root_with(c, JIT_COMPILER_NOT_FOUND);
     if (failure != NULL)
-        gwi_headline(finding, "the driver's compiler for PTX (libnvidia-ptxjitcompiler) is not there");
+        gwi_headline(finding, "the driver's PTX compiler (libnvidia-ptxjitcompiler) is missing");
     else if ((failure = gwi_root_with(c, JIT_COMPILATION_DISABLED)) != NULL)
-        gwi_headline(finding, "the driver may not compile PTX here: that is switched off");
+        gwi_headline(finding, "the driver must not compile PTX: JIT compilation is switched off");
     else
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
@@ -27,12 +27,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_jit_library_missing = {
     .id = "jit-library-missing",
-    .summary = "A module needs the driver's PTX compiler, which is not there or switched off.",
+    .summary = "A module needs the driver's PTX compiler, which is missing or switched off.",
     .proof = "a module load that failed with 221 or 223",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] =
-             "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility, so that the host's driver libraries come in\n"
-             "Install the driver's package that brings libnvidia-ptxjitcompiler, of the driver's own version\n"
-             "Unset CUDA_DISABLE_JIT; or build native code for this card"},
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility, so that the container gets the host's "
+                  "driver libraries\n"
+                  "Install the driver package that contains libnvidia-ptxjitcompiler, in the driver's own version\n"
+                  "Unset CUDA_DISABLE_JIT; or build native code for this card"},
     .judge = judge,
 };

@@ -9,15 +9,15 @@ static const char *meaning_of(uint16_t result)
 {
     switch (result) {
     case 714:
-        return "the hardware reports a stack error";
+        return "the hardware reported a stack error";
     case 715:
         return "an illegal instruction: damaged code, or code for another GPU";
     case 718:
         return "the program counter left the code: a damaged function pointer";
     case 719:
-        return "an unspecified launch failure, as a trap in the kernel gives";
+        return "an unspecified launch failure, for example a trap in the kernel";
     case 721:
-        return "tensor memory was not released at the kernel's end";
+        return "the kernel ended without releasing its tensor memory";
     default:
         return NULL;
     }
@@ -41,14 +41,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_kernel_fault_other = {
     .id = "kernel-fault-other",
-    .summary = "A kernel failed on the GPU: a trap, an illegal instruction, a stack error.",
-    .proof = "one of the driver's results 714, 715, 718, 719, 721 as the first that cost the context, "
-             "or such an exception in a GPU core dump",
+    .summary = "A kernel failed on the GPU: a trap, an illegal instruction or a stack error.",
+    .proof = "one of the driver's results 714, 715, 718, 719, 721 as the first result that destroyed the context, or "
+             "such an exception in a GPU core dump",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Look for trap and assert in the last launched kernels\n"
+                  "Search the last launched kernels for trap and assert\n"
                   "Run it under compute-sanitizer --tool memcheck\n"
-                  "Try a newer library or driver, and another GPU: if it follows the card, test the card",
+                  "Try a newer library or driver, and another GPU: if the failure stays with the card, test the card",
               [GW_FRAMEWORK_TORCH] = "Try a newer build; suspect custom and Triton kernels first\n"
-                                     "Try another GPU: if it follows the card, test the card"},
+                                     "Try another GPU: if the failure stays with the card, test the card"},
     .judge = judge,
 };

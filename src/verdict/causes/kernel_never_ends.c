@@ -12,7 +12,7 @@ static gw_certainty judge_alone(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_NONE || !gwi_is_any_alone(c))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a kernel may not have ended on a stream that nothing waited for");
+    gwi_headline(finding, "a kernel may not have ended, on a stream that the program did not wait for");
     gwi_say_alone(c, finding);
     return GW_HYPOTHESIS;
 }
@@ -22,7 +22,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->hang.kind != GWI_HANG_KERNEL)
         return judge_alone(c, finding);
     const gw_hang *hang = c->hang.hang;
-    gwi_headline(finding, "nothing went on for %.1f s: the program waits for %s that does not end",
+    gwi_headline(finding, "no progress for %.1f s: the program waits for %s that does not end",
                  (double)hang->for_ns / 1e9, c->hang.is_off_record ? "work on the GPU" : "a kernel");
     gwi_say_waiting(c, finding);
     if (c->root == NULL)
@@ -34,20 +34,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_kernel_never_ends = {
     .id = "kernel-never-ends",
     .summary = "The program waits for a kernel that does not end.",
-    .proof =
-        "for the time that was given, a thread was inside a driver call that waits, or asked the GPU for nothing but "
-        "whether it is done; launches before it were never waited for, and nothing else went on. Work that is merely "
-        "slow looks the same. A hypothesis: a stream was left alone with a kernel while the program waited for others",
+    .proof = "for the time given by --hang-after, a thread was inside a waiting driver call, or only asked the GPU "
+             "whether it had finished; nothing had waited for the launches before that, and the program made no other "
+             "progress. Work that is merely slow looks the same. A hypothesis: nothing waited for a stream with a "
+             "kernel, while the program waited for other streams",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
-                  "Look at the loops of the kernel that is named: a condition that never comes true, a flag or lock in "
-                  "memory "
+                  "Check the loops of the named kernel: a condition that never becomes true, a flag or lock in memory "
                   "that no other block sets, a grid that waits for blocks that cannot be resident\n"
                   "Stop it in a debugger (cuda-gdb -p PID, then info cuda kernels) to see where it loops",
               [GW_FRAMEWORK_TORCH] =
-                  "If the kernel may take that long, wait longer before calling it a hang (--hang-after "
-                  "SECONDS)\nLook at custom kernels (Triton, extensions) among those named: a loop or a "
-                  "spin lock that never ends\nWith several GPUs: see that all ranks call the same "
-                  "collectives"},
+                  "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
+                  "Check the custom kernels (Triton, extensions) among those named for a loop or a spin lock that "
+                  "never ends\n"
+                  "With several GPUs: check that all ranks call the same collectives"},
     .judge = judge,
 };

@@ -16,11 +16,11 @@ static const char *sender_of(int signal)
 {
     switch (signal) {
     case 1:
-        return "SIGHUP: its terminal or session went away";
+        return "SIGHUP: its terminal or session was closed";
     case 2:
-        return "SIGINT: Ctrl-C, or somebody sent it";
+        return "SIGINT: Ctrl-C, or another process sent it";
     case 3:
-        return "SIGQUIT: Ctrl-\\, or somebody sent it";
+        return "SIGQUIT: Ctrl-\\, or another process sent it";
     case 9:
         return "SIGKILL: a user, a scheduler or the kernel's out-of-memory killer";
     case 15:
@@ -57,9 +57,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const char *sender = sender_of(signal);
     if (sender == NULL)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "the program was ended from outside by signal %d", signal);
+    gwi_headline(finding, "signal %d from outside ended the program", signal);
     if (c->signal == 0)
-        gwi_evidence(finding, c->model->t_end_ns, "exit", "exit status %d stands for that signal", c->exit_code);
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "exit status %d means that signal", c->exit_code);
     const gwi_oom_kill kill = gwi_find_oom_kill(c);
     bool no_oom_kill = kill.log == NULL && kill.group == NULL && kill.is_group_known && kill.group_count == 0 &&
                        (!kill.is_host_known || kill.host_count == 0);
@@ -68,8 +68,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (signal == 9 && no_oom_kill)
         gwi_rule_out(finding, "the kernel's out-of-memory killer (oom_kill did not rise)");
     else if (signal == 9)
-        gwi_next(finding, "Look for \"Out of memory: Killed process\" in the kernel log and oom_kill in the cgroup's "
-                          "memory.events: then it was the host's memory");
+        gwi_next(finding, "Search the kernel log for \"Out of memory: Killed process\", and check oom_kill in the "
+                          "cgroup's memory.events: either means that the host's memory ran out");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
@@ -79,11 +79,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_killed_by_scheduler_or_user = {
     .id = "killed-by-scheduler-or-user",
-    .summary = "Somebody ended the program: a user, a scheduler, a time limit.",
+    .summary = "A user, a scheduler or a time limit ended the program.",
     .proof =
-        "the process was ended by a signal that comes from outside, no driver call had failed, and the program had not "
-        "said that it failed",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Look at the scheduler's record of the job: time limit, memory limit, preemption\n"
-                                   "Write checkpoints, and handle SIGTERM by writing one more"},
+        "a signal from outside ended the process, no driver call had failed, and the program had reported no failure",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Check the scheduler's record of the job: time limit, memory limit, preemption\n"
+                                   "Write checkpoints, and handle SIGTERM by writing a last one"},
     .judge = judge,
 };

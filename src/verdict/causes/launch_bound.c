@@ -18,21 +18,21 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     if (gap_ns > gap_max_ns || pace.wait_share > wait_max)
         return true;
     return gwi_list_addf(advice,
-                         "launch-bound: a launch every %.1f us (%" PRIu64 " in all), and the GPU was never more than "
-                         "%.0f %% busy: its kernels are over before the next one comes; use CUDA graphs, fused "
-                         "operations or a larger batch",
+                         "launch-bound: one launch every %.1f us (%" PRIu64
+                         " in total), and the GPU was never more than %.0f %% busy: each kernel ends before the next "
+                         "one is launched; use CUDA graphs, fused operations or a larger batch",
                          gap_ns / 1e3, pace.launches, pace.busy_percent);
 }
 
 const gw_cause gwi_cause_launch_bound = {
     .id = "launch-bound",
-    .summary = "Kernels are so small that launching them takes longer than they do. Advice, never a fault.",
-    .proof = "launches one after the other without waits, at least one every 50 us, on a card that NVML never saw more "
+    .summary = "Kernels are so short that launching them takes longer than running them. Advice, never a fault.",
+    .proof = "launches follow each other without waits, at least one every 50 us, and NVML never saw the card more "
              "than 60 % busy",
-    .fixes = {[GW_FRAMEWORK_RAW] = "CUDA graphs, fewer and larger kernels, a larger batch",
-              [GW_FRAMEWORK_TORCH] = "torch.compile, CUDA graphs (mode=\"reduce-overhead\"), a larger batch\n"
-                                     "fused=True or foreach=True optimizers",
-              [GW_FRAMEWORK_TENSORFLOW] = "jit_compile=True, a larger batch",
-              [GW_FRAMEWORK_JAX] = "jit larger functions, a larger batch"},
+    .fixes = {[GW_FRAMEWORK_RAW] = "Use CUDA graphs, fewer and larger kernels, or a larger batch",
+              [GW_FRAMEWORK_TORCH] = "Use torch.compile, CUDA graphs (mode=\"reduce-overhead\"), or a larger batch\n"
+                                     "Use optimizers with fused=True or foreach=True",
+              [GW_FRAMEWORK_TENSORFLOW] = "Use jit_compile=True, or a larger batch",
+              [GW_FRAMEWORK_JAX] = "Use jit on larger functions, or a larger batch"},
     .advise = advise,
 };

@@ -50,7 +50,7 @@ static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
 {
     if (asked > limit)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)limit, "bytes",
-                    "even a kernel that opts in to more gets at most %" PRIu64 " bytes", limit);
+                    "even with opt-in, a kernel can have at most %" PRIu64 " bytes", limit);
     else
         gwi_next(finding,
                  "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)", limit);
@@ -64,8 +64,8 @@ static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *
     if (!device->has_attribute[attribute] || asked <= device->attribute[attribute])
         return false;
     uint64_t limit = device->attribute[attribute];
-    gwi_headline(finding, "a launch asked for %" PRIu64 " %s; the device allows %" PRIu64, asked, what, limit);
-    gwi_measure(finding, failure->t_ns, "driver", (double)asked, unit, "asked for: %" PRIu64 " %s", asked, what);
+    gwi_headline(finding, "a launch requested %" PRIu64 " %s; the device allows %" PRIu64, asked, what, limit);
+    gwi_measure(finding, failure->t_ns, "driver", (double)asked, unit, "requested: %" PRIu64 " %s", asked, what);
     gwi_measure(finding, GWI_NO_TIME, "driver", (double)limit, unit, "the device's limit: %" PRIu64 " %s", limit, what);
     if (attribute == SHARED_PER_BLOCK && device->has_attribute[SHARED_PER_BLOCK_OPTIN])
         say_opt_in(finding, asked, device->attribute[SHARED_PER_BLOCK_OPTIN]);
@@ -93,8 +93,8 @@ static bool say_zero(gwi_finding *finding, const gw_failure *failure)
         if (shape.grid[i] != 0 && shape.block[i] != 0)
             continue;
         const char *what = shape.grid[i] == 0 ? "grid" : "block";
-        gwi_headline(finding, "a launch asked for an empty %s: no work was left for it, as with a batch of 0", what);
-        gwi_measure(finding, failure->t_ns, "driver", 0, "count", "asked for: 0 in %c of the %s", "xyz"[i], what);
+        gwi_headline(finding, "a launch requested an empty %s: there was no work for it, as with a batch of 0", what);
+        gwi_measure(finding, failure->t_ns, "driver", 0, "count", "requested: 0 in %c of the %s", "xyz"[i], what);
         return true;
     }
     return false;
@@ -109,7 +109,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     launch_shape shape = shape_of(failure);
     bool proven = say_limits(c, finding, failure) || say_zero(finding, failure);
     if (!proven)
-        gwi_headline(finding, "a launch was refused: its grid, block, shared memory or registers cannot be had");
+        gwi_headline(finding,
+                     "a launch was refused: the device cannot provide its grid, block, shared memory or registers");
     gwi_evidence(finding, failure->t_ns, "driver",
                  "%s%s returned %u (%s): grid %" PRIu64 "x%" PRIu64 "x%" PRIu64 ", block %" PRIu64 "x%" PRIu64
                  "x%" PRIu64 ", %" PRIu64 " bytes of dynamic shared memory",
@@ -117,9 +118,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  gw_result_name(failure->result), shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
                  shape.block[1], shape.block[2], shape.shared);
     gwi_evidence(finding, failure->t_ns, "driver",
-                 "the error is not sticky: the kernel never ran, the context is usable");
+                 "the error is not sticky: the kernel did not run, and the context is still usable");
     gwi_where(finding, failure->site, "the launch that was refused");
-    gwi_rule_out(finding, "a fault on the device (no result that costs the context came)");
+    gwi_rule_out(finding, "a fault on the device (no call returned an error that destroys the context)");
     gwi_say_consequences(c, finding, failure);
     if (c->ended && !c->bad_end)
         return GW_HYPOTHESIS;
@@ -135,10 +136,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_launch_config_invalid = {
     .id = "launch-config-invalid",
-    .summary = "A launch asked for a grid, block or shared memory that the device does not have.",
-    .proof =
-        "a launch that failed at once with 1, 701 or 720, a value over the device's limit or zero, and a context that "
-        "stays usable",
+    .summary = "A launch requested a grid, block or shared memory that the device cannot provide.",
+    .proof = "a launch failed at once with 1, 701 or 720, one of its values is zero or over the device's limit, and "
+             "the context stays usable",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use at most 1,024 threads in a block; split dimensions over 65,535 in y and z\n"
                                    "Skip the launch when there is nothing to do (a batch of 0)\n"
                                    "Opt in for more than 48 KiB of shared memory; bound registers (__launch_bounds__)"},

@@ -10,7 +10,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->sticky == NULL || c->sticky->result != LAUNCH_TIMEOUT)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a kernel ran longer than the display's watchdog allows");
-    gwi_say_sticky(c, finding, c->sticky, "the watchdog ended a kernel");
+    gwi_say_sticky(c, finding, c->sticky, "the watchdog stopped a kernel");
     gwi_say_consequences(c, finding, c->sticky);
     return GW_ESTABLISHED;
 }
@@ -19,7 +19,7 @@ const gw_cause gwi_cause_launch_timeout = {
     .id = "launch-timeout",
     .summary = "A kernel ran longer than the display's watchdog allows.",
     .proof = "the driver's result 702",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Run on a card that drives no display, or end the desktop session on it\n"
+    .fixes = {[GW_FRAMEWORK_RAW] = "Run on a card that has no display attached, or end the desktop session on it\n"
                                    "Split the work into shorter kernels\n"
                                    "On Windows raise the display driver's time limit (TdrDelay); on Linux set "
                                    "Interactive to off for that X screen"},

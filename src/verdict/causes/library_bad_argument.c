@@ -7,18 +7,18 @@
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"BAD_PARAM", NULL};
-    return gwi_cudnn_judge(c, finding, words, "cuDNN refused the shapes, types or values that it was given");
+    return gwi_cudnn_judge(c, finding, words, "cuDNN rejected the shapes, types or values of its arguments");
 }
 
 const gw_cause gwi_cause_library_bad_argument = {
     .id = "library-bad-argument",
-    .summary = "A library refused the shapes, types or values that the program passed to it.",
-    .proof = "the library's status, shapes that do not fit, and no failure before it",
+    .summary = "A library rejected the shapes, types or values that the program passed to it.",
+    .proof = "the library's status, shapes that do not match, and no earlier failure",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Compare the shapes, strides and types of the arguments with what the operation takes\n"
+                  "Compare the shapes, strides and types of the arguments with those that the operation supports\n"
                   "Run the same call on the CPU: its message names the argument",
               [GW_FRAMEWORK_TORCH] = "Run the failing step on the CPU: its message names the shapes\n"
-                                     "Call .contiguous() before, and check that types agree"},
+                                     "Call .contiguous() on the inputs, and check that the types agree"},
     .judge = judge,
     .is_told = true,
 };

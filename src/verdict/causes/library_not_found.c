@@ -6,13 +6,12 @@
 
 const gw_cause gwi_cause_library_not_found = {
     .id = "library-not-found",
-    .summary = "A library of the CUDA family is not where the loader looks.",
+    .summary = "The loader did not find a CUDA library.",
     .proof = "the loader's message names the missing file",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Install the package that brings this library into this environment\n"
-                  "Put its folder into the loader's path, and nothing else of another version with it\n"
-                  "In a container: start it with the GPU's driver libraries (--gpus all)",
-              [GW_FRAMEWORK_TORCH] = "Reinstall torch with its nvidia-* packages by pip, in a fresh environment\n"
+    .fixes = {[GW_FRAMEWORK_RAW] = "Install the package that contains this library into this environment\n"
+                                   "Add its folder to the loader's path, and no folder with another version\n"
+                                   "In a container: start it with the GPU's driver libraries (--gpus all)",
+              [GW_FRAMEWORK_TORCH] = "Reinstall torch and its nvidia-* packages with pip, in a fresh environment\n"
                                      "Unset LD_LIBRARY_PATH: wheels find their own libraries",
               [GW_FRAMEWORK_TENSORFLOW] = "pip install tensorflow[and-cuda], in a fresh environment",
               [GW_FRAMEWORK_JAX] = "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\", in a fresh environment"},

@@ -8,15 +8,15 @@
 
 const gw_cause gwi_cause_library_version_mismatch = {
     .id = "library-version-mismatch",
-    .summary = "A library was loaded in another version than the framework was built with.",
+    .summary = "The loader found another version of a library than the framework was built with.",
     .proof = "the framework's message names both versions",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Remove the foreign copy from the loader's path (LD_LIBRARY_PATH, a system copy)\n"
-                                   "Install the version that the message names as the one it was built with",
-              [GW_FRAMEWORK_TORCH] = "Unset LD_LIBRARY_PATH, so that torch loads the cuDNN that it brought\n"
+    .fixes = {[GW_FRAMEWORK_RAW] = "Remove the other copy from the loader's path (LD_LIBRARY_PATH, a system copy)\n"
+                                   "Install the version that the framework was built with, as the message names it",
+              [GW_FRAMEWORK_TORCH] = "Unset LD_LIBRARY_PATH, so that torch loads its own copy of cuDNN\n"
                                      "Reinstall torch with its nvidia-* packages",
-              [GW_FRAMEWORK_TENSORFLOW] = "pip install tensorflow[and-cuda] brings the cuDNN it was built with; remove "
-                                          "older ones from LD_LIBRARY_PATH",
-              [GW_FRAMEWORK_JAX] = "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\"; keep no older nvidia-cudnn "
-                                   "package and no LD_LIBRARY_PATH beside it"},
+              [GW_FRAMEWORK_TENSORFLOW] = "pip install tensorflow[and-cuda] installs the cuDNN it was built with; "
+                                          "remove older copies from LD_LIBRARY_PATH",
+              [GW_FRAMEWORK_JAX] = "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\"; remove older nvidia-cudnn "
+                                   "packages, and unset LD_LIBRARY_PATH"},
     .judge = gwi_judge_by_log,
 };

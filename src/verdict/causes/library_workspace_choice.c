@@ -87,16 +87,16 @@ static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *t
     uint64_t given_ns = last_given(c, failure);
     if (given_ns == GWI_NO_TIME)
         return;
-    gw_text_addf(text, "; the larger one was last given at %.2f s", (double)given_ns / 1e9);
+    gw_text_addf(text, "; the larger request last succeeded at %.2f s", (double)given_ns / 1e9);
     const gw_ring_call *large = launch_after(c, failure, given_ns),
                        *small = launch_after(c, failure, failure->next.t_ns);
     if (large == NULL || small == NULL || large->what == small->what)
         return;
     if (large->kernel != NULL && small->kernel != NULL)
-        gw_text_addf(text, ", and the kernel that followed was %s then, and %s here",
-                     gwi_kernel_text(before, large->kernel), gwi_kernel_text(after, small->kernel));
+        gw_text_addf(text, ", followed by kernel %s then and by %s here", gwi_kernel_text(before, large->kernel),
+                     gwi_kernel_text(after, small->kernel));
     else
-        gw_text_add_str(text, ", and another kernel followed then");
+        gw_text_add_str(text, ", followed by another kernel then");
 }
 
 /* Once for each place and size: how often is told. */
@@ -133,9 +133,9 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
                  gwi_at(c, first->site, at), gw_bytes_text(taken, first->next.bytes));
     add_kernels(c, first, &text);
     gwi_cudnn_add_workspace(c, first->t_ns, &text);
-    gw_text_addf(&text,
-                 ": so does %s when it takes another algorithm, which may be slower; leave room, or limit workspaces",
-                 choosing_library(gw_model_process(c->model, first->pid)));
+    gw_text_addf(
+        &text, ": %s does this when it chooses another algorithm, which may be slower; leave room, or limit workspaces",
+        choosing_library(gw_model_process(c->model, first->pid)));
     bool good = !text.failed && gwi_list_add(advice, gw_text_str(&text));
     gw_text_free(&text);
     return good;
@@ -143,15 +143,16 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 
 const gw_cause gwi_cause_library_workspace_choice = {
     .id = "library-workspace-choice",
-    .summary = "A library took another algorithm because there was no room for a workspace. Advice, never a fault.",
+    .summary = "A library chose another algorithm because there was no room for a workspace. Advice, never a fault.",
     .proof =
-        "in a process with cuDNN or cuBLAS a request is refused, one of half its size or less is given at the same "
-        "place within a second, and given back later; kernels that follow, where they differ",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Leave room for the workspace: it is needed for a moment only\n"
+        "in a process with cuDNN or cuBLAS, a request is refused, a request of at most half its size succeeds at the "
+        "same place within a second, and that block is freed later; also the kernels that follow, where they differ",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Leave room for the workspace: the library needs it only for a moment\n"
                                    "Limit the workspace, so that the choice is always the same\n"
-                                   "Fixed shapes: a new shape is a new search",
-              [GW_FRAMEWORK_TORCH] = "A smaller batch or less cached memory: the fast algorithm needs its workspace\n"
-                                     "torch.backends.cudnn.benchmark = False, where shapes change often\n"
-                                     "CUDNN_CONV_WSCAP_DBG=MiB, CUBLAS_WORKSPACE_CONFIG=:4096:2: limits of workspaces"},
+                                   "Use fixed shapes: each new shape starts a new search",
+              [GW_FRAMEWORK_TORCH] =
+                  "Use a smaller batch or cache less memory: the fast algorithm needs its workspace\n"
+                  "Set torch.backends.cudnn.benchmark = False where shapes change often\n"
+                  "Set CUDNN_CONV_WSCAP_DBG=MiB, CUBLAS_WORKSPACE_CONFIG=:4096:2 to limit workspaces"},
     .advise = advise,
 };

@@ -15,19 +15,20 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
     gwi_headline(finding, "%s made a misaligned access%s", gwi_culprit_text(culprit, c, sticky),
                  gwi_surfaced_text(surfaced, c, sticky));
-    gwi_say_sticky(c, finding, sticky, "an address was not a multiple of the size of the access");
+    gwi_say_sticky(c, finding, sticky, "the address was not a multiple of the access size");
     gwi_say_consequences(c, finding, sticky);
     return gwi_is_explained_earlier(c, sticky) ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_misaligned_access = {
     .id = "misaligned-access",
-    .summary = "A kernel used an address that is not aligned for the access.",
-    .proof =
-        "the driver's result 716 as the first result that cost the context, or such an exception in a GPU core dump",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Look at vector loads and stores (float4, half2) from views that do not begin at a "
-                                   "multiple of their size\nRun it under compute-sanitizer --tool memcheck",
-              [GW_FRAMEWORK_TORCH] =
-                  "Make the inputs of custom kernels contiguous and aligned: .contiguous(), padding"},
+    .summary = "A kernel used an address that is not aligned to the size of the access.",
+    .proof = "the driver's result 716 as the first result that destroyed the context, or such an exception in a GPU "
+             "core dump",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Check vector loads and stores (float4, half2) on views that do not start at a multiple of their size\n"
+             "Run it under compute-sanitizer --tool memcheck",
+         [GW_FRAMEWORK_TORCH] = "Make the inputs of custom kernels contiguous and aligned: .contiguous(), padding"},
     .judge = judge,
 };

@@ -48,14 +48,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_machine_event *neighbour = neighbour_of(c, first);
     if (!terminated && first->result != MPS_RPC_FAILURE && (setting == NULL || neighbour == NULL || c->sticky == NULL))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "another client of the MPS server committed a fault, and this one lost its context with it");
+    gwi_headline(finding, "another client of the MPS server caused a fault, and this process lost its context, too");
     gwi_evidence(finding, first->t_ns, "driver", "%s returned %u (%s)", gwi_call_text(call, first->fn_name),
                  first->result, gw_result_name(first->result));
     if (setting != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "the card is shared by MPS: %s is set", setting);
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the card is shared through MPS: %s is set", setting);
     if (neighbour != NULL) {
         gwi_say_machine_event(c, finding, neighbour);
-        gwi_evidence(finding, neighbour->t_ns, "card", "pid %" PRIu32 " is no process of this run", neighbour->pid);
+        gwi_evidence(finding, neighbour->t_ns, "card", "pid %" PRIu32 " is not a process of this run", neighbour->pid);
     }
     gwi_say_consequences(c, finding, first);
     if (terminated && neighbour != NULL && gwi_is_xid_verified(neighbour))
@@ -65,11 +65,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_mps_neighbour_fault = {
     .id = "mps-neighbour-fault",
-    .summary = "Another client of the MPS server crashed, and took this one with it.",
-    .proof = "the driver's result 810, and an Xid on the same card in the same two seconds that names another process",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Do not share a card by MPS with programs that you do not trust\n"
-                                   "Use MIG or time slices to keep clients apart\n"
-                                   "End clients in good order: a busy one that is killed harms the others, too"},
+    .summary = "Another client of the MPS server crashed, and this process lost its context, too.",
+    .proof = "the driver's result 810, and an Xid on the same card within two seconds that names another process",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Do not share a card through MPS with programs that you do not trust\n"
+                                   "Use MIG or time slicing to isolate clients\n"
+                                   "Let clients exit normally: killing a busy client harms the others, too"},
     .judge = judge,
     .is_told = true,
 };

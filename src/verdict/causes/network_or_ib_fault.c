@@ -6,11 +6,11 @@
 
 const gw_cause gwi_cause_network_or_ib_fault = {
     .id = "network-or-ib-fault",
-    .summary = "The network between the ranks failed, or the wrong interface was taken.",
-    .proof = "the transport's own error on ranks of one host or rail",
+    .summary = "The network between the ranks failed, or NCCL used the wrong interface.",
+    .proof = "the transport reports an error on ranks of one host or rail",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "NCCL_DEBUG=INFO shows which interface was taken; NCCL_SOCKET_IFNAME and NCCL_IB_HCA choose another\n"
-                  "Look at the ports' error counters, cables and switches\n"
+                  "NCCL_DEBUG=INFO shows which interface NCCL uses; NCCL_SOCKET_IFNAME and NCCL_IB_HCA select another\n"
+                  "Check the ports' error counters, cables and switches\n"
                   "For links that flap: raise NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT"},
     .judge = gwi_judge_by_log,
 };

@@ -51,7 +51,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (hides_all(mask))
         gwi_headline(finding, "the program sees no GPU: CUDA_VISIBLE_DEVICES=\"%s\" hides all of them", mask);
     else if (known && !has_file && !c->model->is_virtual)
-        gwi_headline(finding, "the program sees no GPU: there is no /dev/nvidia0 here");
+        gwi_headline(finding, "the program sees no GPU: /dev/nvidia0 does not exist");
     else
         gwi_headline(finding, "the program sees no GPU");
     gwi_say_failed_call(c, finding, failure);
@@ -66,15 +66,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_no_device_visible = {
     .id = "no-device-visible",
-    .summary = "The driver shows this process no card.",
-    .proof = "cuInit answered 100",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] = "Look at CUDA_VISIBLE_DEVICES: empty, -1 and unknown UUIDs hide all cards\n"
-                              "In a container: start it with --gpus all; in a cluster: ask the scheduler for a GPU\n"
-                              "Look whether nvidia-smi shows a card here, and whether the kernel driver is loaded",
-         [GW_FRAMEWORK_JAX] =
-             "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\": plain jax has no GPU\n"
-             "Set JAX_PLATFORMS=cuda for one run: JAX then says why it finds none\n"
-             "Look at CUDA_VISIBLE_DEVICES, and whether nvidia-smi shows a card here (in a container: --gpus all)"},
+    .summary = "The driver shows no card to this process.",
+    .proof = "cuInit returned 100",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Check CUDA_VISIBLE_DEVICES: an empty value, -1 and unknown UUIDs hide all cards\n"
+                  "In a container: start it with --gpus all; in a cluster: request a GPU from the scheduler\n"
+                  "Check whether nvidia-smi shows a card here, and whether the kernel driver is loaded",
+              [GW_FRAMEWORK_JAX] =
+                  "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\": plain jax has no GPU\n"
+                  "Set JAX_PLATFORMS=cuda for one run: JAX then reports why it finds no GPU\n"
+                  "Check CUDA_VISIBLE_DEVICES, and whether nvidia-smi shows a card here (in a container: --gpus all)"},
     .judge = judge,
 };

@@ -6,18 +6,18 @@
 
 const gw_cause gwi_cause_numeric_divergence = {
     .id = "numeric-divergence",
-    .summary = "The numbers of the training left the finite ones; the GPU is well.",
-    .proof = "a message of the program's own about NaN or infinity, and no failing driver call",
+    .summary = "Training produced NaN or infinity; the GPU works correctly.",
+    .proof = "a message of the program about NaN or infinity, and no failing driver call",
     .fixes = {[GW_FRAMEWORK_RAW] = "Lower the learning rate, or warm it up\n"
                                    "Clip gradients\n"
-                                   "Skip a bad batch: look at its inputs",
-              [GW_FRAMEWORK_TORCH] = "bfloat16 instead of float16 where the card has it\n"
-                                     "torch.nn.utils.clip_grad_norm_, a lower learning rate, a warm-up\n"
-                                     "torch.autograd.set_detect_anomaly(True) for a short run names the operation",
-              [GW_FRAMEWORK_TENSORFLOW] = "mixed_bfloat16 instead of mixed_float16 where the card has it\n"
+                                   "Skip a bad batch, and check its inputs",
+              [GW_FRAMEWORK_TORCH] = "Use bfloat16 instead of float16 if the card supports it\n"
+                                     "Use torch.nn.utils.clip_grad_norm_, a lower learning rate, a warm-up\n"
+                                     "torch.autograd.set_detect_anomaly(True) names the operation in a short run",
+              [GW_FRAMEWORK_TENSORFLOW] = "Use mixed_bfloat16 instead of mixed_float16 if the card supports it\n"
                                           "Clip gradients (clipnorm of the optimizer), lower the learning rate\n"
-                                          "tf.debugging.enable_check_numerics() for a short run names the operation",
+                                          "tf.debugging.enable_check_numerics() names the operation in a short run",
               [GW_FRAMEWORK_JAX] = "Clip gradients (optax.clip_by_global_norm), lower the learning rate\n"
-                                   "jax.config.update(\"jax_debug_nans\", True) for a short run names the operation"},
+                                   "jax.config.update(\"jax_debug_nans\", True) names the operation in a short run"},
     .judge = gwi_judge_by_log,
 };

@@ -27,7 +27,7 @@ static void say_counters(const gwi_case *c, gwi_finding *finding, uint32_t card)
         gw_metric metric;
         const char *what;
     } rows[] = {{GW_METRIC_CARD_NVLINK_RECOVERIES, "recoveries of NVLinks"},
-                {GW_METRIC_CARD_NVLINK_REPLAYS, "repeated NVLink packets"},
+                {GW_METRIC_CARD_NVLINK_REPLAYS, "resent NVLink packets"},
                 {GW_METRIC_CARD_NVLINK_CRC, "NVLink checksum errors"}};
     char name[GWI_CARD_TEXT_MAX];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -49,14 +49,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     size_t cards = gwi_cards_used(c, card);
     if (!driver_says && (event == NULL || (first == NULL && c->hang.hang == NULL && !c->bad_end)))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a link between cards had an error that it could not correct");
+    gwi_headline(finding, "a link between cards had an uncorrectable error");
     if (event != NULL && (first == NULL || first != c->sticky)) /* else it is said with the call */
         gwi_say_machine_event(c, finding, event);
     for (size_t i = 0; i < cards; i++)
         say_counters(c, finding, card[i]);
     if (first != NULL && first == c->sticky)
         gwi_say_sticky(c, finding, first,
-                       driver_says ? "the driver reported an error of the link between cards"
+                       driver_says ? "the driver reported an error on the link between cards"
                                    : "the first call that failed");
     if (first != NULL)
         gwi_say_consequences(c, finding, first);
@@ -83,7 +83,7 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
                           "card; nvidia-smi nvlink -e names the link",
                           name, recoveries->rise);
     else if (replays != NULL && replays->rise >= REPLAYS_MANY)
-        good = gwi_list_addf(advice, "NVLinks of %s had to repeat %" PRIu64 " packets during the run", name,
+        good = gwi_list_addf(advice, "NVLinks of %s had to resend %" PRIu64 " packets during the run", name,
                              replays->rise);
     return good;
 }
@@ -96,12 +96,11 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_nvlink_fault = {
     .id = "nvlink-fault",
     .summary = "A link between cards failed.",
-    .proof = "an Xid of the NVLink group about a card of a run on several, at the time when its context was lost, or "
-             "with the "
-             "driver's result 220",
+    .proof = "a run on several cards, and an NVLink Xid for one of them at the time its context was lost, or together "
+             "with the driver's result 220",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the pair of cards (nvidia-smi nvlink -e), and reset all cards of that fabric\n"
                                    "Reseat the bridge or cable\n"
-                                   "To go on meanwhile: NCCL_P2P_DISABLE=1, which is slower"},
+                                   "To work until then: set NCCL_P2P_DISABLE=1, which is slower"},
     .judge = judge,
     .is_told = true,
     .advise = advise,

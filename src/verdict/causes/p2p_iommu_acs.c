@@ -48,14 +48,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->hang.kind != GWI_HANG_PEER || !bus->has_cards || bus->cards < 2 || !bus->has_nvswitches ||
         bus->nvswitches > 0 || !bus->has_acs || (!translates && !redirects) || has_nvlink(c) || is_switched_off(c))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a collective does not end, and this machine sends copies from card to card another way (%s)",
+    gwi_headline(finding, "a collective does not end, and this machine redirects copies between cards (%s)",
                  redirects ? "ACS" : "IOMMU");
     gwi_say_waiting(c, finding);
     if (translates)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "the IOMMU translates for the cards (%.*s)", (int)bus->iommu.bytes,
-                     bus->iommu.data);
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the IOMMU translates the cards' addresses (%.*s)",
+                     (int)bus->iommu.bytes, bus->iommu.data);
     if (redirects)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "ACS of bridges above the cards redirects copies between them: %.*s",
+        gwi_evidence(finding, GWI_NO_TIME, "host", "ACS on bridges above the cards redirects copies between them: %.*s",
                      (int)bus->acs.bytes, bus->acs.data);
     bool all_there = gwi_say_missing_ranks(c, finding) == 0 && ranks_here(c) > 1;
     return all_there && translates && redirects ? GW_SUPPORTED : GW_HYPOTHESIS;
@@ -63,12 +63,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_p2p_iommu_acs = {
     .id = "p2p-iommu-acs",
-    .summary = "The IOMMU or ACS redirects copies from card to card over PCIe: they hang, or go wrong.",
-    .proof =
-        "a collective stands still with all ranks in it, the IOMMU translates for the cards and ACS of the bridges "
-        "above them redirects, and they have no NVLink; that it goes with NCCL_P2P_DISABLE=1 decides",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Run it once with NCCL_P2P_DISABLE=1: if it goes on then, this is it\n"
-                                   "Boot with iommu=pt (or off), where no virtual machine needs the IOMMU\n"
-                                   "Switch ACS off on the bridges above the cards, in the firmware or by setpci"},
+    .summary = "The IOMMU or ACS redirects copies between cards over PCIe: the copies hang or corrupt data.",
+    .proof = "all ranks hang in the same collective, the IOMMU translates the cards' addresses, ACS on the bridges "
+             "above the cards redirects copies, and the cards have no NVLink; a run that works with NCCL_P2P_DISABLE=1 "
+             "is decisive",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Run it once with NCCL_P2P_DISABLE=1: if that works, this is the cause\n"
+                                   "Boot with iommu=pt (or off), if no virtual machine needs the IOMMU\n"
+                                   "Disable ACS on the bridges above the cards, in the firmware or with setpci"},
     .judge = judge,
 };

@@ -24,20 +24,17 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
     if (width != NULL && width_max != NULL && width->max < width_max->last && width->max > 0 && was_busy)
         good = gwi_list_addf(advice,
                              "the PCIe link of %s has %" PRIu64 " of %" PRIu64
-                             " lanes: copies take longer; look at seating, "
-                             "riser and slot",
+                             " lanes: copies take longer; check seating, riser and slot",
                              name, width->max, width_max->last);
     if (good && speed != NULL && speed_max != NULL && speed->max < speed_max->last && speed->max > 0 && was_busy)
         good = gwi_list_addf(advice,
                              "the PCIe link of %s ran at generation %" PRIu64 " of %" PRIu64
-                             " while the card was busy: look "
-                             "at slot, riser and firmware settings",
+                             " while the card was busy: check slot, riser and firmware settings",
                              name, speed->max, speed_max->last);
     if (good && replays != NULL && replays->rise >= REPLAYS_MIN)
         good = gwi_list_addf(advice,
-                             "the PCIe link of %s had to repeat %" PRIu64
-                             " packets during the run: a bad contact, riser or "
-                             "cable",
+                             "the PCIe link of %s had to resend %" PRIu64
+                             " packets during the run: a bad contact, riser or cable",
                              name, replays->rise);
     return good;
 }
@@ -49,9 +46,10 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 
 const gw_cause gwi_cause_pcie_degraded = {
     .id = "pcie-degraded",
-    .summary = "The GPU's PCIe link is narrower or slower than it could be, or repeats packets. Advice, never a fault.",
-    .proof = "width or generation below the highest possible while the card was busy, or a replay counter that rose",
+    .summary =
+        "The GPU's PCIe link is narrower or slower than possible, or has to resend packets. Advice, never a fault.",
+    .proof = "the link's width or generation was below the maximum while the card was busy, or its replay counter rose",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reseat the card, try another slot or riser\n"
-                                   "Look at the firmware's settings for the slot (bifurcation, generation)"},
+                                   "Check the firmware's settings for the slot (bifurcation, generation)"},
     .advise = advise,
 };

@@ -20,7 +20,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_PEER)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "nothing went on for %.1f s: a collective waits for a rank that does not come",
+    gwi_headline(finding, "no progress for %.1f s: a collective waits for a rank that does not join it",
                  (double)c->hang.hang->for_ns / 1e9);
     gwi_say_waiting(c, finding);
     gwi_say_missing_ranks(c, finding);
@@ -29,16 +29,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_peer_died = {
     .id = "peer-died",
-    .summary = "A rank waits in a collective for one that has ended or does something else.",
-    .proof =
-        "the last launch that nothing has waited for is a collective of NCCL, nothing else goes on, and another rank "
-        "ended before",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Look first at the rank that is missing: its own first error is the root\n"
-                                   "See that all ranks call the same collectives in the same order",
-              [GW_FRAMEWORK_TORCH] =
-                  "Look first at the rank that is missing: its own first error is the root\n"
-                  "TORCH_DISTRIBUTED_DEBUG=DETAIL tells ranks that call different collectives; unequal "
-                  "batches need join() or drop_last"},
+    .summary = "A rank waits in a collective for another rank that has ended or does something else.",
+    .proof = "the last launch that nothing has waited for is an NCCL collective, the program makes no other progress, "
+             "and another rank ended before",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Look at the missing rank first: its first error is the root cause\n"
+                                   "Check that all ranks call the same collectives in the same order",
+              [GW_FRAMEWORK_TORCH] = "Look at the missing rank first: its first error is the root cause\n"
+                                     "TORCH_DISTRIBUTED_DEBUG=DETAIL reports ranks that call different collectives; "
+                                     "unequal batches need join() or drop_last"},
     .judge = judge,
     .is_told = true,
 };

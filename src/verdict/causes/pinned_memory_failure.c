@@ -26,9 +26,9 @@ static bool is_pinned_call(const gw_failure *failure)
 static const char *reason_of(const gw_failure *failure)
 {
     if (failure->result == 712)
-        return "this range was registered already";
+        return "this range was already registered";
     if (failure->result == 2)
-        return "the host, its limits or the driver had no page-locked memory left";
+        return "the host or the driver had no page-locked memory left, or a limit was reached";
     return "the host refused to lock these pages";
 }
 
@@ -40,7 +40,7 @@ static void say_limits(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, GWI_NO_TIME, "ledger", (double)c->process->pinned_bytes_peak, "bytes",
                     "most page-locked memory held at once: %s", gw_bytes_text(bytes, c->process->pinned_bytes_peak));
     if (memlock != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "limit of locked memory (ulimit -l): %s", memlock);
+        gwi_evidence(finding, GWI_NO_TIME, "host", "limit on locked memory (ulimit -l): %s", memlock);
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -57,20 +57,22 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, failure->site, "the call that was refused");
     if (failure->result != 712)
         say_limits(c, finding);
-    gwi_rule_out(finding, "a shortage of GPU memory (the call asks for host memory)");
+    gwi_rule_out(finding, "a shortage of GPU memory (the call requests host memory)");
     if (failure->result == 712)
-        gwi_next(finding, "Register each range once: remember what is registered, or unregister it first");
+        gwi_next(finding,
+                 "Register each range only once: keep track of registered ranges, or unregister the range first");
     gwi_say_consequences(c, finding, failure);
     return gwi_sure_of_end(c, failure, failure->result == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
 const gw_cause gwi_cause_pinned_memory_failure = {
     .id = "pinned-memory-failure",
-    .summary = "Page-locked host memory was refused; the GPU's memory has nothing to do with it.",
-    .proof = "a call for page-locked host memory that failed and was not made good",
+    .summary = "A request for page-locked host memory was refused; the GPU's memory is not involved.",
+    .proof = "a call for page-locked host memory failed, and no later call made up for it",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use fewer or smaller page-locked buffers, and reuse them\n"
-                                   "Raise the limit of locked memory (ulimit -l) or the cgroup's memory limit",
+                                   "Raise the limit on locked memory (ulimit -l) or the cgroup's memory limit",
               [GW_FRAMEWORK_TORCH] = "Use pin_memory=False, fewer workers or a smaller prefetch_factor\n"
-                                     "Use smaller off-load buffers\nRaise ulimit -l or the cgroup's memory limit"},
+                                     "Use smaller offload buffers\n"
+                                     "Raise ulimit -l or the cgroup's memory limit"},
     .judge = judge,
 };

@@ -23,11 +23,10 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
         return true;
     double seen_s = (double)(reasons->t_last_ns - reasons->t_first_ns) / 1e9;
     if (is_long(reasons, BIT_BRAKE))
-        good =
-            gwi_list_addf(advice,
-                          "%s was braked by the machine's power supply for %.1f of %.1f s: look at cables, supply and "
-                          "the rack's power",
-                          gwi_card_text(name, c->model, card), (double)reasons->bit_ns[BIT_BRAKE] / 1e9, seen_s);
+        good = gwi_list_addf(
+            advice,
+            "the machine's power supply braked %s for %.1f of %.1f s: check cables, supply and the rack's power",
+            gwi_card_text(name, c->model, card), (double)reasons->bit_ns[BIT_BRAKE] / 1e9, seen_s);
     /* At the default limit a busy card is at its cap, and that is as it should be. */
     bool lowered = limit != NULL && standard != NULL && limit->last + standard->last / 20 < standard->last;
     if (good && lowered && is_long(reasons, BIT_CAP))
@@ -48,9 +47,9 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_power_limit_or_brake = {
     .id = "power-limit-or-brake",
     .summary =
-        "The GPU ran slower for want of power: a lowered limit, or the power supply's brake. Advice, never a fault.",
-    .proof = "the card's own reasons for its clocks: power brake, or power cap under a limit below the standard one",
+        "The GPU ran slower because of a lowered power limit or the power supply's brake. Advice, never a fault.",
+    .proof = "the card's reported reasons for its clocks: power brake, or power cap with a limit below the default",
     .fixes = {[GW_FRAMEWORK_RAW] = "Restore the limit: nvidia-smi -pl WATTS\n"
-                                   "Look at power cables, supply and the rack's power budget"},
+                                   "Check power cables, supply and the rack's power budget"},
     .advise = advise,
 };

@@ -13,22 +13,20 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure == NULL)
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
-    gwi_headline(finding, "a module holds PTX of a newer toolkit than the driver knows");
+    gwi_headline(finding, "a module contains PTX of a newer toolkit than the driver supports");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
-    gwi_rule_out(finding,
-                 "a card that is too new or too old (the driver looked at the code's version, not at the card)");
+    gwi_rule_out(finding, "a card that is too new or too old (the driver rejected the code's version, not the card)");
     return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
 }
 
 const gw_cause gwi_cause_ptx_too_new = {
     .id = "ptx-too-new",
-    .summary = "A module's PTX was made by a newer toolkit than the driver can compile.",
+    .summary = "A newer toolkit than the driver supports generated a module's PTX.",
     .proof = "a module load that failed with 222",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Update the driver\n"
-                  "Build native code for this card (-gencode arch=compute_XX,code=sm_XX): within a major "
-                  "version of CUDA an older driver runs that\n"
-                  "Compile at run time with the NVRTC, or the Triton, of the driver's CUDA version"},
+    .fixes = {[GW_FRAMEWORK_RAW] = "Update the driver\n"
+                                   "Build native code for this card (-gencode arch=compute_XX,code=sm_XX): within a "
+                                   "major CUDA version, an older driver can run it\n"
+                                   "Compile at run time with the NVRTC or Triton of the driver's CUDA version"},
     .judge = judge,
 };

@@ -10,8 +10,8 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
     if (pending == NULL || pending->last == 0)
         return true;
     return gwi_list_addf(advice,
-                         "remap-pending: a row of the memory of %s waits to be replaced: reset the card when it is "
-                         "idle; it is no reason for a crash",
+                         "remap-pending: a row of the memory of %s will be replaced at the next reset: reset the card "
+                         "when it is idle; this does not cause crashes",
                          gwi_card_text(name, c->model, card));
 }
 
@@ -22,8 +22,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 
 const gw_cause gwi_cause_remap_pending = {
     .id = "remap-pending",
-    .summary = "A row of a GPU's memory waits to be replaced at the next reset. Advice, never a fault.",
-    .proof = "NVML's word on remapped rows",
+    .summary = "A row of a GPU's memory will be replaced at the next reset. Advice, never a fault.",
+    .proof = "NVML reports a pending row remapping",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reset the card when it is idle (nvidia-smi -r -i N)"},
     .advise = advise,
 };

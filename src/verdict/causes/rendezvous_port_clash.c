@@ -6,10 +6,10 @@
 
 const gw_cause gwi_cause_rendezvous_port_clash = {
     .id = "rendezvous-port-clash",
-    .summary = "The port for the ranks' meeting was taken.",
-    .proof = "the system's message that the address is in use",
+    .summary = "The port for the ranks' rendezvous was already in use.",
+    .proof = "the system's message that the address is already in use",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use another port (--master_port, MASTER_PORT), or end the job that holds it",
-              [GW_FRAMEWORK_TORCH] = "torchrun --standalone chooses a free port; else --master_port\n"
-                                     "End the processes of the run before: they may still hold it"},
+              [GW_FRAMEWORK_TORCH] = "torchrun --standalone selects a free port; otherwise set --master_port\n"
+                                     "End the processes of the previous run: they may still hold the port"},
     .judge = gwi_judge_by_log,
 };

@@ -27,7 +27,7 @@ static void say_exception(const gwi_case *c, gwi_finding *finding)
     if (facts->exception.seen && facts->frame[0] != '\0')
         gwi_evidence(finding, line->t_ns, "stderr", "raised at %s", facts->frame);
     if (facts->host_memory.seen)
-        gwi_evidence(finding, facts->host_memory.t_ns, "stderr", "this is host memory, not the GPU's: %s",
+        gwi_evidence(finding, facts->host_memory.t_ns, "stderr", "this is about host memory, not the GPU's: %s",
                      facts->host_memory.text);
 }
 
@@ -44,10 +44,10 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
         calls += c->model->thread[i].calls;
     if (c->root == NULL && is_told_of_oom(c))
         gwi_evidence(finding, c->model->stderr_facts.oom.t_ns, "stderr",
-                     "no driver call failed, but a framework had said before: %s", c->model->stderr_facts.oom.text);
+                     "no driver call failed, but a framework had reported before: %s", c->model->stderr_facts.oom.text);
     else if (c->root == NULL && calls > 0) {
         char words[120];
-        snprintf(words, sizeof words, "%" PRIu64 " driver calls, none failed", calls);
+        snprintf(words, sizeof words, "none of %" PRIu64 " driver calls failed", calls);
         gwi_rule_out_gpu(c, finding, words);
     } else {
         gwi_rule_out_gpu(c, finding, "no driver call failed");
@@ -69,10 +69,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else if (python)
         gwi_headline(finding, "the program raised %.95s%s", facts->exception_type, gpu);
     else
-        gwi_headline(finding, "the program ended by an uncaught C++ exception%s", gpu);
+        gwi_headline(finding, "an uncaught C++ exception ended the program%s", gpu);
     say_exception(c, finding);
     if (python)
-        gwi_where_raised(finding, "the exception was raised there");
+        gwi_where_raised(finding, "the exception was raised here");
     if (c->ended)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
@@ -91,11 +91,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_script_exception = {
     .id = "script-exception",
-    .summary = "The program raised an exception of its own; no driver call had failed.",
-    .proof =
-        "an exception of the language on stderr or in the interpreter when it ended, the exit status it causes, no "
-        "driver call that failed before and was not handled, and no part of the run that was not observed",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Read the exception above: it is the program's own, and the line it names is the place"},
+    .summary = "The program raised an exception; no driver call had failed.",
+    .proof = "a language exception on stderr or in the interpreter at the end, the exit status that it causes, no "
+             "earlier unhandled failure of a driver call, and no unobserved part of the run",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Read the exception above: it comes from the program, and it names the line"},
     .judge = judge,
 };

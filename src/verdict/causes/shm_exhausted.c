@@ -89,10 +89,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "/dev/shm %s, and a process that used it %s",
                  was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
     if (known)
-        gwi_measure(finding, room->t_min_ns, "host", (double)room->min, "bytes", "least room in /dev/shm: %s of %s",
-                    gw_bytes_text(bytes, room->min), gw_bytes_text(all, size->last));
+        gwi_measure(finding, room->t_min_ns, "host", (double)room->min, "bytes",
+                    "least free space in /dev/shm: %s of %s", gw_bytes_text(bytes, room->min),
+                    gw_bytes_text(all, size->last));
     if (died)
-        gwi_evidence(finding, model->t_end_ns, "exit", "ended by signal 7 (SIGBUS): memory that could not be provided");
+        gwi_evidence(finding, model->t_end_ns, "exit",
+                     "ended by signal 7 (SIGBUS): the kernel could not provide the memory");
     if (bus == GWI_BUS_SHM)
         gwi_say_bus(c, finding);
     if (words != NULL)
@@ -110,15 +112,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_shm_exhausted = {
     .id = "shm-exhausted",
-    .summary = "/dev/shm, the memory that processes share, was full.",
-    .proof = "/dev/shm was full at the end, when a process died of SIGBUS or was refused shared memory",
+    .summary = "/dev/shm, which holds memory shared by processes, was full.",
+    .proof = "/dev/shm was full when a process died of SIGBUS or a request for shared memory failed",
     .fixes =
-        {[GW_FRAMEWORK_RAW] = "Make it larger: docker run --shm-size=8g (or --ipc=host), a larger medium: Memory "
-                              "emptyDir in Kubernetes, mount -o remount,size=8g /dev/shm\n"
-                              "Remove files of dead programs: ls -l /dev/shm",
+        {[GW_FRAMEWORK_RAW] = "Make it larger: docker run --shm-size=8g (or --ipc=host), in Kubernetes a larger "
+                              "emptyDir of medium Memory, or mount -o remount,size=8g /dev/shm\n"
+                              "Remove files left by dead programs: ls -l /dev/shm",
          [GW_FRAMEWORK_TORCH] =
              "Make it larger: docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir of medium Memory\n"
-             "Fewer DataLoader workers, smaller prefetch_factor, or num_workers=0\n"
-             "torch.multiprocessing.set_sharing_strategy('file_system') when descriptors run out, not for room"},
+             "Use fewer DataLoader workers, a smaller prefetch_factor, or num_workers=0\n"
+             "torch.multiprocessing.set_sharing_strategy('file_system') helps when file descriptors run out, not when "
+             "/dev/shm is full"},
     .judge = judge,
 };

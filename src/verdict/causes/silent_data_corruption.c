@@ -48,16 +48,15 @@ static bool advise_process(const gwi_case *c, const gw_process *process, gw_stri
         cublas->version < gw_version_of(13, 2, 0))
         return gwi_list_addf(
             advice,
-            "silent-data-corruption: cuBLAS %s on a card of compute capability 10 or 11 may give wrong "
-            "numbers when its kernels run beside others (several streams); 13.2 does not",
+            "silent-data-corruption: cuBLAS %s on a card of compute capability 10 or 11 may compute wrong numbers when "
+            "its kernels run concurrently with others (several streams); 13.2 does not",
             gw_library_version_text(version, cublas));
     if (devices > 1 && cudnn != NULL && cublaslt != NULL && cudnn->version < gw_version_of(9, 10, 1) &&
         cublaslt->version >= gw_version_of(12, 9, 0))
-        return gwi_list_addf(
-            advice,
-            "silent-data-corruption: cuDNN %s with cuBLASLt %s may give wrong numbers when one process "
-            "uses a plan on several GPUs; cuDNN 9.10.1 does not",
-            gw_library_version_text(version, cudnn), gw_library_version_text(other, cublaslt));
+        return gwi_list_addf(advice,
+                             "silent-data-corruption: cuDNN %s with cuBLASLt %s may compute wrong numbers when one "
+                             "process uses a plan on several GPUs; cuDNN 9.10.1 does not",
+                             gw_library_version_text(version, cudnn), gw_library_version_text(other, cublaslt));
     *ret_said = false;
     return true;
 }
@@ -73,11 +72,11 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_silent_data_corruption = {
     .id = "silent-data-corruption",
     .summary = "The numbers are wrong and nothing reports an error. Advice, never more than a suspicion.",
-    .proof = "the same batch gives other numbers on one card only, with no Xid and no memory error; a recording shows "
-             "no more than libraries that are known for it",
+    .proof = "the same batch gives different numbers on one card only, with no Xid and no memory error; a recording "
+             "only shows libraries with a known bug of this kind",
     .fixes = {[GW_FRAMEWORK_RAW] = "Run the same step with the same data on another card, twice\n"
-                                   "Update the library that is known for it\n"
-                                   "Look at IOMMU and ACS first where cards copy to each other (gpuwhy doctor)\n"
+                                   "Update the library with the known bug\n"
+                                   "If cards copy to each other, check IOMMU and ACS first (gpuwhy doctor)\n"
                                    "Take the card out of service, and run the vendor's diagnostics (dcgmi diag -r 4)"},
     .advise = advise,
 };

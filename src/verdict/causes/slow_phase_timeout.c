@@ -6,11 +6,11 @@
 
 const gw_cause gwi_cause_slow_phase_timeout = {
     .id = "slow-phase-timeout",
-    .summary = "A long phase of one rank was taken for a hang.",
+    .summary = "A long phase of one rank was mistaken for a hang.",
     .proof = "no error, and one rank writes, evaluates or prepares data while the others wait",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the process group's timeout\n"
-                                   "Prepare data before the process group is made; save without a barrier",
-              [GW_FRAMEWORK_TORCH] = "init_process_group(timeout=...)\n"
-                                     "torch.distributed.checkpoint writes from all ranks"},
+                                   "Prepare data before creating the process group; save without a barrier",
+              [GW_FRAMEWORK_TORCH] = "Pass timeout= to init_process_group()\n"
+                                     "Use torch.distributed.checkpoint, which writes from all ranks"},
     .judge = gwi_judge_by_log,
 };

@@ -6,9 +6,9 @@
 
 const gw_cause gwi_cause_straggler = {
     .id = "straggler",
-    .summary = "One rank is late again and again, and the others wait for it.",
-    .proof = "the time between collectives is longer on one rank, and its clocks, links or processor tell why",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Find the rank that comes last, and leave its host out\n"
-                                   "Raise the timeout only when a slow phase is legitimate"},
+    .summary = "One rank is repeatedly late, and the others wait for it.",
+    .proof = "the time between collectives is longer on one rank, and its clocks, links or processor show why",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Find the rank that arrives last, and exclude its host\n"
+                                   "Raise the timeout only if the slow phase is legitimate"},
     .judge = gwi_judge_by_log,
 };

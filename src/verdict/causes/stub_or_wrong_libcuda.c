@@ -17,21 +17,21 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_versions versions = gwi_versions_of(c);
     bool stub = versions.driver_path != NULL && strstr(versions.driver_path, "stubs") != NULL;
     const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
-    gwi_headline(finding, "the program loaded a stub of the driver, which only serves to link");
+    gwi_headline(finding, "the program loaded a stub of the driver, which is only meant for linking");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
     if (path != NULL && strstr(path, "stubs") != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
-    gwi_rule_out(finding, "the GPU and its driver (neither was asked)");
+    gwi_rule_out(finding, "the GPU and its driver (the program called neither)");
     return gwi_sure_of_end(c, failure, stub ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 
 const gw_cause gwi_cause_stub_or_wrong_libcuda = {
     .id = "stub-or-wrong-libcuda",
-    .summary = "The library that was loaded as the driver is a stub.",
-    .proof = "cuInit answered 34, and the driver's library lies in a folder of stubs",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Take the folder of stubs out of LD_LIBRARY_PATH and out of the program's run path\n"
+    .summary = "The program loaded a stub library instead of the driver.",
+    .proof = "cuInit returned 34, and the driver's library is in a stubs folder",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Remove the stubs folder from LD_LIBRARY_PATH and from the program's run path\n"
                                    "Link with -L.../stubs, but without -rpath to it\n"
-                                   "In a container without --gpus there is no driver at all: start it with one"},
+                                   "A container started without --gpus has no driver at all: start it with --gpus"},
     .judge = judge,
 };

@@ -26,11 +26,10 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
         snprintf(hot, sizeof hot, " (up to %u C; it slows down at %u C)", (unsigned)heat->max, (unsigned)limit->last);
     else if (heat != NULL)
         snprintf(hot, sizeof hot, " (up to %u C)", (unsigned)heat->max);
-    return gwi_list_addf(
-        advice,
-        "%s ran at lower clocks because of heat for %.1f of %.1f s%s: look at fans, air flow and dust, "
-        "or set a lower power limit",
-        gwi_card_text(name, c->model, card), (double)slow_ns / 1e9, (double)seen_ns / 1e9, hot);
+    return gwi_list_addf(advice,
+                         "%s ran at lower clocks because of heat for %.1f of %.1f s%s: check fans, air flow and dust, "
+                         "or set a lower power limit",
+                         gwi_card_text(name, c->model, card), (double)slow_ns / 1e9, (double)seen_ns / 1e9, hot);
 }
 
 static bool advise(const gwi_case *c, gw_string_list *advice)
@@ -41,8 +40,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_thermal_throttle = {
     .id = "thermal-throttle",
     .summary = "The GPU ran at lower clocks because it was too hot. Advice, never a fault.",
-    .proof = "the card's own reasons for its clocks (thermal slowdown) during a twentieth of the run or more",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Look at fans, air flow, inlet temperature and dust\n"
+    .proof = "the card reported thermal slowdown as the reason for its clocks during at least a twentieth of the run",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Check fans, air flow, inlet temperature and dust\n"
                                    "Set a lower power limit: nvidia-smi -pl WATTS"},
     .advise = advise,
 };

@@ -10,10 +10,11 @@ static bool advise_device(const gwi_case *c, const gw_process *process, int devi
     char bytes[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX];
     if (!card->has_total || managed <= card->bytes_total)
         return true;
-    return gwi_list_addf(advice,
-                         "uvm-thrash: pid %u had %s of managed memory at once on GPU %d, which has %s: what kernels "
-                         "touch of it goes back and forth over the bus, and they may take 10 to 100 times as long",
-                         process->pid, gw_bytes_text(bytes, managed), device, gw_bytes_text(total, card->bytes_total));
+    return gwi_list_addf(
+        advice,
+        "uvm-thrash: pid %u had %s of managed memory at once on GPU %d, which has %s: the memory that kernels touch "
+        "moves back and forth over the bus, and kernels may take 10 to 100 times as long",
+        process->pid, gw_bytes_text(bytes, managed), device, gw_bytes_text(total, card->bytes_total));
 }
 
 static bool advise(const gwi_case *c, gw_string_list *advice)
@@ -28,8 +29,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_uvm_thrash = {
     .id = "uvm-thrash",
     .summary = "More managed memory is in use than the GPU has. Advice, never a fault.",
-    .proof = "managed allocations alive at once add up to more than the card's memory",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Use less data at once, or plain allocations for what every kernel needs\n"
-                                   "cuMemAdvise and cuMemPrefetchAsync before the kernels that use it"},
+    .proof = "the managed allocations alive at one time add up to more than the card's memory",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Use less data at once, or plain allocations for data that every kernel needs\n"
+                                   "Call cuMemAdvise and cuMemPrefetchAsync before the kernels that use the data"},
     .advise = advise,
 };

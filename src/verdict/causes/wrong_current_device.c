@@ -22,13 +22,13 @@ static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], made[GWI_PLACE_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
     gwi_evidence(finding, failure->t_ns, "driver", "%s%s returned %u (%s)", gwi_call_text(call, failure->fn_name),
                  gwi_at(c, failure->site, at), failure->result, gw_result_name(failure->result));
-    gwi_evidence(finding, failure->t_ns, "ledger", "it names %s of GPU %d: %s GPU %d at %.2f s%s", thing_of(it),
+    gwi_evidence(finding, failure->t_ns, "ledger", "it uses %s of GPU %d: %s GPU %d at %.2f s%s", thing_of(it),
                  it->device, made_of(it), it->device, (double)it->t_made_ns / 1e9, gwi_at(c, it->site, made));
     if (it->stream > 2)
-        gwi_evidence(finding, failure->t_ns, "ledger", "and works on GPU %d, to which %s belongs", it->call_device,
+        gwi_evidence(finding, failure->t_ns, "ledger", "and runs on GPU %d, to which %s belongs", it->call_device,
                      gwi_stream_text(stream, it->stream));
     else
-        gwi_evidence(finding, failure->t_ns, "ledger", "and works on GPU %d, which was the current one of that thread",
+        gwi_evidence(finding, failure->t_ns, "ledger", "and runs on GPU %d, which was that thread's current GPU",
                      it->call_device);
 }
 
@@ -45,11 +45,11 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
         others += device != sticky->device && c->process->usage[device].peak_bytes > 0;
     if (others == 0)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a kernel on %s may have been given memory of another GPU",
+    gwi_headline(finding, "a kernel on %s may have been passed memory of another GPU",
                  gw_device_text(gpu, sticky->device));
     gwi_evidence(finding, sticky->t_ns, "ledger",
-                 "the process had memory on %d other GPU%s; which memory a kernel was given is not recorded", others,
-                 GWI_PLURAL(others));
+                 "the process had memory on %d other GPU%s; gpuwhy does not record which memory a kernel was passed",
+                 others, GWI_PLURAL(others));
     return GW_HYPOTHESIS;
 }
 
@@ -59,7 +59,7 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
     const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;
     if (!told->seen || !c->bad_end)
         return judge_fault(c, finding);
-    gwi_headline(finding, "a framework says that something is not on the current GPU");
+    gwi_headline(finding, "a framework reports that an object is not on the current GPU");
     gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
     return GW_HYPOTHESIS;
 }
@@ -71,8 +71,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure == NULL || !failure->elsewhere.found)
         return judge_told(c, finding);
     const gw_elsewhere *it = &failure->elsewhere;
-    gwi_headline(finding, "%s on GPU %d was given %s of GPU %d", gwi_call_text(call, failure->fn_name), it->call_device,
-                 thing_of(it), it->device);
+    gwi_headline(finding, "%s on GPU %d was passed %s of GPU %d", gwi_call_text(call, failure->fn_name),
+                 it->call_device, thing_of(it), it->device);
     say_call(c, finding, failure);
     gwi_where(finding, failure->site, "the call that was refused");
     gwi_say_consequences(c, finding, failure);
@@ -81,13 +81,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_wrong_current_device = {
     .id = "wrong-current-device",
-    .summary = "A call worked on one GPU with a kernel, an event or memory of another one.",
-    .proof = "a launch or an event record that answered 400, and a ledger in which kernel or event belong to another "
-             "GPU than the stream or the current context; of memory given to kernels never more than a hypothesis",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Make the GPU current to which stream, module and memory belong before the call "
+    .summary = "A call on one GPU used a kernel, an event or memory of another GPU.",
+    .proof =
+        "a launch or an event record returned 400, and the recording shows that the kernel or event belongs to another "
+        "GPU than the stream or the current context; for memory passed to kernels never more than a hypothesis",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Before the call, make the GPU current that owns the stream, module and memory "
                                    "(cuCtxSetCurrent, cudaSetDevice), and again in each new thread\n"
-                                   "One process, or one thread, for each GPU",
-              [GW_FRAMEWORK_TORCH] = "Put the call into: with torch.cuda.device(tensor.device):\n"
-                                     "Call torch.cuda.set_device(local_rank) first thing in each rank"},
+                                   "Use one process, or one thread, per GPU",
+              [GW_FRAMEWORK_TORCH] = "Make the call inside: with torch.cuda.device(tensor.device):\n"
+                                     "In each rank, call torch.cuda.set_device(local_rank) first"},
     .judge = judge,
 };

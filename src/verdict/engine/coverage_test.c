@@ -199,7 +199,7 @@ static void test_last_words(void **state)
     work();
     gw_feed_stderr(&feed, "one\ntwo\n10%\r20%\r30%\n  three\nfour\n\ngpuwhy: a word of ours\n");
     end(3, 0);
-    assert_true(has("it wrote last: 30%") && has("three") && has("four"));
+    assert_true(has("its last output: 30%") && has("three") && has("four"));
     assert_false(has("two") || has("20%") || has("a word of ours"));
     assert_null(strstr(verdict->headline, "did not say why"));
     done();
@@ -215,7 +215,7 @@ static void test_last_words(void **state)
     work();
     gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
     end(3, 0);
-    assert_true(has("what it wrote was not recorded: not asked for"));
+    assert_true(has("its output was not recorded: not asked for"));
     done();
 }
 

@@ -291,9 +291,10 @@ static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
     char who[GWI_WHO_TEXT_MAX];
     gwi_who_text(who, c->process);
     gwi_evidence(finding, c->model->command->t_exit_ns, "exit",
-                 "the command exited with status 0 all the same, and no other process took the place of %s", who);
-    gwi_next(finding,
-             "Let the parent look at how its children end (join(), then exitcode; wait()), and fail when one did");
+                 "the command still exited with status 0, and no other process replaced %s", who);
+    gwi_next(
+        finding,
+        "Make the parent check how its children end (join(), then exitcode; wait()), and fail when one of them failed");
 }
 
 /* Seen to be gone in the same look, each by its own: nobody knows which was first. */
@@ -320,7 +321,7 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
         return;
     if (c->process != model->command)
         gwi_evidence(finding, since_ns, "exit",
-                     "%s was the first of %zu recorded processes to fail (it and its parents: %s)",
+                     "%s was the first of %zu recorded processes to fail (the process and its parents: %s)",
                      gwi_who_text(who, c->process), model->process_count, gwi_chain_text(chain, model, c->process));
     if (c->process != model->command && gw_died_badly(c->process) && c->process->exit.signal != 0)
         gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s was ended by signal %d", who, c->process->exit.signal);
@@ -346,13 +347,13 @@ bool gwi_advise_family(const gwi_case *c, gw_string_list *advice)
         const gw_process *next = process == model->command ? NULL : successor_of(model, process);
         char line[256];
         if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gw_died_badly(process))) {
-            snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s took its place with success",
+            snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s replaced it and succeeded",
                      gwi_who_text(who, process), (double)process->t_exit_ns / 1e9, gwi_who_text(next_who, next));
             good = gwi_list_add(advice, line);
         }
         if (good && process->alive_at_end) {
             snprintf(line, sizeof line,
-                     "%s was still running when the command ended at %.2f s: what it did later is not recorded",
+                     "%s was still running when the command ended at %.2f s: gpuwhy did not record what it did later",
                      gwi_who_text(who, process), (double)model->t_end_ns / 1e9);
             good = gwi_list_add(advice, line);
         }

@@ -135,7 +135,7 @@ static void an_unnoticed_child_is_a_fault(void **state)
     end_of(200, 1, 0);
     judge(0);
     expect("illegal-address", "pid 200: ");
-    assert_true(has_evidence("status 0 all the same"));
+    assert_true(has_evidence("command still exited with status 0"));
     done();
 }
 
@@ -186,7 +186,7 @@ static void a_replaced_child_is_none(void **state)
     replace_worker();
     judge(0);
     expect(NULL, NULL);
-    assert_true(list_has(&verdict->advice, "pid 201 took its place"));
+    assert_true(list_has(&verdict->advice, "pid 201 replaced it"));
     done();
 }
 

@@ -26,7 +26,7 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 {
     if (gwi_observed_count(c->model) == 0) {
         const gw_pair *closed = gw_model_fact(c->model, GW_FACT_DOORS_CLOSED);
-        gwi_headline(finding, "the program ended well; no CUDA driver call was observed");
+        gwi_headline(finding, "the program ended normally; no CUDA driver call was observed");
         if (closed != NULL && strcmp(closed->value, "no driver") == 0)
             gwi_evidence(finding, closed->t_ns, "host", "there is no GPU driver (libcuda.so.1) on this machine");
         return;
@@ -46,11 +46,11 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
             used = true;
             if (gw_model_device_limit(c->model, device, &bytes))
                 gwi_measure(finding, usage->t_peak_ns, "ledger", (double)usage->peak_bytes, "bytes",
-                            "most memory asked for at once on GPU %d by pid %u: %s of %s", device, process->pid,
+                            "most memory allocated at once on GPU %d by pid %u: %s of %s", device, process->pid,
                             gw_bytes_text(peak, usage->peak_bytes), gw_bytes_text(limit, bytes));
             else
                 gwi_measure(finding, usage->t_peak_ns, "ledger", (double)usage->peak_bytes, "bytes",
-                            "most memory asked for at once on GPU %d by pid %u: %s", device, process->pid,
+                            "most memory allocated at once on GPU %d by pid %u: %s", device, process->pid,
                             gw_bytes_text(peak, usage->peak_bytes));
         }
         used = used || process->usage[GW_MODEL_DEVICE_BEYOND].peak_bytes > 0;
@@ -65,10 +65,11 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 {
-    gwi_headline(finding,
-                 "the program ended well; no CUDA driver call was observed, and a part of the run was not seen");
+    gwi_headline(
+        finding,
+        "the program ended normally; no CUDA driver call was observed, and a part of the run was not observed");
     gwi_say_unseen(c, finding);
-    gwi_next(finding, "Start the process itself with gpuwhy run, not through a launcher that resets the environment");
+    gwi_next(finding, "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
 }
 
 /* ---- undetermined ---- */
@@ -85,7 +86,8 @@ static void say_start(const gwi_case *c, gwi_finding *finding)
         gw_bytes_text(bytes, c->address_limit_bytes);
         gwi_headline(finding, "CUDA could not start under an address-space limit of %s (ulimit -v)", bytes);
         gwi_measure(finding, GWI_NO_TIME, "host", (double)c->address_limit_bytes, "bytes",
-                    "the address space of the process is limited to %s; CUDA reserves far more than the card's memory",
+                    "the address space of the process is limited to %s; CUDA reserves far more address space than the "
+                    "card has memory",
                     bytes);
         gwi_next(finding,
                  "Start the program without the address-space limit (ulimit -v unlimited); limit memory with a "
@@ -93,7 +95,7 @@ static void say_start(const gwi_case *c, gwi_finding *finding)
     } else {
         gwi_headline(finding, "CUDA could not start: %s returned %u (%s)", call, failure->result,
                      gw_result_name(failure->result));
-        gwi_next(finding, "Look whether nvidia-smi works for the same user in the same place (container, job step)");
+        gwi_next(finding, "Check whether nvidia-smi works for the same user in the same place (container, job step)");
     }
     gwi_rule_out(finding, "a shortage of GPU memory (nothing was ever allocated)");
 }
@@ -126,18 +128,18 @@ static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
 {
     char call[GWI_CALL_TEXT_MAX];
     if (lacks->private_tables) {
-        gwi_headline(finding,
-                     "this program uses the CUDA runtime API, which asks the driver for private tables; the virtual "
-                     "card runs driver-API programs only: nothing here is the program's fault");
-        gwi_evidence(finding, lacks->t_ns, "driver", "cuGetExportTable was refused by the virtual card");
+        gwi_headline(finding, "this program uses the CUDA runtime API, which needs private tables of the driver; the "
+                              "virtual card only runs programs that use the driver API: the program is not at fault");
+        gwi_evidence(finding, lacks->t_ns, "driver", "the virtual card refused cuGetExportTable");
         gwi_next(finding, "Run it on a real GPU (--gpu real), or test the part that uses the driver API");
     } else {
-        gwi_headline(finding, "the program asked for what the virtual card lacks; whether that ended it is not known");
+        gwi_headline(finding,
+                     "the program used a feature that the virtual card lacks; it is not known whether this ended it");
         if (lacks->fn_name != NULL)
             gwi_evidence(finding, lacks->t_ns, "driver",
-                         "%s returned 801 (%s), which is the virtual card's answer: a real one may do it",
+                         "%s returned 801 (%s) because the virtual card does not support it: a real one may",
                          gwi_call_text(call, lacks->fn_name), gw_result_name(801));
-        gwi_next(finding, "Run it on a real GPU (--gpu real) to see whether it fails there, too");
+        gwi_next(finding, "Run it on a real GPU (--gpu real) to see whether it also fails there");
     }
 }
 
@@ -146,7 +148,7 @@ static void say_other_failure(const gwi_case *c, gwi_finding *finding)
     const gw_failure *root = c->root;
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, root->fn_name);
-    gwi_headline(finding, "%s returned %u (%s) at %.2f s; what made it fail is not determined", call, root->result,
+    gwi_headline(finding, "%s returned %u (%s) at %.2f s; why it failed is not determined", call, root->result,
                  gw_result_name(root->result), (double)root->t_ns / 1e9);
     gwi_evidence(finding, root->t_ns, "driver", "%s%s returned %u (%s)%s%s", call, gwi_at(c, root->site, at),
                  root->result, gw_result_name(root->result), root->text == NULL ? "" : ": ",
@@ -168,7 +170,7 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
         return;
     if (c->handled == NULL) {
         char bytes[GW_BYTES_TEXT_MAX];
-        gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s were asked for)",
+        gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s were allocated)",
                      gw_bytes_text(bytes, peak));
     }
 }
@@ -177,21 +179,22 @@ static void say_end(const gwi_case *c, gwi_finding *finding)
 {
     if (!c->ended)
         gwi_evidence(finding, GWI_NO_TIME, "exit",
-                     c->model->truncated ? "the recording ends before the program does"
-                                         : "the program's end was not seen");
+                     c->model->truncated ? "the recording stops before the end of the program"
+                                         : "the end of the program was not observed");
     else if (c->signal != 0)
-        gwi_evidence(finding, c->model->t_end_ns, "exit", "the program was ended by signal %d", c->signal);
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "signal %d ended the program", c->signal);
     else
         gwi_evidence(finding, c->model->t_end_ns, "exit", "the program exited with status %d", c->exit_code);
 }
 
 static void say_unobserved(const gwi_case *c, gwi_finding *finding)
 {
-    gwi_headline(finding, "not observed: the program used the GPU, or may have, by a way that was not seen");
+    gwi_headline(finding,
+                 "not observed: the program used the GPU, or may have used it, in a way that gpuwhy does not see");
     gwi_say_unseen(c, finding);
     say_end(c, finding);
     gwi_say_last_words(c, finding);
-    gwi_next(finding, "Start the process itself with gpuwhy run, not through a launcher that resets the environment");
+    gwi_next(finding, "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
 }
 
 /* Nothing goes on, and why is not proved. */
@@ -199,13 +202,13 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
 {
     double for_s = (double)c->hang.hang->for_ns / 1e9;
     if (c->hang.kind == GWI_HANG_PEER) {
-        gwi_headline(finding, "nothing went on for %.1f s: a collective waits, perhaps for a rank that does not come",
+        gwi_headline(finding, "no progress for %.1f s: a collective waits, perhaps for a rank that does not join it",
                      for_s);
         gwi_say_waiting(c, finding);
         gwi_say_missing_ranks(c, finding);
         return;
     }
-    gwi_headline(finding, "no driver call began or ended for %.1f s; why is not determined", for_s);
+    gwi_headline(finding, "no driver call began or ended for %.1f s; the reason is not determined", for_s);
     gwi_say_threads(c, finding);
 }
 
@@ -213,14 +216,14 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
 static void say_bad_end(const gwi_case *c, gwi_finding *finding)
 {
     const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
-    const char *why = gwi_said_nothing(c) ? "and did not say why" : "and why is not determined";
+    const char *why = gwi_said_nothing(c) ? "and did not say why" : "and the reason is not determined";
     if (!c->ended)
         gwi_headline(finding, "nothing has failed so far");
     else if (c->hang.hang != NULL && c->bad_end)
-        gwi_headline(finding, "nothing went on for %.1f s before the program was ended; why is not determined",
+        gwi_headline(finding, "no progress for %.1f s before the program was ended; the reason is not determined",
                      (double)c->hang.hang->for_ns / 1e9);
     else if (c->signal != 0)
-        gwi_headline(finding, "the program died of signal %d; why is not determined%s", c->signal, gpu);
+        gwi_headline(finding, "the program died of signal %d; the reason is not determined%s", c->signal, gpu);
     else
         gwi_headline(finding, "the program exited with status %d %s%s", c->exit_code, why, gpu);
     if (c->hang.hang != NULL && c->bad_end)
@@ -281,9 +284,9 @@ static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string
                 pooled += model->group[i].alloc_count * model->group[i].bytes;
         }
         if (pooled > 0 && pooled >= 2 * usage->peak_bytes)
-            return gwi_list_addf(
-                advice, "cached memory was reused: the pool handed out %s in all and never more than %s at once",
-                gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
+            return gwi_list_addf(advice,
+                                 "cached memory was reused: the pool served %s in total and never more than %s at once",
+                                 gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
     }
     for (size_t i = model->allocator_count; i-- > 0;) {
         const gw_allocator_report *report = &model->allocator[i];
@@ -363,10 +366,10 @@ static bool is_of_earlier(const gwi_case *c, size_t at)
 
 static const char *how_outlived(const gwi_case *c, const gw_failure *failure)
 {
-    static const char *const how[] = {"and the program ended well all the same",
-                                      "and the same or a larger request succeeded later",
-                                      "a smaller request succeeded, and more work", "and much work succeeded later",
-                                      "and thousands of other requests succeeded later"};
+    static const char *const how[] = {
+        "and the program still ended normally", "and the same or a larger request succeeded later",
+        "a smaller request succeeded, and more work", "and much other work succeeded later",
+        "and thousands of other requests succeeded later"};
     if (failure->recovery != GW_RECOVERED_NOT)
         return how[failure->recovery];
     return failure->after.worked ? "and other work succeeded later" : c->bad_end ? "and the program went on" : how[0];
@@ -397,11 +400,10 @@ static bool advise_refusal(const gwi_case *c, const gw_failure *failure, gw_stri
     gwi_call_text(call, failure->fn_name);
     gwi_at(c, failure->site, at);
     if (failure->recovery == GW_RECOVERED_NOT && is_end_unknown(c, failure->pid))
-        return gwi_list_addf(
-            advice,
-            "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, which ended at an "
-            "unknown status: look at what became of it",
-            call, what, at, (double)failure->t_ns / 1e9, failure->pid);
+        return gwi_list_addf(advice,
+                             "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, whose exit "
+                             "status is unknown: check how it ended",
+                             call, what, at, (double)failure->t_ns / 1e9, failure->pid);
     return gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s", call, what, at,
                          (double)failure->t_ns / 1e9, how_outlived(c, failure));
 }
@@ -435,12 +437,12 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
         !gwi_list_addf(advice, "the recording is damaged, %" PRIu64 " blocks were skipped: %s", c->model->damaged_count,
                        c->model->damaged_first))
         return false;
-    if (c->model->truncated && !gwi_list_addf(advice, "the recording has no end: the machine or the supervisor died"))
+    if (c->model->truncated &&
+        !gwi_list_addf(advice, "the recording is incomplete at the end: the machine or gpuwhy itself died"))
         return false;
     if (c->model->framework_mapped[GW_FRAMEWORK_TORCH] && !c->model->observer_attached &&
         c->model->allocator_count == 0 && gw_model_meta(c->model, "option.no_attach") == NULL)
-        return gwi_list_addf(advice,
-                             "PyTorch's own evidence was not attached: what lives inside its allocator is not known");
+        return gwi_list_addf(advice, "gpuwhy could not attach to PyTorch: what its allocator holds is not known");
     return true;
 }
 
@@ -454,7 +456,7 @@ static bool advise_hangs(const gwi_case *c, gw_string_list *advice)
         gwi_hang last = hang->over ? (gwi_hang){0} : gwi_hang_of(model, hang->pid);
         if (last.hang == hang && (last.waiting != NULL || last.kind != GWI_HANG_NONE) && c->ended && !c->bad_end)
             good = gwi_list_addf(
-                advice, "pid %u did nothing on the GPU for %.1f s at %.2f s, and the program ended well all the same",
+                advice, "pid %u did nothing on the GPU for %.1f s at %.2f s, and the program still ended normally",
                 hang->pid, (double)hang->for_ns / 1e9, (double)hang->t_ns / 1e9);
         if (hang->over && hang->t_over_ns >= hang->t_ns)
             good = gwi_list_addf(advice, "pid %u did nothing on the GPU for %.1f s until %.2f s, and went on then",

@@ -67,7 +67,7 @@ static void expect_undetermined(void)
     assert_true(list_has(&verdict->advice, "handled"));
     assert_null(strstr(verdict->headline, "ruled out"));
     assert_int_equal(verdict->ruled_out.count, 0);
-    assert_true(evidence_has(verdict, "whether the run ended because of it is not known"));
+    assert_true(evidence_has(verdict, "it is not known whether the run ended because of this"));
     gw_verdict_free(verdict);
     verdict = NULL;
 }

@@ -150,7 +150,7 @@ void gwi_say_sum(const gwi_case *c, gwi_finding *finding)
     bool whole = find_parts(memory, &it);
     write_sum(memory, &it, &text);
     if (!whole)
-        gw_text_add_str(&text, ", and what context and others held");
+        gw_text_add_str(&text, ", plus the memory of contexts and others");
     gwi_measure(finding, memory->t_ns, memory->report != NULL ? "observer" : "ledger", (double)it.total_bytes, "bytes",
                 "%s", gw_text_str(&text));
     gwi_weigh(finding, GW_WEIGHT_DECIDES);

@@ -51,7 +51,7 @@ static bool overlap(const gw_verdict *a, const gw_verdict *b)
 
 static const char *name_of(const gw_verdict *run, char out[96])
 {
-    const char *host = run->run.host == NULL ? "a host that is not recorded" : run->run.host;
+    const char *host = run->run.host == NULL ? "an unknown host" : run->run.host;
     if (run->run.has_rank)
         snprintf(out, 96, "%.40s, rank %" PRIu32 " (pid %" PRIu32 ")", host, run->run.rank, run->run.pid);
     else
@@ -159,12 +159,13 @@ static void say_clocks(const gw_verdict *run, gwi_finding *finding)
     const char *host = run->run.host == NULL ? "a host" : run->run.host;
     double error_s = (double)error_of(&run->run) / 1e9;
     if (!run->run.clock_known)
-        gwi_evidence(finding, GWI_NO_TIME, "host",
-                     "how right the clock of %s was is not recorded: it is taken to be wrong by up to %.0f s", host,
-                     error_s);
+        gwi_evidence(
+            finding, GWI_NO_TIME, "host",
+            "the recording does not show how accurate the clock of %s was: gpuwhy assumes an error of up to %.0f s",
+            host, error_s);
     else if (!run->run.clock_synchronised)
         gwi_measure(finding, GWI_NO_TIME, "host", error_s * 1e3, "ms",
-                    "nothing keeps the clock of %s right: it may be wrong by %.3f s", host, error_s);
+                    "the clock of %s is not synchronised: it may be wrong by %.3f s", host, error_s);
 }
 
 static void say_order(const gw_verdict *root, const gw_verdict *other, gwi_finding *finding, bool *ret_known)
@@ -174,7 +175,8 @@ static void say_order(const gw_verdict *root, const gw_verdict *other, gwi_findi
     name_of(root, first);
     name_of(other, second);
     if (!root->run.has_start || !other->run.has_start) {
-        gwi_evidence(finding, GWI_NO_TIME, "host", "when %s began is not recorded: which was first is not known",
+        gwi_evidence(finding, GWI_NO_TIME, "host",
+                     "the start time of %s is not recorded: it is not known which run failed first",
                      root->run.has_start ? second : first);
         *ret_known = false;
     } else if (gap > unsure || (gap >= 0 && unsure == 0)) {
@@ -187,7 +189,7 @@ static void say_order(const gw_verdict *root, const gw_verdict *other, gwi_findi
     } else {
         gwi_evidence(
             finding, root->run.t_trouble_ns, "host",
-            "%s and %s failed within %.3f s, and their clocks may differ by %.3f s: which was first is not known",
+            "%s and %s failed within %.3f s, and their clocks may differ by %.3f s: it is not known which failed first",
             first, second, gap < 0 ? -gap : gap, unsure);
         *ret_known = false;
     }

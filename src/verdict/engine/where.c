@@ -20,7 +20,7 @@ static const gw_stack *stack_of(const gwi_case *c, uint32_t site)
 static const char *borrowed_text(const gw_stack *stack)
 {
     bool borrowed = (stack->flags & GW_SITE_PYTHON_BORROWED) != 0 && stack->frame[stack->user].python;
-    return borrowed ? " (the main thread's last line: this thread runs no Python)" : "";
+    return borrowed ? " (the last line of the main thread: this thread runs no Python)" : "";
 }
 
 char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
@@ -195,7 +195,7 @@ bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, cons
                 (double)holder.bytes * 100 / (double)holder.all_bytes, of_what, gw_bytes_text(bytes, holder.bytes),
                 holder.count, GWI_PLURAL(holder.count), holder.count == 1 ? "was" : "were",
                 gwi_place(c, holder.site, place));
-    gwi_where(finding, holder.site, "what holds most was allocated there");
+    gwi_where(finding, holder.site, "the largest part of this memory was allocated there");
     return true;
 }
 
@@ -252,7 +252,7 @@ static bool add_notes(const gw_stack *stack, gw_string_list *notes)
     GW_SITE_FLAGS(GW_X)
 #undef GW_X
     if (good && stack->unplaced)
-        good = gwi_list_add(notes, "where the Python frames belong among the native ones is not known");
+        good = gwi_list_add(notes, "it is not known where the Python frames belong among the native ones");
     return good;
 }
 
@@ -407,28 +407,28 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
     const gw_stack *stack = gw_sites_stack(sites, wanted->site);
     if (wanted->by == GWI_WHERE_NONE)
         return reason_is(verdict,
-                         verdict->status == GW_VERDICT_FAULT ? "no one call is at fault" : "nothing is at fault");
+                         verdict->status == GW_VERDICT_FAULT ? "no single call is at fault" : "nothing is at fault");
     if (wanted->by == GWI_WHERE_SECOND_RUN) {
         verdict->where = where_in_second(&c->model->faults.blame, wanted->what);
         return verdict->where != NULL && gw_str_copy(c->model->faults.blame.where_reason, &verdict->where_reason);
     }
     if (wanted->by == GWI_WHERE_TRACEBACK) {
         verdict->where = where_raised(c, wanted->what);
-        return verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program's own");
+        return verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program itself");
     }
     if (stack_of(c, wanted->site) == NULL && was_raised_for_gpu(c)) {
-        verdict->where = where_raised(c, "the exception was raised there");
+        verdict->where = where_raised(c, "the exception was raised here");
         if (verdict->where != NULL)
             return true;
     }
     if (gw_sites_count(sites) == 0)
         return reason_is(verdict, "the recording holds no call sites");
     if (stack == NULL)
-        return reason_is(verdict, "from where that call was made is not known");
+        return reason_is(verdict, "the origin of that call is not known");
     if (stack->user == stack->count)
         return reason_is(verdict, (stack->flags & GW_SITE_PYTHON_UNKNOWN) != 0
                                       ? "the Python frames of that call could not be read"
-                                      : "none of the frames of that call is the program's own");
+                                      : "none of the frames of that call belongs to the program itself");
     verdict->where = where_of(sites, stack, wanted->what);
     const gw_frame *user = &stack->frame[stack->user];
     if (verdict->where == NULL || user->line != 0 || user->python)

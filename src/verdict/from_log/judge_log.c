@@ -140,9 +140,9 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
         gwi_evidence(finding, GWI_NO_TIME, "log", "the driver is %s", context->driver);
     if (context->version_text != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "log", "%s is %s%s", context->framework, context->version_text,
-                     context->version_by_message ? " or older, by the form of its message" : "");
+                     context->version_by_message ? " or older, judging by its message" : "");
     if (frame != NULL && frame->python)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the exception came up at %s:%" PRIu32 "%s%s", frame->file,
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the exception was raised at %s:%" PRIu32 "%s%s", frame->file,
                      frame->line, frame->function != NULL ? " in " : "",
                      frame->function != NULL ? frame->function : "");
 }
@@ -176,18 +176,20 @@ const char *gwi_log_decider(const char *cause)
 {
     static const struct {
         const char *begin, *option;
-    } rows[] = {{"gpu-oom", "gpuwhy run -- COMMAND (who held which bytes, and from where)"},
-                {"gpu-context", "gpuwhy run -- COMMAND (which process made a context on which card)"},
-                {"illegal-address", "gpuwhy run --core -- COMMAND (which kernel and line it was)"},
-                {"device-assert", "gpuwhy run --blame -- COMMAND (which launch it was)"},
-                {"misaligned", "gpuwhy run --core -- COMMAND (which kernel and line it was)"},
-                {"kernel-fault", "gpuwhy run --core -- COMMAND (which kernel and line it was)"},
-                {"launch-timeout", "gpuwhy run -- COMMAND (which kernel ran for how long)"},
-                {"cross-stream", "gpuwhy run -- COMMAND (the order of frees and copies on the streams)"},
-                {"peer-died", "gpuwhy run on every host, then gpuwhy explain with all recordings (who was first)"},
-                {"collective", "gpuwhy run on every host, then gpuwhy explain with all recordings (who waits where)"},
-                {"host-oom", "gpuwhy run -- COMMAND (the memory group's count of kills), or the kernel's log"},
-                {"killed-by", "gpuwhy run -- COMMAND (signal, and whether the memory group killed)"}};
+    } rows[] = {
+        {"gpu-oom", "gpuwhy run -- COMMAND (shows who held how much memory, and where it was allocated)"},
+        {"gpu-context", "gpuwhy run -- COMMAND (shows which process created a context on which card)"},
+        {"illegal-address", "gpuwhy run --core -- COMMAND (shows the kernel and the line)"},
+        {"device-assert", "gpuwhy run --blame -- COMMAND (shows the launch at fault)"},
+        {"misaligned", "gpuwhy run --core -- COMMAND (shows the kernel and the line)"},
+        {"kernel-fault", "gpuwhy run --core -- COMMAND (shows the kernel and the line)"},
+        {"launch-timeout", "gpuwhy run -- COMMAND (shows which kernel ran for how long)"},
+        {"cross-stream", "gpuwhy run -- COMMAND (shows the order of frees and copies on the streams)"},
+        {"peer-died", "gpuwhy run on every host, then gpuwhy explain with all recordings (shows who failed first)"},
+        {"collective", "gpuwhy run on every host, then gpuwhy explain with all recordings (shows who waits where)"},
+        {"host-oom", "gpuwhy run -- COMMAND (shows the memory control group's kill count), or the kernel log"},
+        {"killed-by",
+         "gpuwhy run -- COMMAND (shows the signal, and whether the memory control group's kill count rose)"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strncmp(cause, rows[i].begin, strlen(rows[i].begin)) == 0)
             return rows[i].option;
@@ -250,15 +252,16 @@ static bool is_late(const char *cause)
 static bool fill_where(const place *at, gw_verdict *verdict)
 {
     if (at->count == 0)
-        return gw_str_copy("the log has no traceback with a line of the program's own", &verdict->where_reason);
+        return gw_str_copy("the log has no traceback with a line of the program itself", &verdict->where_reason);
     gw_where *where = calloc(1, sizeof *where);
     verdict->where = where;
     if (where == NULL || (where->frame = calloc(at->count, sizeof *where->frame)) == NULL)
         return false;
-    where->what = !at->frame[0].python ? "the innermost frame of a native stack in the log that is no framework's"
-                  : is_late(verdict->cause)
-                      ? "the exception came up there; the fault may be of an earlier call, it is noticed late"
-                      : "the exception came up there";
+    where->what =
+        !at->frame[0].python ? "the innermost frame of a native stack in the log that does not belong to a framework"
+        : is_late(verdict->cause)
+            ? "the exception was raised here; an earlier call may be at fault, as such a fault is noticed late"
+            : "the exception was raised here";
     for (size_t i = 0; i < at->count; i++) {
         where->frame_count++;
         if (!fill_frame(&at->frame[i], &where->frame[i]))
@@ -334,11 +337,12 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     const char *type = gw_log_text(c->exception, "type");
     verdict->status = about_gpu ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
     if (about_gpu) {
-        gwi_headline(&finding, "the log ends with %s about the GPU, which this version does not know", type);
+        gwi_headline(&finding, "the log ends with %s about the GPU, which this version of gpuwhy does not recognise",
+                     type);
     } else {
         verdict->cause = gwi_cause_of("script-exception")->id;
         verdict->certainty = GW_SUPPORTED;
-        gwi_headline(&finding, "the program raised %s; nothing in the log speaks of the GPU", type);
+        gwi_headline(&finding, "the program raised %s; no line of the log is about the GPU", type);
     }
     say_line(c, &finding, c->exception);
     place at;
@@ -363,11 +367,12 @@ static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
     if (works)
         gwi_headline(&finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
     else
-        gwi_headline(&finding, "nothing in %" PRIu64 " line%s is known to mean a fault, or that all went well", lines,
+        gwi_headline(&finding, "none of %" PRIu64 " line%s is known to indicate a fault or success", lines,
                      GWI_PLURAL(lines));
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
-            gwi_evidence(&finding, GWI_NO_TIME, "log", "what looked like one was survived: the work went on after it");
+            gwi_evidence(&finding, GWI_NO_TIME, "log",
+                         "the program survived what looked like a fault: its work went on afterwards");
             say_line(c, &finding, c->statement[i].find);
             break;
         }
@@ -389,7 +394,7 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
         char text[512];
         if (log->file[i].damage == NULL)
             continue;
-        snprintf(text, sizeof text, "%.200s was read up to line %" PRIu64 " alone: %.200s", log->file[i].name,
+        snprintf(text, sizeof text, "%.200s was read only up to line %" PRIu64 ": %.200s", log->file[i].name,
                  log->file[i].line_count, log->file[i].damage);
         good = gwi_list_add(&verdict->advice, text);
     }

@@ -130,7 +130,7 @@ static void for_card(const gwi_log_case *c, const char *fix, char *out, size_t b
     if (!c->context.card_lacks_bfloat16 || strstr(fix, "bfloat16") == NULL)
         snprintf(out, bytes, "%s", fix);
     else
-        snprintf(out, bytes, "Use float16 with loss scaling%s: a %.60s has no bfloat16",
+        snprintf(out, bytes, "Use float16 with loss scaling%s: a %.60s does not support bfloat16",
                  c->framework == GW_FRAMEWORK_TORCH ? " (torch.float16 in autocast, a GradScaler)" : "",
                  c->context.card);
 }

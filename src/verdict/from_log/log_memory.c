@@ -114,7 +114,7 @@ static bool weigh_other(gwi_statement *it, const sums *s)
     if (others <= context || (s->has_wanted && s->wanted > s->free + others - context))
         return false;
     gwi_log_decide(it, "gpu-oom-other-process", GW_SUPPORTED,
-                   "%s of the card's %s is neither free nor this process's (it has %s)%s%s",
+                   "%s of the card's %s is neither free nor held by this process (which has %s)%s%s",
                    gw_bytes_text(rest, others), gw_bytes_text(total, s->total), gw_bytes_text(own, held),
                    s->other != NULL ? "; the message names process " : "",
                    s->other != NULL ? gw_log_text(s->other, "pid") : "");
@@ -129,10 +129,10 @@ static bool weigh_fragments(gwi_statement *it, const sums *s)
     uint64_t bytes = s->reserved - s->allocated;
     if (bytes < s->wanted || bytes < s->total * IDLE_SHARE / 100)
         return false;
-    gwi_log_decide(
-        it, "gpu-oom-fragmentation", GW_SUPPORTED,
-        "%s lay idle in the framework's pool, which is no less than the %s asked for: no piece was large enough",
-        gw_bytes_text(idle, bytes), gw_bytes_text(wanted, s->wanted));
+    gwi_log_decide(it, "gpu-oom-fragmentation", GW_SUPPORTED,
+                   "%s were unused in the framework's pool, at least as much as the requested %s: no single piece was "
+                   "large enough",
+                   gw_bytes_text(idle, bytes), gw_bytes_text(wanted, s->wanted));
     return true;
 }
 
@@ -145,12 +145,12 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     if (gwi_is_impossible_size(s->wanted, s->total)) {
         it->is_impossible = true;
         gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED,
-                       "one request of %s is more than any card has: a negative number or an overflow in the size",
+                       "one request of %s is larger than any card: the size was negative or overflowed",
                        gw_bytes_text(wanted, s->wanted));
         return true;
     }
     if (s->wanted > limit) {
-        gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is more than the %s there are",
+        gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is larger than the available %s",
                        gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
         return true;
     }
@@ -164,7 +164,7 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     }
     if (!s->has_allocated || s->allocated < limit / 100 * FULL_SHARE)
         return false;
-    gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED, "the program itself held %s of %s when it asked for %s more",
+    gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED, "the program itself held %s of %s when it requested %s more",
                    gw_bytes_text(held, s->allocated), gw_bytes_text(total, limit), gw_bytes_text(wanted, s->wanted));
     return true;
 }
@@ -184,7 +184,7 @@ static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
         !gw_log_bytes(reserved_line, "bytes", &reserved) || allocated >= reserved / HALF)
         return false;
     gwi_log_decide(it, "gpu-oom-fragmentation", GW_SUPPORTED,
-                   "%s of the pool's %s lay idle when a request was refused: in pieces, none large enough",
+                   "%s of the pool's %s were unused when a request was refused, but no single piece was large enough",
                    gw_bytes_text(idle, reserved - allocated), gw_bytes_text(all, reserved));
     return true;
 }
@@ -218,8 +218,8 @@ static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
             !progress_near(c->log, earlier->find, &before) || before <= now)
             continue;
         gwi_log_decide(it, "gpu-oom-leak", GW_SUPPORTED,
-                       "the same request failed before, at step %lld; this time at step %lld: what the run before had "
-                       "taken was not given back",
+                       "the same request failed before, at step %lld; this time at step %lld: the memory of the "
+                       "previous run was not freed",
                        (long long)before, (long long)now);
         return true;
     }
@@ -239,7 +239,7 @@ static bool weigh_start(const gwi_log_case *c, gwi_statement *it)
         !gw_log_bytes(total_line, "bytes", &total_bytes) || free_bytes > total_bytes / HALF)
         return false;
     gwi_log_decide(it, "gpu-oom-other-process", GW_SUPPORTED,
-                   "when the program came to the card only %s of its %s was free (line %llu)",
+                   "when the program started using the card, only %s of its %s was free (line %llu)",
                    gw_bytes_text(free_text, free_bytes), gw_bytes_text(total_text, total_bytes),
                    (unsigned long long)free_line->line);
     return true;
@@ -256,9 +256,9 @@ static bool weigh_pool(const gwi_log_case *c, gwi_statement *it, const sums *s)
         return false;
     bool fits = limit - used >= s->wanted;
     gwi_log_decide(it, fits ? "gpu-oom-fragmentation" : "gpu-oom-capacity", GW_SUPPORTED,
-                   "the pool had %s of %s in use when %s was asked for%s", gw_bytes_text(used_text, used),
+                   "the pool had %s of %s in use when %s was requested%s", gw_bytes_text(used_text, used),
                    gw_bytes_text(limit_text, limit), gw_bytes_text(wanted, s->wanted),
-                   fits ? ": enough in all, and no piece large enough" : "");
+                   fits ? ": enough memory was free in total, but no single piece was large enough" : "");
     return true;
 }
 

@@ -32,7 +32,8 @@ static const log_row rows[] = {
     {"the user's innermost frame, not the library's",
      TRACE IN("train.py", 88, "main") IN("train.py", 41, "step") IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS,
      "gpu-oom-capacity", "train.py:41 in step",
-     "the exception came up at train.py:41 in step|At train.py:41 in step: |the card has 14.56 GiB", "", GW_SUPPORTED},
+     "the exception was raised at train.py:41 in step|At train.py:41 in step: |the card has 14.56 GiB", "",
+     GW_SUPPORTED},
     {"PyTorch's own limit, on a card with room",
      TRACE IN("train.py", 41, "step") OOM "Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 139.80 GiB of "
                                           "which 134.98 GiB is free. Process 1 has "
@@ -72,7 +73,7 @@ static const log_row rows[] = {
      "RuntimeError                              " TRACE "<ipython-input-5-0a1b2c3d> in <module>\n      1 import x\n"
      "----> 2 train()\n\n~/project/model.py in forward(self, x)\n---> 41 y = self.conv(x)\n"
      "RuntimeError: CUDA error: device-side assert triggered\n",
-     "device-assert-index", "~/project/model.py:41 in forward", "it is noticed late", "", GW_SUPPORTED},
+     "device-assert-index", "~/project/model.py:41 in forward", "noticed late", "", GW_SUPPORTED},
     {"an address computed wrongly",
      TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: operation not supported on global/shared address "
                                       "space\n",
@@ -81,24 +82,24 @@ static const log_row rows[] = {
      TRACE IN("train.py", 41, "step") OOM
      "Tried to allocate 8388608.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 10.00 GiB is free. Of the "
      "allocated memory 1.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
-     "gpu-oom-capacity", "train.py:41 in step", "a negative number or an overflow|how this size is computed",
+     "gpu-oom-capacity", "train.py:41 in step", "the size was negative or overflowed|how this size is computed",
      "micro-batch", GW_ESTABLISHED},
     {"a size that this card alone lacks",
      TRACE IN("train.py", 41, "step") OOM
      "Tried to allocate 600.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 10.00 GiB is free. Of the "
      "allocated memory 1.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
-     "gpu-oom-capacity", "train.py:41 in step", "is more than the", "how this size is computed", GW_ESTABLISHED},
+     "gpu-oom-capacity", "train.py:41 in step", "is larger than the", "how this size is computed", GW_ESTABLISHED},
     {"a native stack",
      TRACE IN(TORCH_LIB, 1501, "_call_impl") "RuntimeError: CUDA error: an illegal memory access was encountered\n"
                                              "frame #0: c10::Error::Error() + 0x57 (0x7f00 in /x/torch/lib/libc10.so)\n"
                                              "frame #1: my::launch(at::Tensor) + 0x1b (0x7f01 in "
                                              "/data/ext/_C.cpython-310-x86_64-linux-gnu.so)\n",
      "illegal-address", "/data/ext/_C.cpython-310-x86_64-linux-gnu.so in my::launch(at::Tensor)", "", "", GW_SUPPORTED},
-    {"no line of the program's own", "CUDA out of memory. " NEW_SUMS, "gpu-oom-capacity", "", "", "At ", GW_SUPPORTED},
+    {"no line of the program itself", "CUDA out of memory. " NEW_SUMS, "gpu-oom-capacity", "", "", "At ", GW_SUPPORTED},
     {"an assertion: the fault is earlier than the line",
      "Loss.cu:250: nll_loss: block: [0,0,0], thread: [4,0,0] Assertion `t >= 0 && t < n_classes` failed.\n" TRACE IN(
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
-     "device-assert-index", "train.py:41 in step", "it is noticed late", "", GW_ESTABLISHED},
+     "device-assert-index", "train.py:41 in step", "noticed late", "", GW_ESTABLISHED},
 
     /* the program had outlived it, and ended by an exception of its own: never established */
     {"the kernel killed another program",
@@ -147,7 +148,7 @@ static const log_row rows[] = {
      "train.py:41 in step", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "=max_split_size_mb", GW_SUPPORTED},
     {"2.9: the new name is ignored", "torch==2.9.1\n" TRACE IN("train.py", 41, "step") OOM NEW_CACHED,
      "gpu-oom-fragmentation", "train.py:41 in step",
-     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True|was ignored in 2.9.1", "", GW_SUPPORTED},
+     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True|2.9.1 ignores PYTORCH_ALLOC_CONF", "", GW_SUPPORTED},
     {"2.12: the new name", "torch==2.12.0\n" TRACE IN("train.py", 41, "step") OOM NEW_CACHED, "gpu-oom-fragmentation",
      "train.py:41 in step", "Set PYTORCH_ALLOC_CONF=expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF", GW_SUPPORTED},
     {"no version: the fix says from when", TRACE IN("train.py", 41, "step") OOM NEW_CACHED, "gpu-oom-fragmentation",
@@ -170,9 +171,9 @@ static const log_row rows[] = {
      NULL, "train.py:41 in step", "jax.checkpoint", "tf.recompute_grad", GW_SUPPORTED},
     {"JAX's own word on a library, without its name",
      "Outdated cuDNN installation found.\nVersion JAX was built against: 9101\n", "library-version-mismatch", "",
-     "\"jax[cuda13]\"", "comes with 0.7", GW_SUPPORTED},
+     "\"jax[cuda13]\"", "exists from 0.7 on", GW_SUPPORTED},
     {"a JAX before jax[cuda13]", "jax==0.4.35\nOutdated cuDNN installation found.\n", "library-version-mismatch", "",
-     "JAX is 0.4.35|(\"jax[cuda13]\" comes with 0.7)", "or \"jax[cuda13]\"", GW_SUPPORTED},
+     "JAX is 0.4.35|(\"jax[cuda13]\" exists from 0.7 on)", "or \"jax[cuda13]\"", GW_SUPPORTED},
     {"a JAX before jax[cuda12]", "jax==0.4.20\nOutdated cuDNN installation found.\n", "library-version-mismatch", "",
      "jax[cuda12_pip]", "\"jax[cuda13]\"", GW_SUPPORTED},
     {"a JAX whose capture is broken",
@@ -189,11 +190,11 @@ static const log_row rows[] = {
 
     /* cards */
     {"a card without bfloat16", "| 0  Tesla T4            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS,
-     "gpu-oom-capacity", "train.py:41 in step", "the card is a Tesla T4|Tesla T4 has no bfloat16", "torch.bfloat16)",
-     GW_SUPPORTED},
+     "gpu-oom-capacity", "train.py:41 in step", "the card is a Tesla T4|Tesla T4 does not support bfloat16",
+     "torch.bfloat16)", GW_SUPPORTED},
     {"a card with bfloat16",
      "| 0  NVIDIA A100-SXM4-40GB            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS, "gpu-oom-capacity",
-     "train.py:41 in step", "the card is a NVIDIA A100|torch.bfloat16", "has no bfloat16", GW_SUPPORTED},
+     "train.py:41 in step", "the card is a NVIDIA A100|torch.bfloat16", "does not support bfloat16", GW_SUPPORTED},
 
     /* exceptions that are nobody's but the program's */
     {"an exception of the program's own", TRACE IN("train.py", 3, "<module>") "ValueError: no such mode\n",

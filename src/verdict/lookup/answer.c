@@ -90,7 +90,7 @@ static void say_meanings(gwi_finding *finding, const gw_verdict_question *questi
         if (meaning->hint != NULL)
             gw_text_addf(&line, " - %s", meaning->hint);
         if (strcmp(meaning->verified, "yes") != 0)
-            gw_text_addf(&line, " (%s: known by experience)",
+            gw_text_addf(&line, " (%s: known from experience)",
                          strcmp(meaning->verified, "no") == 0 ? "not verified" : "verified in part");
         gwi_evidence(finding, GWI_NO_TIME, "tables", "%s", gw_text_str(&line));
         finding->failed = finding->failed || line.failed;
@@ -213,17 +213,17 @@ static void say_headline(gwi_finding *finding, const gw_verdict *verdict, const 
 {
     size_t causes = verdict->alternative_count, meanings = verdict->question->meaning_count;
     if (meanings == 0)
-        gwi_headline(finding, "nothing that is known is in this message");
+        gwi_headline(finding, "gpuwhy does not recognise this message");
     else if (causes == 0)
-        gwi_headline(finding, "%.80s: what it is, is known; no cause in the catalogue goes with it", text);
+        gwi_headline(finding, "%.80s is known, but no cause in the catalogue produces it", text);
     else if (causes == 1)
-        gwi_headline(finding, "%.80s alone proves nothing; the one cause that is known to print it is %s", text,
+        gwi_headline(finding, "%.80s alone proves nothing; its only known cause is %s", text,
                      verdict->alternatives[0].cause);
     else if (is_ambiguous(verdict->question))
-        gwi_headline(finding, "%.80s means %zu things, with %zu causes in all; the likeliest is %s", text, meanings,
-                     causes, verdict->alternatives[0].cause);
+        gwi_headline(finding, "%.80s has %zu meanings, with %zu possible causes in total; the likeliest is %s", text,
+                     meanings, causes, verdict->alternatives[0].cause);
     else
-        gwi_headline(finding, "%.80s alone may have %zu causes; the likeliest is %s", text, causes,
+        gwi_headline(finding, "%.80s alone has %zu possible causes; the likeliest is %s", text, causes,
                      verdict->alternatives[0].cause);
 }
 
@@ -249,7 +249,7 @@ static gw_status answer(const char *text, const char *subject, gwi_readings *rea
     sort_readings(readings);
     bool good = verdict != NULL && add_meanings(verdict->question, readings) && add_causes(verdict, readings) &&
                 add_decider(verdict, readings) && add_fixes_of_first(verdict, framework) &&
-                gw_str_copy("a code tells no place", &verdict->where_reason);
+                gw_str_copy("a code does not show a place", &verdict->where_reason);
     if (good) {
         say_headline(&finding, verdict, subject);
         say_meanings(&finding, verdict->question);
@@ -273,7 +273,7 @@ gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_e
 {
     gwi_readings readings;
     if (!gwi_read_question(question, &readings))
-        return gw_fail(err, GW_MISSING, "%.100s reads as no code and no name that is known", question);
+        return gw_fail(err, GW_MISSING, "gpuwhy does not recognise %.100s as a code or a name", question);
     return answer(question, question, &readings, GW_FRAMEWORK_RAW, ret_verdict, err);
 }
 

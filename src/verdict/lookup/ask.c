@@ -57,7 +57,7 @@ static void add_cuda_code(gwi_readings *readings, unsigned code)
         gwi_reading *reading = &readings->reading[readings->count - 1];
         reading->kind = "CUDA error of the runtime before 10.1";
         reading->code = (int)code;
-        reading->source = "as frameworks printed it then";
+        reading->source = "as frameworks printed it at that time";
         reading->verified = GW_VERIFIED_NO;
     }
 }
@@ -180,7 +180,8 @@ static void add_exit(gwi_readings *readings, int code)
         gwi_reading *reading = add(readings, "exit status", GW_SAYS_NOTHING);
         reading->has_code = true;
         reading->code = code;
-        SET(meaning, code == NOT_FOUND ? "the shell found no such command" : "the shell could not execute the command");
+        SET(meaning,
+            code == NOT_FOUND ? "the shell did not find the command" : "the shell could not execute the command");
     }
 }
 
@@ -191,7 +192,7 @@ static void add_exit_unknown(gwi_readings *readings, int code)
     gwi_reading *reading = add(readings, "exit status", GW_SAYS_NOTHING);
     reading->has_code = true;
     reading->code = code;
-    SET(meaning, code == 0 ? "success" : "chosen by the program: what it printed before says why");
+    SET(meaning, code == 0 ? "success" : "chosen by the program: its earlier output shows why");
 }
 
 /* ---- the question ---- */

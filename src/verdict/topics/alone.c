@@ -84,14 +84,15 @@ static void add_sentence(const gwi_case *c, const gw_alone *it, gw_text *text)
                  it->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, it->stream), at,
                  when_text(c, it, when));
     if (it->on_record)
-        gw_text_addf(text,
-                     ", and nothing has waited for that stream since; other work was waited for %" PRIu64
-                     " time%s meanwhile",
-                     it->waits_after, GWI_PLURAL(it->waits_after));
+        gw_text_addf(
+            text,
+            ", and the program has not waited for that stream since; meanwhile it waited for other work %" PRIu64
+            " time%s",
+            it->waits_after, GWI_PLURAL(it->waits_after));
     else
         gw_text_addf(text,
-                     "; whether it is over is not known: the record has the last %d calls of a thread, and none of "
-                     "them has concerned that stream since",
+                     "; it is not known whether it has ended: the recording keeps the last %d calls of a thread, and "
+                     "none of these concerned that stream",
                      GW_RING_ENTRIES);
     if (it->on_record && it->launches > 1)
         gw_text_addf(text, "; %" PRIu64 " more launch%s followed it there", it->launches - 1,
@@ -119,9 +120,8 @@ void gwi_say_alone(const gwi_case *c, gwi_finding *finding)
     for (size_t i = 0; i < SAID_MAX && (it = gwi_alone(c, i)) != NULL; i++)
         say(c, finding, it);
     if (gwi_is_any_alone(c))
-        gwi_next(finding,
-                 "If that kernel should have ended, look at its loops, and wait for its stream where the program "
-                 "can say so; a kernel that is meant to run on looks the same");
+        gwi_next(finding, "If that kernel should have ended, check its loops, and make the program wait for its "
+                          "stream; a kernel that is meant to keep running looks the same");
 }
 
 void gwi_say_off_record(const gwi_case *c, gwi_finding *finding)

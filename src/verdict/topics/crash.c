@@ -55,12 +55,13 @@ void gwi_say_bus(const gwi_case *c, gwi_finding *finding)
     case GWI_BUS_FILE:
         gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash),
                      "the fault was at address 0x%" PRIx64
-                     ", in a page of the mapped file %s that could not be provided",
+                     ", in a page of the mapped file %s that the kernel could not provide",
                      crash->address, crash->file);
         return;
     case GWI_BUS_MEMORY:
         gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash),
-                     "the Linux kernel said that the machine's memory failed at address 0x%" PRIx64, crash->address);
+                     "the Linux kernel reported that the machine's memory failed at address 0x%" PRIx64,
+                     crash->address);
         return;
     case GWI_BUS_UNKNOWN:
     case GWI_BUS_OTHER:
@@ -78,7 +79,8 @@ void gwi_say_null_used(const gwi_case *c, gwi_finding *finding)
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     const gw_crash *crash = gwi_crash_of(c);
     if (crash != NULL && gwi_is_null_of_root(c, crash))
-        gwi_consequence(finding, "%.3f s: signal %d at address 0x%" PRIx64 "%s: the host used the NULL that %s left",
-                        (double)crash->t_ns / 1e9, crash->signal, crash->address, gwi_at(c, crash->site, at),
-                        gwi_call_text(call, c->root->fn_name));
+        gwi_consequence(
+            finding, "%.3f s: signal %d at address 0x%" PRIx64 "%s: host code used the NULL pointer of the failed %s",
+            (double)crash->t_ns / 1e9, crash->signal, crash->address, gwi_at(c, crash->site, at),
+            gwi_call_text(call, c->root->fn_name));
 }

@@ -123,7 +123,7 @@ static void behind_a_block(void **state)
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-crash-of-process", GW_ESTABLISHED);
     assert_int_equal(alternative("host-touched-device-memory"), GW_CERTAINTY_NONE);
-    assert_true(list_has(&verdict->ruled_out, "lies in no block"));
+    assert_true(list_has(&verdict->ruled_out, "is in none of its blocks"));
     done();
 }
 
@@ -228,7 +228,7 @@ static void the_null_of_a_refusal(void **state)
     crash_at(0, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("gpu-oom-capacity", GW_ESTABLISHED);
-    assert_true(list_has(&verdict->consequences, "the NULL that cuMemAlloc left"));
+    assert_true(list_has(&verdict->consequences, "the NULL pointer of the failed cuMemAlloc"));
     done();
     /* a wild address is another matter */
     (void)open_run();

@@ -71,7 +71,7 @@ gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "%s", headline);
     gwi_cudnn_say(finding, error);
-    gwi_rule_out(finding, "a failed driver call (none failed that was not made good)");
+    gwi_rule_out(finding, "a failed driver call (the program recovered from every failure)");
     /* An exception about something else came after it. */
     return c->exception == GW_EXCEPTION_NONE || c->exception == GW_EXCEPTION_GPU ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
@@ -84,7 +84,7 @@ void gwi_cudnn_add_workspace(const gwi_case *c, uint64_t t_ns, gw_text *text)
                         (line->status != NULL && strstr(line->status, "ALLOC_FAILED") != NULL);
         if (!is_about || !is_of(c, line) || !gwi_cudnn_is_near(line, t_ns))
             continue;
-        gw_text_addf(text, "; cuDNN's own log has a %s of then, ", line->is_error ? "failure" : "warning");
+        gw_text_addf(text, "; cuDNN's own log has a %s at that time, ", line->is_error ? "failure" : "warning");
         add_line(text, line);
         return;
     }

@@ -99,7 +99,8 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
     else if (is_launch(sticky)) /* the program itself may have asked for launches that are waited for */
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in a launch", t_s);
     else
-        snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in an innocent call", t_s);
+        snprintf(out + used, GWI_SURFACED_MAX - used,
+                 "; the error surfaced at %.2f s in a later call that is not at fault", t_s);
     return out;
 }
 
@@ -119,8 +120,8 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
         if (c->model->thread[i].pid == sticky->pid && c->model->thread[i].tid == sticky->tid)
             launches = gw_launches(c->model->thread[i].counter);
     gwi_measure(finding, sticky->t_ns, "driver", (double)launches, "count",
-                "every launch was waited for (CUDA_LAUNCH_BLOCKING=1), so it reports itself: %s on %s, after %" PRIu64
-                " launch%s of thread %u",
+                "the program waited for every launch (CUDA_LAUNCH_BLOCKING=1), so the launch at fault reports its own "
+                "error: %s on %s, after %" PRIu64 " launch%s of thread %u",
                 sticky->kernel == NULL ? "a kernel without a name" : gwi_kernel_text(kernel, sticky->kernel),
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
@@ -143,9 +144,9 @@ static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure 
     if (gwi_is_own_report(c, sticky))
         gwi_where(finding, sticky->site, "the launch at fault");
     else if (blame != NULL && blame->stack_count > 0)
-        gwi_where_in_second(finding, "the launch at fault, as the second run (--blame) found it");
+        gwi_where_in_second(finding, "the launch at fault, found by the second run (--blame)");
     else if (!suspect_where(c, finding, sticky))
-        gwi_where(finding, sticky->site, "the call that reported it; what is at fault was launched before");
+        gwi_where(finding, sticky->site, "the call that reported the fault; the kernel at fault was launched earlier");
 }
 
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
@@ -161,12 +162,11 @@ void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *s
             say_own_report(c, finding, sticky);
         return;
     }
-    gwi_evidence(finding, sticky->t_ns, "driver", "the driver found the fault itself: %s", what);
+    gwi_evidence(finding, sticky->t_ns, "driver", "the driver detected the fault itself: %s", what);
     if (gwi_ended_by_dump(c))
-        gwi_evidence(
-            finding, c->model->t_end_ns, "exit",
-            "it wrote a GPU core dump and ended the process with SIGABRT, as it does with --core: no call could "
-            "report the error");
+        gwi_evidence(finding, c->model->t_end_ns, "exit",
+                     "the driver wrote a GPU core dump and ended the process with SIGABRT, as it does with --core: no "
+                     "call could report the error");
     if (sticky->tid != 0)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "thread %u was inside %s then", sticky->tid, call);
 }
@@ -184,7 +184,7 @@ static void say_place(gwi_finding *finding, const gw_gpu_fault *fault)
     if (fault->function != NULL && (fault->kernel == NULL || strcmp(fault->function, fault->kernel) != 0))
         gw_text_addf(&where, ", in its function %s", gwi_kernel_text(function, fault->function));
     if (fault->function != NULL)
-        gw_text_addf(&where, ", 0x%" PRIx64 " bytes behind its beginning", fault->offset);
+        gw_text_addf(&where, ", 0x%" PRIx64 " bytes after its start", fault->offset);
     if (fault->file != NULL)
         gw_text_addf(&where, ", %.200s:%u", fault->file, fault->line);
     else if (fault->function != NULL)
@@ -202,19 +202,19 @@ static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
     char block[48], thread[48], grid[48], block_dim[48];
     if (!fault->has_thread) {
         gwi_evidence(finding, fault->t_ns, "core dump",
-                     "block unknown: the fault was found after the threads had left the SM");
+                     "block unknown: the fault was detected after the threads had left the SM");
         return;
     }
     three_text(block, fault->block);
     three_text(thread, fault->thread);
     if (fault->has_grid)
         gwi_measure(finding, fault->t_ns, "core dump", (double)fault->count, "count",
-                    "block %s, thread %s of a grid of %s blocks of %s threads; %" PRIu64 " thread%s stood there", block,
-                    thread, three_text(grid, fault->grid_dim), three_text(block_dim, fault->block_dim), fault->count,
-                    GWI_PLURAL(fault->count));
+                    "block %s, thread %s of a grid of %s blocks of %s threads; %" PRIu64 " thread%s stopped there",
+                    block, thread, three_text(grid, fault->grid_dim), three_text(block_dim, fault->block_dim),
+                    fault->count, GWI_PLURAL(fault->count));
     else
         gwi_measure(finding, fault->t_ns, "core dump", (double)fault->count, "count",
-                    "block %s, thread %s; %" PRIu64 " thread%s stood there", block, thread, fault->count,
+                    "block %s, thread %s; %" PRIu64 " thread%s stopped there", block, thread, fault->count,
                     GWI_PLURAL(fault->count));
 }
 
@@ -255,7 +255,7 @@ static void say_files(const gwi_case *c, gwi_finding *finding)
                         dump->path);
         if (dump->skip_abort)
             gwi_evidence(finding, dump->t_ns, "core dump",
-                         "skip_abort was set: what the program did after the fault is not to be trusted");
+                         "skip_abort was set: do not trust what the program did after the fault");
     }
     if (facts->dump_count == 0 && gw_model_meta(c->model, "option.core") != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "core dump",
@@ -294,12 +294,12 @@ static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_f
     gwi_kernel_text(name, kernel);
     const char *span = before ? "and never waited for" : "since the last good synchronisation";
     if (count == 1)
-        gwi_evidence(finding, last->t_ns, "driver", "%s was launched once %s: this launch it was", name, span);
+        gwi_evidence(finding, last->t_ns, "driver", "%s was launched once %s: this launch is at fault", name, span);
     else if (count > 1)
         gwi_measure(finding, last->t_ns, "driver", (double)count, "count",
                     "%s was launched %" PRIu64 " times %s, the last time here", name, count, span);
     if (count > 0 && others > 0)
-        gwi_rule_out(finding, "the %" PRIu64 " other launch%s of that time (the dump names the kernel)", others,
+        gwi_rule_out(finding, "the %" PRIu64 " other launch%s in that time (the dump names the kernel)", others,
                      others == 1 ? "" : "es");
 }
 
@@ -314,7 +314,7 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
                      blame->order == 1 ? "" : "es", blame->tid, blame->thread == NULL ? "" : " (",
                      blame->thread == NULL ? "" : blame->thread, blame->thread == NULL ? "" : ")");
     gwi_evidence(finding, GWI_NO_TIME, "second run",
-                 "with launches that are waited for, one by one (--blame), %s of %s on %s returned %u (%s) itself, "
+                 "in the second run (--blame), which waits for each launch, %s of %s on %s returned %u (%s) itself, "
                  "%.2f s after the start%s: this launch is at fault",
                  gwi_call_text(call, blame->call),
                  blame->kernel == NULL ? "a kernel without a name" : gwi_kernel_text(kernel, blame->kernel),
@@ -328,21 +328,22 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
 static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
 {
     char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
-    gwi_evidence(
-        finding, GWI_NO_TIME, "second run",
-        "with CUDA_LAUNCH_BLOCKING=1 (--blame) %s reported %u (%s), %.2f s after the start: no launch reported "
-        "itself",
-        gwi_call_text(call, blame->call), blame->result, gw_result_name(blame->result), (double)blame->t_ns / 1e9);
+    gwi_evidence(finding, GWI_NO_TIME, "second run",
+                 "in the second run (--blame), with CUDA_LAUNCH_BLOCKING=1, %s reported %u (%s), %.2f s after the "
+                 "start: no launch reported an error itself",
+                 gwi_call_text(call, blame->call), blame->result, gw_result_name(blame->result),
+                 (double)blame->t_ns / 1e9);
     if (blame->kernel != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "second run",
-                     "the last launch before it, of %s on %s, is the likely one: each was to be waited for",
-                     gwi_kernel_text(kernel, blame->kernel), gwi_stream_text(stream, blame->stream));
+        gwi_evidence(
+            finding, GWI_NO_TIME, "second run",
+            "the last launch before it, of %s on %s, is probably at fault: this run should wait for each launch",
+            gwi_kernel_text(kernel, blame->kernel), gwi_stream_text(stream, blame->stream));
 }
 
 static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     const gw_blame *blame = &c->model->faults.blame;
-    const char *ended = blame->ended == NULL ? "an end that is not known" : blame->ended;
+    const char *ended = blame->ended == NULL ? "an unknown end" : blame->ended;
     if (!blame->known)
         return;
     switch (blame->end) {
@@ -350,29 +351,28 @@ static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure 
         say_blame_launch(finding, blame);
         if (blame->result != sticky->result)
             gwi_evidence(finding, GWI_NO_TIME, "second run",
-                         "the first run had %u (%s): two faults, or one that does not strike twice alike",
+                         "the first run had %u (%s): these are two faults, or one that varies between runs",
                          sticky->result, gw_result_name(sticky->result));
         break;
     case GW_BLAME_ELSEWHERE:
         say_blame_elsewhere(finding, blame);
         break;
     case GW_BLAME_NO_FAULT:
-        gwi_evidence(
-            finding, GWI_NO_TIME, "second run",
-            "with launches that are waited for, one by one (--blame), the fault did not come again (%s): perhaps a "
-            "race between streams, or chance; this is a hypothesis",
-            ended);
+        gwi_evidence(finding, GWI_NO_TIME, "second run",
+                     "in the second run (--blame), which waits for each launch, the fault did not occur again (%s): "
+                     "perhaps a race between streams, or chance; this is a hypothesis",
+                     ended);
         break;
     case GW_BLAME_OTHER:
         gwi_evidence(finding, GWI_NO_TIME, "second run",
-                     "the second run (--blame) ended otherwise, without a GPU fault: %s", ended);
+                     "the second run (--blame) ended differently, without a GPU fault: %s", ended);
         break;
     case GW_BLAME_NOT_RUN:
         gwi_evidence(finding, GWI_NO_TIME, "second run", "there was no second run (--blame): %s", ended);
         break;
     }
     if (blame->where != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "second run", "its place in the program: %s", blame->where);
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "place of that launch in the program: %s", blame->where);
     else if (blame->frame != NULL && blame->end == GW_BLAME_IN_LAUNCH)
         gwi_evidence(finding, GWI_NO_TIME, "second run", "its traceback ends at: %s", blame->frame);
     if (blame->recording != NULL)
@@ -404,14 +404,15 @@ static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *
     const char *why, *suspect = kernel == NULL ? gwi_suspect_kernel(c, sticky, &why) : kernel;
     gwi_launched_text(launched, c, sticky->pid, suspect);
     if (kernel != NULL && fault != NULL && fault->file != NULL && kernel == fault->kernel)
-        gwi_next(finding, "Look at kernel %s, %.200s:%u", gwi_kernel_text(name, kernel), fault->file, fault->line);
+        gwi_next(finding, "Check kernel %s, %.200s:%u", gwi_kernel_text(name, kernel), fault->file, fault->line);
     else if (suspect != NULL)
-        gwi_next(finding, "Look at kernel %s and at what its launch gave it%s%s", gwi_kernel_text(name, suspect),
+        gwi_next(finding, "Check kernel %s and the arguments of its launch%s%s", gwi_kernel_text(name, suspect),
                  launched[0] == '\0' ? "" : ": ", launched);
     if (kernel == NULL && gw_model_meta(c->model, "option.core") == NULL)
-        gwi_next(finding, "Run it with gpuwhy run --core: a dump then names kernel and line");
+        gwi_next(finding, "Run it with gpuwhy run --core: a GPU core dump then names the kernel and the line");
     if (!gwi_is_own_report(c, sticky) && !c->model->faults.blame.known)
-        gwi_next(finding, "Run it with gpuwhy run --blame: a second run waits for each launch");
+        gwi_next(finding,
+                 "Run it with gpuwhy run --blame: a second run then waits for each launch and finds the one at fault");
 }
 
 void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
@@ -420,8 +421,8 @@ void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_fai
     const char *kernel = gwi_kernel_at_fault(c, sticky);
     if (fault != NULL) {
         if (fault->result != sticky->result)
-            gwi_evidence(finding, fault->t_ns, "core dump", "the dump tells of another exception (%u, %s)",
-                         fault->result, gw_result_name(fault->result));
+            gwi_evidence(finding, fault->t_ns, "core dump", "the dump shows another exception (%u, %s)", fault->result,
+                         gw_result_name(fault->result));
         say_place(finding, fault);
         say_threads(finding, fault);
         say_other_places(c, finding, fault);

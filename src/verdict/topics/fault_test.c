@@ -113,12 +113,12 @@ static void test_dump_and_abort(void **state)
     gw_feed_exit(&feed, -1, ABORT);
     judge("illegal-address", GW_ESTABLISHED);
     assert_non_null(strstr(verdict->headline, "kernel scribble touched an illegal address at crash.cu:4"));
-    assert_true(says("WARP_ILLEGAL_ADDRESS in kernel scribble, 0x90 bytes behind its beginning"));
+    assert_true(says("WARP_ILLEGAL_ADDRESS in kernel scribble, 0x90 bytes after its start"));
     assert_true(says("block unknown"));
-    assert_true(says("launched once since the last good synchronisation: this launch it was"));
+    assert_true(says("launched once since the last good synchronisation: this launch is at fault"));
     assert_true(says("was inside cuCtxSynchronize"));
     assert_true(says("/tmp/run.100.cudacore"));
-    assert_true(says("Look at kernel scribble, /home/user/train/crash.cu:4"));
+    assert_true(says("Check kernel scribble, /home/user/train/crash.cu:4"));
     assert_true(list_has(&verdict->ruled_out, "the 2 other launches"));
     assert_false(has_alternative("host-crash-of-process"));
     assert_int_equal(verdict->signal, ABORT);
@@ -149,7 +149,7 @@ static void test_dump_beside_a_call(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("cuCtxSynchronize returned 700"));
-    assert_true(says("not to be trusted"));
+    assert_true(says("do not trust"));
     assert_non_null(strstr(verdict->headline, "kernel scribble"));
     close_verdict();
 }
@@ -165,7 +165,7 @@ static void test_dump_of_another_exception(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("misaligned-access", GW_ESTABLISHED);
     assert_non_null(strstr(verdict->headline, "a kernel made"));
-    assert_true(says("the dump tells of another exception (700"));
+    assert_true(says("the dump shows another exception (700"));
     close_verdict();
 }
 
@@ -352,7 +352,7 @@ static void test_blame_without_fault(void **state)
     (void)state;
     fail_and_blame("end=no-fault\nrecording=/tmp/b.gpuwhy\nended=exit status 0\n");
     assert_non_null(strstr(verdict->headline, "a kernel touched"));
-    assert_true(says("did not come again (exit status 0)"));
+    assert_true(says("did not occur again (exit status 0)"));
     assert_true(says("hypothesis"));
     close_verdict();
 }
@@ -370,8 +370,8 @@ static void test_blame_elsewhere(void **state)
 {
     (void)state;
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
-    assert_true(says("no launch reported itself"));
-    assert_true(says("of fine on the default stream, is the likely one"));
+    assert_true(says("no launch reported an error itself"));
+    assert_true(says("of fine on the default stream, is probably at fault"));
     assert_non_null(strstr(verdict->headline, "a kernel touched")); /* likely is not proved */
     close_verdict();
 }
@@ -404,7 +404,7 @@ static void test_wrong_address_space(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("CUDA_ERROR_INVALID_ADDRESS_SPACE"));
-    assert_true(says("it was computed wrongly"));
+    assert_true(says("the address was computed wrongly"));
     assert_true(says("compute-sanitizer --tool memcheck"));
     assert_false(says("trap and assert"));
     close_verdict();

@@ -264,8 +264,8 @@ void gwi_say_stand(const gwi_case *c, gwi_finding *finding, const gw_hang_thread
         shown++;
     }
     if (shown > 0)
-        gwi_evidence(finding, c->hang.hang->t_ns, "host", "thread %" PRIu32 " (%s) stands in %s", thread->tid,
-                     thread->name, gw_text_str(&line));
+        gwi_evidence(finding, c->hang.hang->t_ns, "host", "thread %" PRIu32 " (%s) is in %s", thread->tid, thread->name,
+                     gw_text_str(&line));
     gw_text_free(&line);
 }
 
@@ -290,7 +290,7 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
     else
         gwi_measure(finding, hang->t_ns, "driver", ms, "ms",
                     "thread %" PRIu32 " (%s) had asked the GPU %" PRIu64
-                    " times in %.1f s whether it is done, or waited for what was, and done nothing else",
+                    " times in %.1f s whether it had finished, or waited for finished work, and had done nothing else",
                     thread->tid, thread->name, thread->questions, (double)hang->for_ns / 1e9);
     outstanding launches = launches_outstanding(c->model, hang->pid);
     for (size_t i = 0; i < launches.count; i++) {
@@ -308,13 +308,13 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
                      launches.total - launches.count);
     if (c->hang.is_off_record) {
         gwi_evidence(finding, GWI_NO_TIME, "driver",
-                     "what it waits for was launched before the last %d calls of each thread, which are all that the "
-                     "record has: their own launches are over",
+                     "the work that it waits for was launched before the last %d calls of each thread, which are all "
+                     "that the recording keeps: the launches among these calls have ended",
                      GW_RING_ENTRIES);
         gwi_say_off_record(c, finding);
     }
     gwi_say_stand(c, finding, thread);
-    gwi_where(finding, thread->site, "the program waits for the GPU there");
+    gwi_where(finding, thread->site, "the program waits for the GPU here");
 }
 
 void gwi_say_threads(const gwi_case *c, gwi_finding *finding)
@@ -369,7 +369,8 @@ size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding)
         if (process->exit_known)
             gwi_evidence(finding, process->t_exit_ns, "exit", "%s is missing: it ended", who);
         else
-            gwi_evidence(finding, c->hang.hang->t_ns, "driver", "%s is missing: its last launch is no collective", who);
+            gwi_evidence(finding, c->hang.hang->t_ns, "driver", "%s is missing: its last launch is not a collective",
+                         who);
     }
     if (c->process != NULL && c->process->has_world && c->process->world > model->process_count)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the job has %" PRIu32 " ranks; the others were not recorded here",

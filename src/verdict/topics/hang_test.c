@@ -84,7 +84,7 @@ static void a_kernel_that_is_waited_for(void **state)
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_true(has_evidence("inside cuCtxSynchronize for 5.0 s"));
     assert_true(has_evidence("spin was launched on stream 0x5151"));
-    assert_true(has_evidence("stands in train+0x12 in program"));
+    assert_true(has_evidence("is in train+0x12 in program"));
     done();
 }
 
@@ -263,7 +263,7 @@ static void a_stream_left_alone_is_told(void **state)
     killed(GW_SUPPORTED, GW_HYPOTHESIS);
     assert_true(
         has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin 10.0 s before the program ended, and "
-                     "nothing has waited for that stream since; other work was waited for 100 times meanwhile"));
+                     "the program has not waited for that stream since; meanwhile it waited for other work 100 times"));
     assert_false(list_has(&verdict->ruled_out, "the GPU"));
     assert_false(verdict->is_hang);
     assert_int_equal(verdict->left_alone.count, 1);
@@ -272,12 +272,12 @@ static void a_stream_left_alone_is_told(void **state)
     gw_feed_drain(&feed);
     judge(-1, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
-    assert_true(has_evidence("10.0 s ago, and nothing has waited for that stream since"));
+    assert_true(has_evidence("10.0 s ago, and the program has not waited for that stream since"));
     done();
     begin_alone(STEPS_FEW); /* timeout(1) */
     judge(124, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
-    assert_true(has_evidence("nothing has waited for that stream since"));
+    assert_true(has_evidence("the program has not waited for that stream since"));
     done();
 }
 
@@ -340,8 +340,8 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
         killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
         bool told =
             has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin 10.1 s before the program ended; "
-                         "whether it is over is not known: the record has the last 2048 calls of a thread, and none "
-                         "of them has concerned that stream since");
+                         "it is not known whether it has ended: the recording keeps the last 2048 calls of a "
+                         "thread, and none of these concerned that stream");
         assert_int_equal(told, what == NOTHING);
         assert_int_equal(list_has(&verdict->ruled_out, "the GPU"), what != NOTHING);
         done();
@@ -371,8 +371,8 @@ static void another_thread_may_have_waited(void **state)
             gw_feed_wait(&feed, 10 * second_ns);
             bool sure = steps == STEPS_FEW && !waited;
             killed(sure ? GW_SUPPORTED : GW_ESTABLISHED, sure ? GW_HYPOTHESIS : GW_CERTAINTY_NONE);
-            assert_int_equal(has_evidence("nothing has waited for that stream since"), sure);
-            assert_int_equal(has_evidence("whether it is over is not known"), steps == STEPS_MANY && !waited);
+            assert_int_equal(has_evidence("the program has not waited for that stream since"), sure);
+            assert_int_equal(has_evidence("it is not known whether it has ended"), steps == STEPS_MANY && !waited);
             done();
         }
     }
@@ -403,7 +403,7 @@ static void a_wait_for_what_left_the_record(void **state)
     for (size_t i = 0; i < 3; i++) {
         waits_for(STEPS_MANY, waits[i]);
         expect("kernel-never-ends", GW_SUPPORTED);
-        assert_true(has_evidence("what it waits for was launched before the last 2048 calls of each thread"));
+        assert_true(has_evidence("the work that it waits for was launched before the last 2048 calls of each thread"));
         assert_true(has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin"));
         done();
         waits_for(STEPS_MANY, others[i]);
@@ -498,7 +498,8 @@ static void idle_workers_are_one_line(void **state)
     expect("host-deadlock", GW_SUPPORTED);
     assert_true(has_evidence("13 idle workers of thread pools (OpenBLAS 8, OpenMP 3, Python's executors 1, the CUDA "
                              "driver 1)"));
-    assert_non_null(strstr(verdict->headline, "all 3 threads of the program, idle workers aside, wait for each other"));
+    assert_non_null(
+        strstr(verdict->headline, "all 3 threads of the program, except idle workers, wait for each other"));
     assert_non_null(strstr(verdict->evidence[0].text, "thread 501 (left) waits"));
     assert_non_null(strstr(verdict->evidence[0].text, "at train.py:12 in left"));
     assert_true(has_evidence("thread 502 (right) waits, without a time limit, for another thread of this process at "

@@ -80,14 +80,14 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
     char all[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX];
     gw_bytes_text(all, growth->loop_bytes);
     gw_bytes_text(one, loop->leak_bytes_median);
-    gwi_headline(finding, "every iteration keeps %s%s that it never frees, %s in all", loop->is_even ? "" : "about ",
+    gwi_headline(finding, "every iteration keeps %s%s that it never frees, %s in total", loop->is_even ? "" : "about ",
                  one, all);
     gwi_say_request(c, finding);
     say_left(c, finding);
     gwi_weigh(finding, GW_WEIGHT_DECIDES);
     gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->leak_count, "count",
-                "from %.2f s to %.2f s %" PRIu64 " iterations kept %s of the %s in use; without it the request would "
-                "have found room",
+                "from %.2f s to %.2f s %" PRIu64
+                " iterations kept %s of the %s in use; without this memory, the request would have fitted",
                 (double)loop->leak_begin_ns / 1e9, (double)loop->leak_end_ns / 1e9, loop->leak_count, all,
                 gw_bytes_text(own, memory->own_bytes));
     for (size_t i = 1; i < loop->keeper_count; i++) {
@@ -105,7 +105,7 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
     for (size_t i = 0; i < loop->keeper_count; i++) { /* the last word counts; of small blocks the place is not known */
         const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
         if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
-            gwi_where(finding, keeper->site, "what is kept is allocated there");
+            gwi_where(finding, keeper->site, "the memory that is kept is allocated there");
     }
 }
 
@@ -113,15 +113,15 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const doubts[] = {
-        [GW_LOOP_FEW] = "fewer than three whole iterations were seen",
-        [GW_LOOP_NO_WORK] = "no kernel ran between these blocks: a pool or data loaded in pieces looks the same",
-        [GW_LOOP_OTHER_WORK] = "the GPU's work is another thread's: data that is loaded meanwhile looks the same",
+        [GW_LOOP_FEW] = "fewer than three whole iterations were recorded",
+        [GW_LOOP_NO_WORK] = "no kernel ran between these allocations: a pool or data loaded in pieces looks the same",
+        [GW_LOOP_OTHER_WORK] = "another thread launches the GPU's work: data that is loaded meanwhile looks the same",
         [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
         [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
         [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",
         [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more",
-        [GW_LOOP_OUTGROWN] = "a phase that needs more than all of that came after them",
-        [GW_LOOP_HELD_BEFORE] = "as much was held there before, and given back",
+        [GW_LOOP_OUTGROWN] = "a phase that needs more than all of them followed",
+        [GW_LOOP_HELD_BEFORE] = "that place had held as much before, and freed it",
     };
     const gwi_memory *memory = &c->memory;
     const gw_iterations *loop = &memory->growth.loop;
@@ -129,7 +129,7 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
     if (gwi_loop_is_balanced(memory))
         gwi_measure(finding, loop->balanced_begin_ns, gwi_memory_source(memory), (double)loop->balanced_peak_bytes,
                     "bytes",
-                    "the last %" PRIu64 " iterations gave back all that they allocated, and needed at most %s at once",
+                    "the last %" PRIu64 " iterations freed all that they allocated, and needed at most %s at once",
                     loop->balanced_count, gw_bytes_text(bytes, loop->balanced_peak_bytes));
     else if (loop->leak_count > 0 && loop->doubt != GW_LOOP_SURE && would_help(memory))
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->leak_bytes, "bytes",

@@ -36,7 +36,7 @@ static void say_one(const gwi_case *c, gwi_finding *finding, const gw_kept *kept
     gw_bytes_text(bytes, kept->bytes);
     if (!kept->time_known) {
         gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(&c->memory), (double)kept->bytes, "bytes",
-                    "%s in %" PRIu64 " block%s: when they were allocated is not known", bytes, kept->count,
+                    "%s in %" PRIu64 " block%s, allocated at an unknown time", bytes, kept->count,
                     GWI_PLURAL(kept->count));
         return;
     }

@@ -284,7 +284,8 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     const uint64_t worth_saying = 64u << 20;
     if (good && other >= worth_saying) {
         char bytes[GW_BYTES_TEXT_MAX];
-        good = gwi_list_addf(&verdict->advice, "%s left to process exit by pid %u: no fault, the driver takes it back",
+        good = gwi_list_addf(&verdict->advice,
+                             "%s were not freed before pid %u exited: not a fault, the driver frees this memory",
                              gw_bytes_text(bytes, other), process->pid);
     }
     return good;

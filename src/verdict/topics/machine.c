@@ -94,8 +94,8 @@ void gwi_say_machine_event(const gwi_case *c, gwi_finding *finding, const gw_mac
                      row == NULL || row->meaning == NULL ? "" : row->meaning, line[0] == '\0' ? "" : " (", line,
                      line[0] == '\0' ? "" : ")");
     else if (event->kind == GW_MACHINE_CARD_LOST)
-        gwi_evidence(finding, event->t_ns, "card", "NVML says that %s %s", gwi_card_text(card, c->model, event->device),
-                     event->code == 15 ? "is lost" : "must be reset");
+        gwi_evidence(finding, event->t_ns, "card", "NVML reports that %s %s",
+                     gwi_card_text(card, c->model, event->device), event->code == 15 ? "is lost" : "must be reset");
     else
         gwi_evidence(finding, event->t_ns, source_text(event), "%s",
                      line[0] == '\0' ? gw_machine_event_text(event->kind) : line);

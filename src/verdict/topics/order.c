@@ -121,8 +121,8 @@ bool gwi_advise_order(const gwi_case *c, gw_string_list *advice)
     bool good = true;
     if (gwi_find_race(c, &race) == GW_HYPOTHESIS) {
         snprintf(text, sizeof text,
-                 "maybe not ordered: the block of %s freed%s at %.2f s was used by %s on another stream before, and no "
-                 "event, wait or synchronisation lies between (cross-stream-use-after-free)",
+                 "possibly not ordered: before the block of %s was freed%s at %.2f s, %s used it on another stream, "
+                 "with no event, wait or synchronisation in between (cross-stream-use-after-free)",
                  gw_bytes_text(bytes, race.found->block_bytes), gwi_at(c, race.found->free_site, at),
                  (double)race.found->t_free_ns / 1e9, gwi_call_text(call, race.found->copy_fn));
         good = advise(advice, text);
@@ -131,14 +131,14 @@ bool gwi_advise_order(const gwi_case *c, gw_string_list *advice)
         return good;
     if (read.freed != NULL)
         snprintf(text, sizeof text,
-                 "maybe read too early: nothing waited for %s of %s at %.2f s before its page-locked memory was given "
-                 "back%s at %.2f s (host-read-not-ordered)",
+                 "possibly read too early: nothing waited for %s of %s at %.2f s before its page-locked memory was "
+                 "freed%s at %.2f s (host-read-not-ordered)",
                  gwi_call_text(call, read.freed->copy_fn), gw_bytes_text(bytes, read.freed->copy_bytes),
                  (double)read.freed->t_copy_ns / 1e9, gwi_at(c, read.freed->free_site, at),
                  (double)read.freed->t_free_ns / 1e9);
     else
         snprintf(text, sizeof text,
-                 "maybe read too early: nothing waited for %s of %s at %.2f s until the program ended "
+                 "possibly read too early: nothing waited for %s of %s at %.2f s until the program ended "
                  "(host-read-not-ordered)",
                  gwi_call_text(call, read.unwaited->copy_fn), gw_bytes_text(bytes, read.unwaited->bytes),
                  (double)read.unwaited->t_ns / 1e9);

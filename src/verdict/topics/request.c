@@ -8,8 +8,8 @@ enum { ADDRESS_BITS = 47, TIMES_THE_CARD = 64 };
 static const uint64_t tib = (uint64_t)1 << 40;
 
 const char *const gwi_impossible_fixes[] = {
-    "Look at how this size is computed: a difference below zero, a product that does not fit into 32 or 64 bits, or a "
-    "number that was never set",
+    "Check how this size is computed: a negative difference, a product that overflows 32 or 64 bits, or an "
+    "uninitialised number",
     "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
 
 /* Below 1 TiB a size may be honest on a small card, and a matrix of all pairs is soon many times the card's size. */
@@ -34,13 +34,12 @@ void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding)
     bool is_negative = memory->wanted_bytes >> 63 != 0;
     gwi_call_text(call, memory->call);
     if (is_negative)
-        gwi_headline(finding,
-                     "%s was asked for %" PRIu64 " bytes: a negative number (%" PRId64 ") or an overflow in the size",
-                     call, memory->wanted_bytes, (int64_t)memory->wanted_bytes);
+        gwi_headline(finding, "%s requested %" PRIu64 " bytes: the size was negative (%" PRId64 ") or overflowed", call,
+                     memory->wanted_bytes, (int64_t)memory->wanted_bytes);
     else
         gwi_headline(finding,
-                     "%s was asked for %" PRIu64 " bytes, more than any card has: an overflow or a wrong "
-                     "number in the size",
+                     "%s requested %" PRIu64
+                     " bytes, more than any card has: the size overflowed or was computed wrongly",
                      call, memory->wanted_bytes);
     for (size_t i = 0; gwi_impossible_fixes[i] != NULL; i++)
         gwi_next(finding, "%s", gwi_impossible_fixes[i]);

@@ -42,13 +42,13 @@ static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocat
     gw_growth_find(c->model, &question, &growth);
     if (growth.steps)
         gwi_measure(finding, growth.step_end_ns, "observer", (double)growth.step_all_bytes, "bytes",
-                    "%" PRIu64 " blocks of %s were kept one after the other while other memory came and went; with "
-                    "what was kept beside them %s",
+                    "%" PRIu64 " blocks of %s accumulated while other memory was allocated and freed; %s in total with "
+                               "the memory kept beside them",
                     growth.step_count, gw_bytes_text(one, growth.step_bytes),
                     gw_bytes_text(all, growth.step_all_bytes));
     else if (growth.repeats && growth.repeat_goes_on)
         gwi_measure(finding, growth.last_begin_ns, "observer", (double)growth.first_bytes, "bytes",
-                    "the same sizes in the same order were allocated again while %s of a first run were alive",
+                    "the same sizes were allocated again in the same order while %s of a first run were still alive",
                     gw_bytes_text(all, growth.first_bytes));
 }
 
@@ -58,16 +58,19 @@ void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding)
     char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX];
     if (c->memory.known && c->memory.has_free) {
         gwi_headline(finding,
-                     "PyTorch was refused %s with %s free on the card; who else held the card a snapshot does not tell",
+                     "a request of PyTorch for %s was refused with %s free on the card; a snapshot does not show which "
+                     "other processes held memory",
                      gw_bytes_text(wanted, c->memory.wanted_bytes), gw_bytes_text(left, c->memory.free_bytes));
         gwi_say_request(c, finding);
         gwi_next(finding, "Run the program under gpuwhy: it also sees the card, the driver and other processes");
     } else if (c->memory.known) {
-        gwi_headline(finding, "PyTorch was refused %s; who else held the card a snapshot does not tell",
-                     gw_bytes_text(wanted, c->memory.wanted_bytes));
+        gwi_headline(
+            finding,
+            "a request of PyTorch for %s was refused; a snapshot does not show which other processes held memory",
+            gw_bytes_text(wanted, c->memory.wanted_bytes));
         gwi_say_request(c, finding);
     } else {
-        gwi_headline(finding, "this snapshot shows no out-of-memory that was not made good");
+        gwi_headline(finding, "this snapshot shows no out-of-memory error from which the program did not recover");
     }
     for (size_t i = 0; i < model->fact_count; i++)
         if (model->fact[i].what == GW_FACT_TORCH_HANDLED)
@@ -81,5 +84,6 @@ void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding)
     if (model->allocator_count == 0)
         gwi_evidence(finding, GWI_NO_TIME, "observer", "it holds no segments and no history");
     else if (model->event_count > 0 && model->allocator[0].field[GW_ALLOCATOR_HISTORY_TOTAL] == 0)
-        gwi_next(finding, "Record a history before the next snapshot: torch.cuda.memory._record_memory_history()");
+        gwi_next(finding,
+                 "Record the memory history before the next snapshot: torch.cuda.memory._record_memory_history()");
 }

@@ -55,7 +55,7 @@ void gwi_say_versions(const gwi_versions *versions, gwi_finding *finding)
 {
     char text[GW_VERSION_TEXT_MAX];
     if (versions->api_major != 0)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "the driver says that it is for CUDA %u.%u", versions->api_major,
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "the driver supports CUDA %u.%u", versions->api_major,
                      versions->api_minor);
     if (versions->driver_path != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the driver's library is %s", versions->driver_path);
@@ -333,9 +333,8 @@ bool gwi_advise_unused_gpu(const gwi_case *c, gw_string_list *advice)
         !(present || c->model->is_virtual))
         return true;
     snprintf(text, sizeof text,
-             "the framework is built for CUDA and the machine has a GPU, but the program made no context on it: it ran "
-             "on the "
-             "CPU%s%.200s%s (no-device-visible, if that was not meant)",
+             "the framework is built for CUDA and the machine has a GPU, but the program created no context on it: it "
+             "ran on the CPU%s%.200s%s (no-device-visible, if this was not intended)",
              mask != NULL ? "; CUDA_VISIBLE_DEVICES=\"" : "", mask != NULL ? mask : "", mask != NULL ? "\"" : "");
     return gwi_list_add(advice, text);
 }

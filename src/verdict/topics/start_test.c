@@ -123,7 +123,7 @@ static void test_no_device_says_why(void **state)
     init_fails(100);
     gw_feed_meta(&feed, "device.files", "nvidiactl nvidia-uvm");
     ends_of("cuInit", 100);
-    expect("no-device-visible", GW_ESTABLISHED, "no /dev/nvidia0");
+    expect("no-device-visible", GW_ESTABLISHED, "/dev/nvidia0 does not exist");
     init_fails(100);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidia-uvm");
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "GPU-1234");
@@ -168,7 +168,7 @@ static void test_lost_state_needs_the_missing_file(void **state)
     init_fails(999);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl");
     gw_feed_exit(&feed, 1, 0);
-    expect("driver-state-lost", GW_SUPPORTED, "/dev/nvidia-uvm is not");
+    expect("driver-state-lost", GW_SUPPORTED, "/dev/nvidia-uvm is missing");
     init_fails(999);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-uvm");
     gw_feed_exit(&feed, 1, 0);
@@ -189,7 +189,7 @@ static void test_modules_that_do_not_load(void **state)
         open_with_driver(12020);
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
         ends_of("cuModuleLoadData", cases[i].result);
-        expect(cases[i].cause, GW_ESTABLISHED, "for CUDA 12.2");
+        expect(cases[i].cause, GW_ESTABLISHED, "supports CUDA 12.2");
         open_with_driver(12020); /* another image worked: no fault */
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
@@ -243,7 +243,7 @@ static void test_ordinals(void **state)
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "2");
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
     ends_of("cuDevicePrimaryCtxRetain", 101);
-    expect("invalid-device-ordinal", GW_ESTABLISHED, "numbered anew");
+    expect("invalid-device-ordinal", GW_ESTABLISHED, "numbers the cards in it from 0");
     open_with_driver(13000); /* it counted by asking */
     gw_feed_call(&feed, "cuDeviceGet", GW_EV_CALL, 101, 0, 1, 0, 0);
     gw_feed_launch(&feed, 0xf1, 0);
