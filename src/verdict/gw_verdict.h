@@ -1,7 +1,7 @@
-/* The verdict on one run: what the model's facts prove, in words that render/ only has to render.
+/* The verdict on one run: what the facts of the model prove, as texts that render/ only lays out.
  *
- * gw_judge() never fails for lack of evidence: then the status is UNDETERMINED. All strings belong to the
- * verdict and are freed with it. The model must live as long as gw_judge() runs, not longer. */
+ * gw_judge() never fails for lack of evidence: the status is then UNDETERMINED. All strings belong to the verdict and
+ * are freed with it. The model is only needed during gw_judge(). */
 #ifndef GW_VERDICT_H
 #define GW_VERDICT_H
 
@@ -16,17 +16,17 @@ typedef struct gw_log gw_log;
 
 typedef enum gw_verdict_status { GW_VERDICT_FAULT, GW_VERDICT_CLEAN, GW_VERDICT_UNDETERMINED } gw_verdict_status;
 
-/* In rising order, so that they compare. */
+/* In rising order, so that certainties can be compared. */
 typedef enum gw_certainty { GW_CERTAINTY_NONE, GW_HYPOTHESIS, GW_SUPPORTED, GW_ESTABLISHED } gw_certainty;
 
-/* How much a line of evidence says about the cause; where not all are printed, the weightier ones are. */
+/* The importance of a line of evidence. If not all lines are printed, the more important ones are. */
 typedef enum gw_weight {
     GW_WEIGHT_PLAIN,
-    GW_WEIGHT_DECIDES, /* the failure itself, and what proves its cause */
-    GW_WEIGHT_ASIDE    /* repeats another line, or is worth knowing beside them */
+    GW_WEIGHT_DECIDES, /* the failure itself, and the proof of its cause */
+    GW_WEIGHT_ASIDE    /* repeats another line, or is additional information */
 } gw_weight;
 
-/* One line of evidence. `has_value` false: the line is text alone. */
+/* One line of evidence. `has_value` false: the line is only text. */
 typedef struct gw_evidence {
     uint64_t t_ns; /* since the run began */
     bool has_time;
@@ -42,7 +42,8 @@ typedef struct gw_evidence {
 typedef struct gw_alternative {
     const char *cause; /* static id */
     gw_certainty certainty;
-    const char *summary, *told_by; /* static: what it is, and what evidence establishes it; NULL but for a question */
+    const char *summary, *told_by; /* static: what it is, and what evidence establishes it; NULL except in answers to a
+                                    * question */
 } gw_alternative;
 
 typedef struct gw_string_list {
@@ -50,15 +51,15 @@ typedef struct gw_string_list {
     size_t count;
 } gw_string_list;
 
-/* Where and when a run was, and when it came to harm: what recordings of one job are put in order by. */
+/* The place and time of a run and of its trouble. The recordings of one job are ordered by these. */
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
     char *cwd;            /* owned; of the command; NULL: not recorded */
     bool has_start;
     uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic: comparable within one boot */
-    bool clock_known;                               /* clock_error_ns is the kernel's word */
+    bool clock_known;                               /* clock_error_ns is the kernel's estimate */
     bool clock_synchronised;
-    uint64_t clock_error_ns; /* the realtime clock was at most so wrong when the run began */
+    uint64_t clock_error_ns; /* upper bound of the realtime clock's error when the run began */
     bool has_trouble;
     uint64_t t_trouble_ns;   /* since the run began */
     unsigned trouble_weight; /* 2 a lost context or a full card, 1 another failure or death, 0 ended from outside */
@@ -73,27 +74,27 @@ typedef struct gw_verdict_part {
     gw_verdict_status status;
     const char *cause; /* static id; NULL */
     bool has_offset;
-    double offset_s;      /* of its trouble after the root's; negative: before */
-    double uncertainty_s; /* of the offset */
+    double offset_s;      /* time of its trouble after the root's; negative: before */
+    double uncertainty_s; /* uncertainty of the offset */
 } gw_verdict_part;
 
 /* A block of device memory that was alive at the failure. */
 typedef struct gw_verdict_block {
     uint64_t address, bytes, t_ns;
-    bool has_time; /* false: not known since when */
+    bool has_time; /* false: allocation time not known */
 } gw_verdict_block;
 
 /* Memory that was alive at the failure, by the phase in which it was allocated. */
 typedef struct gw_verdict_kept {
     char *phase;     /* owned; NULL: allocated in none */
-    bool time_known; /* false: when these blocks were allocated is not known, nor in which phase */
+    bool time_known; /* false: neither the allocation time of these blocks nor their phase is known */
     uint64_t bytes, count;
     uint64_t t_first_ns, t_last_ns;
     gw_verdict_block *block; /* owned; the largest ones, only where one phase alone is judged */
     size_t block_count;
 } gw_verdict_kept;
 
-/* The place that a verdict names: one stack, and which of its frames is the user's (the rule: gw_sites.h). */
+/* The place that a verdict names: one stack, and the index of the user's frame (gw_sites.h has the rule). */
 typedef struct gw_where_frame {
     char *function, *file; /* owned; NULL: not known */
     char *module;          /* owned; native: the mapped file; NULL: not known, or Python */
@@ -109,35 +110,36 @@ typedef struct gw_where {
     gw_where_frame *frame; /* owned; innermost first */
     size_t frame_count;
     size_t user;          /* index of the user's frame */
-    gw_string_list notes; /* what is missing of the stack */
+    gw_string_list notes; /* notes on missing parts of the stack */
 } gw_where;
 
-/* Things of one kind, made by one place and never given back. */
+/* Objects of one kind, made by one place and never freed. */
 typedef struct gw_verdict_leak {
     const char *kind; /* static: "stream", "plain", ... */
     char *call;       /* owned; the driver call that made them */
     uint32_t pid;
-    uint64_t made, left; /* left: of those made, alive at the end or gone with their context */
-    uint64_t bytes;      /* of those left; 0: the kind has no size, or it is another process's memory */
+    uint64_t made, left; /* left: those still alive at the end or destroyed with their context */
+    uint64_t bytes;      /* bytes of those left; 0: the kind has no size, or it is another process's memory */
     uint64_t t_first_ns, t_last_ns;
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
-/* What somebody asked instead of giving a recording or a log: a code, a name, one message. */
+/* One meaning of a question. A question is a code, a name or one message, given instead of a recording or a log. */
 typedef struct gw_verdict_meaning {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
     bool has_code;
     int code;
     char *name, *meaning, *hint; /* owned; NULL: none, or not known */
     const char *verified;        /* static: "no", "partly", "yes" */
-    const char *source;          /* static; NULL: the system's own, or the message itself */
+    const char *source;          /* static; NULL: the operating system, or the message itself */
 } gw_verdict_meaning;
 typedef struct gw_verdict_question {
     char *text;                  /* owned */
-    gw_verdict_meaning *meaning; /* owned; likelier first; none: it is not known */
+    gw_verdict_meaning *meaning; /* owned; most likely first; none: not known */
     size_t meaning_count;
-    const char *command, *tells; /* static: the one observation that decides, and what it tells; NULL: none is known */
-    gw_string_list misleading;   /* what is said about it and leads astray */
+    const char *command, *tells; /* static: the command that decides between the causes, and what it shows; NULL: none
+                                  * is known */
+    gw_string_list misleading;   /* common but misleading statements about it */
 } gw_verdict_question;
 
 typedef struct gw_verdict {
@@ -150,13 +152,14 @@ typedef struct gw_verdict {
     gw_alternative *alternatives;
     size_t alternative_count;
     gw_string_list ruled_out;    /* "other processes (0 B)" */
-    gw_string_list consequences; /* later errors that only echo the root */
+    gw_string_list consequences; /* later errors that are consequences of the root */
     gw_string_list next;         /* fixes, best first */
-    gw_string_list left_alone;   /* streams with work that nothing waits for, a sentence each; evidence, too */
-    gw_string_list advice;       /* waste worth knowing on a healthy run, handled failures, ... */
-    gw_where *where;             /* owned; NULL: not known, then where_reason says why */
-    char *where_reason;          /* also where a line is missing; NULL: nothing is */
-    /* the program, for the head line */
+    gw_string_list left_alone;   /* streams with work that nothing waits for, one sentence each; also listed as evidence
+                                  */
+    gw_string_list advice;       /* wasted time on a healthy run, handled failures, ... */
+    gw_where *where;             /* owned; NULL: not known, and where_reason gives the reason */
+    char *where_reason;          /* also set if a line is missing; NULL: nothing is missing */
+    /* the program, for the headline */
     gw_string_list argv;
     bool exit_known;
     int exit_code; /* -1: died of a signal */
@@ -165,51 +168,51 @@ typedef struct gw_verdict {
     struct gw_verdict_gpu {
         char *name;
         uint64_t bytes_total;
-        uint64_t bytes_limit; /* of the guard; 0: none */
+        uint64_t bytes_limit; /* the guard's limit; 0: none */
         bool is_virtual;
     } * gpus;
     size_t gpu_count;
     bool is_coverage_known;    /* false: no recording was judged */
-    size_t observed_count;     /* processes of which driver calls were recorded */
-    gw_string_list unobserved; /* parts of the run that were not observed, a sentence each */
+    size_t observed_count;     /* number of processes whose driver calls were recorded */
+    gw_string_list unobserved; /* parts of the run that were not observed, one sentence each */
     char *recording;           /* path; NULL: none */
-    bool is_hang; /* nothing goes on in the judged process, for a reason that has to do with the GPU or with locks */
+    bool is_hang;              /* the judged process hangs, for a reason related to the GPU or to locks */
     gw_verdict_run run;
-    gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
+    gw_verdict_part *parts; /* owned; empty for a recording that was judged alone */
     size_t part_count;
     char *log;      /* names of the text logs that are judged instead of a recording; NULL: none */
     char *snapshot; /* path of the PyTorch memory snapshot that is judged instead of a recording; NULL: none */
-    gw_verdict_question *question; /* owned; NULL: none was asked */
+    gw_verdict_question *question; /* owned; NULL: the input was not a question */
     /* the failure that the verdict is about */
     bool has_failure;
     uint64_t t_failure_ns;
     char *failure_phase;   /* owned; NULL: in none */
-    bool context_lost;     /* nothing on the GPU works any more in that process */
-    gw_verdict_kept *kept; /* most bytes first; empty where the program names no phases */
+    bool context_lost;     /* no GPU call of that process can succeed any more */
+    gw_verdict_kept *kept; /* most bytes first; empty if the program names no phases */
     size_t kept_count;
-    gw_verdict_leak *leaks; /* of a clean run, by process, most bytes first */
+    gw_verdict_leak *leaks; /* for a clean run, by process, most bytes first */
     size_t leak_count;
 } gw_verdict;
 
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
-/* The verdict on what was printed, by the same catalogue: the certainty is what a log alone can give. GW_NOMEM. */
+/* Judge printed output with the same catalogue. The certainty is limited to what a log alone can show. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
-/* What a code or a name may come from: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". Such a thing alone
- * proves nothing: UNDETERMINED, with the causes as alternatives, likelier first. GW_MISSING: `question` reads as no
- * code and no name that is known; GW_NOMEM. */
+/* List the possible causes of a code or a name: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". A code
+ * alone proves nothing, so the verdict is UNDETERMINED, with the causes as alternatives, most likely first. GW_MISSING:
+ * `question` is not a known code or name; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_error *err);
-/* The same for one message, read as a log. Only where it says more than a code - numbers that decide, a cause in words
- * - is there a fault. GW_NOMEM. */
+/* The same for one message, read as a log. The verdict is a fault only if the message contains more than a code, such
+ * as decisive numbers or a cause in words. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **ret_verdict,
                                          gw_error *err);
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
-/* Add evidence that was found beside the verdict, without a time. `source` is static. False: no memory. */
+/* Add evidence without a time that was found outside the verdict. `source` is static. False: no memory. */
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);
 
-/* One verdict for recordings of one job, `count` >= 2 of them, each judged alone before: the run that came to harm
- * first is the root, the others' faults are its consequences. Which was first is claimed only when more lies between
- * them than the clocks may differ by; within one boot of one machine they do not differ. The verdicts stay the
- * caller's. GW_UNSUPPORTED: they were not running at the same time; `err` names two. */
+/* Make one verdict from `count` >= 2 recordings of one job, each judged alone before. The run whose trouble came first
+ * is the root, and the faults of the others are its consequences. The order is claimed only if the time between the
+ * troubles is longer than the clocks may differ; within one boot of one machine they do not differ. The caller keeps
+ * the verdicts. GW_UNSUPPORTED: they were not running at the same time; `err` names two. */
 GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
                                           gw_error *err);
 
@@ -224,28 +227,29 @@ typedef struct gw_cause_info {
     const char *proof;   /* what evidence establishes it */
     const char *fixes;   /* best first, separated by newlines */
     struct gw_cause_fixes {
-        const char *framework, *fixes; /* fixes NULL: the general ones are this framework's, too */
+        const char *framework, *fixes; /* fixes NULL: the general fixes apply to this framework */
     } fixes_for[GW_CAUSE_FRAMEWORKS];
-    bool from_recording; /* false: only what is printed tells of it */
-    bool is_advice;      /* never the reason of a failure */
+    bool from_recording; /* false: only printed messages show it */
+    bool is_advice;      /* never the cause of a failure */
 } gw_cause_info;
 const gw_cause_info *gw_causes(size_t *ret_count);
 
-/* What in a log tells of a cause. Static strings. */
+/* A kind of log line that points to a cause. Static strings. */
 typedef struct gw_cause_line {
     const char *sign;    /* "TORCH_OOM", "CUDA error" */
-    const char *which;   /* of that sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
-    const char *example; /* such a line, shortened; NULL: none at hand */
-    bool is_first;       /* the likeliest cause of such a line */
-    bool is_only;        /* no other is known */
+    const char *which;   /* value of that sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
+    const char *example; /* an example line, shortened; NULL: none */
+    bool is_first;       /* the cause is the most likely one of such a line */
+    bool is_only;        /* no other cause is known */
 } gw_cause_line;
-size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max); /* how many; likeliest first */
+size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max); /* returns their number; most likely
+                                                                                    * first */
 
-/* Causes that have these words, in any case, in their id, summary, fixes, proof, or in lines of logs that tell of them:
- * most words first, then by weight. How many. */
+/* Find causes with these words, ignoring case, in their id, summary, fixes, proof, or log lines. Sorted by the number
+ * of matching words, then by weight. Returns their number. */
 typedef struct gw_cause_hit {
     const gw_cause_info *cause;
-    size_t word_count; /* how many of the words it has */
+    size_t word_count; /* number of words that match */
     unsigned weight;
 } gw_cause_hit;
 size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max);

@@ -1,6 +1,6 @@
-/* Memory of the driver is taken and given back again and again while the program works. No fault.
+/* The program keeps allocating and freeing driver memory while it works. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 {
     gwi_pace pace;
     char at[GWI_PLACE_TEXT_MAX];
-    if (c->model->is_virtual || !gwi_pace_find(c, &pace)) /* what its calls take says nothing about a real card */
+    if (c->model->is_virtual || !gwi_pace_find(c, &pace)) /* the duration of its calls does not predict a real card */
         return true;
     churn found = find_churn(c->model, pace.process->pid);
     uint64_t end_ns = pace.thread->ring[pace.thread->ring_count - 1].t_ns;

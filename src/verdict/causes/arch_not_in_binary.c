@@ -1,9 +1,9 @@
-/* No code for this card.
+/* The program contains no code for this card.
  *
- * Established only by: the driver's result 209 as the root, where the program said "no kernel image" or launched
- * nothing afterwards, and where the run ended of it (gwi_sure_of_end()). The driver gives 209 for nothing but a
- * missing image. A library that tries several images launches work later.
- * Supported by: the words without a failed call. */
+ * Established only by: the driver's result 209 as the root failure, where the program printed "no kernel image" or
+ * launched nothing afterwards, and where the run ended because of it (gwi_sure_of_end()). The driver returns 209 only
+ * for a missing image. A library that tries several images launches work later.
+ * Supported by: the message without a failed call. */
 #include "gwi_start.h"
 
 #include <string.h>
@@ -60,7 +60,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out(finding, "a driver that is too old (it reported that the code is for other cards)");
     if (failure == NULL)
         return gwi_sure_of_words(c);
-    /* A library may try several images and cope: only words or an end without any work say that it did not. */
+    /* A library may try several images and succeed with one. Only a message, or an end without further work, shows that
+     * it did not. */
     bool alone = told != NULL || failure->after.launches == 0;
     return gwi_sure_of_end(c, failure, alone ? GW_ESTABLISHED : GW_HYPOTHESIS);
 }

@@ -1,7 +1,6 @@
-/* A running container lost its access to the GPU.
- * What tells of it is printed; no driver call does.
+/* A running container lost its access to the GPU. Only printed messages show this; no driver call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_container_lost_device = {

@@ -1,10 +1,10 @@
-/* Somebody reset the device or destroyed the context, and things made in it were used afterwards.
+/* The device was reset or the context destroyed, and objects made in it were used afterwards.
  *
- * Established only by: a call that failed and names, by handle or address, what an earlier teardown destroyed and
- * nothing made anew; the result 709; or 201 with the destroyed context still current. The run must have ended of it
- * (gwi_sure_of_end()), and a release must be in the program's last words: destructors free at the end what a reset has
- * freed, without harm.
- * Supported by: 700 after a reset that took memory along, because a kernel's pointers are not recorded; a crash inside
+ * Established only by: a failed call that uses, by handle or address, an object that an earlier teardown destroyed and
+ * that was not made again; the result 709; or 201 with the destroyed context still current. The run must have ended
+ * because of it (gwi_sure_of_end()). A failed release counts only if the program's last output names it: destructors
+ * often free, at the end and without harm, what a reset has already freed.
+ * Supported by: 700 after a reset that destroyed memory, because a kernel's pointers are not recorded; a crash inside
  * the driver. */
 #include "gwi_start.h"
 
@@ -19,15 +19,15 @@ static const char *verb_of(gw_teardown_kind kind)
     return verbs[kind];
 }
 
-/* Memory is memory, whatever it was made by. */
+/* All classes of memory count as the same class. */
 static uint32_t classes_like(uint8_t cls)
 {
     const uint32_t memory = (2u << GW_CLASS_MAPPING) - 1;
     return (memory >> cls & 1) != 0 ? memory : 1u << cls;
 }
 
-/* What the teardown destroyed and the failed call names: a handle, or memory that it points into. What was made anew
- * after the teardown under the same number is not meant. */
+/* Find the object that the teardown destroyed and the failed call uses: a handle, or memory that contains the address.
+ * An object made again after the teardown under the same number does not count. */
 static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
 {
     if (!failure->named.known)
@@ -69,7 +69,7 @@ static const char *name_of(const gw_buried *buried)
 
 enum { THINGS_TEXT_MAX = 256 }; /* five numbers of 20 digits, and words */
 
-/* "4.00 MiB in 1 block, 2 events and 1 module", of what had not been given back. */
+/* Describe the objects that had not been freed: "4.00 MiB in 1 block, 2 events and 1 module". */
 static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[THINGS_TEXT_MAX])
 {
     static const gw_class classes[] = {GW_CLASS_STREAM, GW_CLASS_EVENT, GW_CLASS_MODULE, GW_CLASS_GRAPH_EXEC};
@@ -88,7 +88,7 @@ static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[
     }
 }
 
-/* `user_tid`: the thread that used what was destroyed. */
+/* `user_tid`: the thread that used the destroyed object. */
 static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown, uint32_t user_tid)
 {
     char things[THINGS_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], on[80] = "";
@@ -110,7 +110,7 @@ static uint64_t kept_by(const gw_teardown *teardown)
            teardown->count[GW_CLASS_GRAPH_EXEC];
 }
 
-/* The failed call, and what it names. */
+/* Report the failed call and the object that it uses. */
 static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown, const gw_buried *buried)
 {
     const gw_failure *use = c->root;
@@ -138,7 +138,8 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
             used, use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
 }
 
-/* Destructors free memory at the end, after the reset that has freed it: that is refused, and nothing comes of it. */
+/* Destructors free memory at the end, after the reset that has already freed it. The driver refuses this without
+ * further effect. */
 static bool is_release(const gw_failure *use)
 {
     static const char *const words[] = {"Free", "Destroy", "Unload", "Release"};
@@ -148,7 +149,7 @@ static bool is_release(const gw_failure *use)
     return false;
 }
 
-/* A call that failed names what the teardown destroyed. */
+/* Judge a failed call that uses an object which the teardown destroyed. */
 static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { INVALID_CONTEXT = 201, CONTEXT_IS_DESTROYED = 709 };
@@ -171,8 +172,8 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     return gwi_sure_of_end(c, use, is_release(use) && is_silent ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
-/* The last launch, before the fault was reported, of an executable graph that the teardown destroyed; NULL: none that
- * the rings show. */
+/* The destroyed executable graph that was launched last before the fault was reported; NULL: the rings show no such
+ * launch. */
 static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *teardown, const gw_ring_call **ret_launch)
 {
     const gw_buried *found = NULL;
@@ -194,7 +195,7 @@ static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *tea
     return found;
 }
 
-/* A kernel faulted after a reset that took memory which the program had kept. */
+/* Judge a kernel fault after a reset that destroyed memory which the program still held. */
 static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { ILLEGAL_ADDRESS = 700 };
@@ -226,7 +227,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     return GW_SUPPORTED;
 }
 
-/* What went with it besides memory, and where it had been made: which one was used afterwards is not known. */
+/* List the other destroyed objects and where they had been made. It is not known which of them was used afterwards. */
 static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { SHOWN_MAX = 4 };
@@ -244,7 +245,7 @@ static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown 
     }
 }
 
-/* The driver crashed on a handle that it no longer knew. */
+/* Judge a crash of the driver on a handle that was no longer valid. */
 static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     if (!c->ended || c->signal != 11 || c->root != NULL || kept_by(teardown) == 0)

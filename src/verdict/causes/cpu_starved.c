@@ -1,11 +1,11 @@
-/* The program's threads did not get the processors that they asked for. No fault.
+/* The program's threads did not get enough processor time. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>
 
-static const uint64_t periods_min = 50; /* five seconds of the usual tenth of a second */
+static const uint64_t periods_min = 50; /* five seconds, with the usual period of a tenth of a second */
 static const double throttled_min = 0.25, waited_min = 1.0 / 3;
 static const uint64_t waited_ns_min = 2000000000u;
 
@@ -14,7 +14,7 @@ static const gw_series *group_series(const gwi_case *c, gw_metric metric)
     return gw_machine_known(c->model, metric, GW_NO_DEVICE, 0);
 }
 
-/* The limit of a control group. False: nothing was said. */
+/* Report throttling by a control group's limit. False: nothing was reported. */
 static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_good)
 {
     const gw_series *periods = group_series(c, GW_METRIC_CGROUP_CPU_PERIODS);
@@ -37,7 +37,7 @@ static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_g
     return true;
 }
 
-/* Of the processes whose first thread waited too long, the one that waited longest: others had the processors. */
+/* The longest wait of a process's first thread for a processor, if it is too long; NULL: none is. */
 static const gw_series *longest_wait(const gwi_case *c)
 {
     const gw_series *longest = NULL;

@@ -1,7 +1,7 @@
 /* Stream-ordered memory was freed in the order of one stream while a copy on another one still used it. The pool may
- * hand it out again at once.
+ * reuse it immediately.
  *
- * Never established: whether another kernel got the block, and whether anybody read it, is not recorded.
+ * Never established: the recording does not show whether the block was reused, or whether its contents were read.
  * ARCHITECTURE.md, "What was in order with what", has the rule for supported. */
 #include "gwi_order.h"
 

@@ -1,8 +1,8 @@
-/* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process.
+/* One process has loaded parts of cuDNN, or cuBLAS and cuBLASLt, that do not belong together.
  *
- * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH
- * as the reason of the end: in the exception that ended the program, or in its last seconds. The status names the
- * fault, and the two files are its proof.
+ * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH as
+ * the reason for the end: in the exception that ended the program, or in its last seconds. The status names the fault,
+ * and the two files are its proof.
  * Supported by: two versions with a part that did not load, which may merely be missing; one version from two places
  * with such a status. */
 #include "gwi_cudnn_log.h"
@@ -14,14 +14,14 @@
 static const char *const library_words[] = {"SUBLIBRARY_VERSION_MISMATCH", "SUBLIBRARY_LOADING_FAILED",
                                             "VERSION_MISMATCH", "undefined symbol", "CUDNN_STATUS_"};
 
-/* What somebody says of the libraries. */
+/* A message about the libraries. */
 typedef struct told_line {
-    const char *text, *source; /* NULL: nobody says anything */
+    const char *text, *source; /* NULL: no message */
     uint64_t t_ns;
-    bool is_certain; /* cuDNN's own status says that versions do not fit */
+    bool is_certain; /* cuDNN's own status for mismatched versions */
 } told_line;
 
-/* Other libraries have versions that do not match, too. A part that did not load may merely be missing. */
+/* Other libraries can have mismatched versions, too, and a part that did not load may merely be missing. */
 static bool is_mismatch(const char *text)
 {
     return strstr(text, "CUDNN_STATUS_") != NULL && strstr(text, "VERSION_MISMATCH") != NULL;
@@ -44,7 +44,7 @@ static told_line find_told(const gwi_case *c)
     return (told_line){0};
 }
 
-/* What the status in the program's words means, by the version that is mapped. */
+/* Explain the status in the program's output, using the table of the mapped version. */
 static void say_status(gwi_finding *finding, const told_line *told, unsigned major)
 {
     char name[96];
@@ -68,7 +68,7 @@ static void say_library(gwi_finding *finding, const gw_library *library)
 
 static const gw_clash *find_clash(const gw_clash *clash, size_t count)
 {
-    const gw_clash *found = NULL; /* they are sorted by nothing: versions that differ say most */
+    const gw_clash *found = NULL; /* the clashes are not sorted; differing versions are the strongest evidence */
     for (size_t i = 0; i < count; i++) {
         if (clash[i].kind == GW_CLASH_CUDNN_VERSIONS)
             return &clash[i];
@@ -84,7 +84,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     enum { CLASHES_MAX = 16 };
     gw_clash clashes[CLASHES_MAX];
     if (c->process == NULL || c->root != NULL || (c->ended && !c->bad_end))
-        return GW_CERTAINTY_NONE; /* a driver call that failed says more */
+        return GW_CERTAINTY_NONE; /* a failed driver call is stronger evidence */
     size_t count = gw_libraries_clashes(&c->process->libraries, clashes, CLASHES_MAX);
     const gw_clash *clash = find_clash(clashes, count);
     told_line told = find_told(c);
@@ -108,7 +108,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
     gwi_rule_out(finding, "a driver call (none failed)");
-    /* The exception that ended the program is about something else: it had outlived this status. */
+    /* The exception that ended the program is about something else, so the program had survived this status. */
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
     if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain)

@@ -1,6 +1,6 @@
-/* A setting that is meant for the search of faults was on. No fault.
+/* A debugging setting was switched on. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_cause.h"
 
 #include <stdio.h>

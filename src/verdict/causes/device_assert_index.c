@@ -1,10 +1,10 @@
 /* An assertion fired in a kernel: nearly always an index or a label out of range.
  *
- * Established only by: the driver's result 710 as the first that cost the context, and the assertion's text on stderr
- * or a GPU core dump that holds it. Only an assertion in device code gives 710. A log alone establishes it where the
- * assertion's text is followed by an error.
- * Supported by: 710 without the text; 710 after a refused allocation that nobody checked, or after a reset that took
- * memory along. */
+ * Established only by: the driver's result 710 as the first result that destroyed the context, and the assertion's text
+ * on stderr or in a GPU core dump. Only an assertion in device code causes 710. In a log alone, it is established where
+ * an error follows the assertion's text.
+ * Supported by: 710 without the text; 710 after a refused allocation that the program did not check, or after a reset
+ * that destroyed memory. */
 #include "gwi_sticky.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_gpu_fault *dump = gwi_gpu_fault(c);
     bool named = dump != NULL && dump->result == DEVICE_ASSERT;
     if (gwi_is_explained_earlier(c, sticky))
-        return GW_SUPPORTED; /* the values that the kernel checked may be what the missing memory should have held */
+        return GW_SUPPORTED; /* the kernel may have checked values that belong into the missing memory */
     return text->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

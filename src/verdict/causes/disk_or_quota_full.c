@@ -1,8 +1,8 @@
-/* A disk, or the user's share of it, is full.
+/* A disk is full, or the user's disk quota is used up.
  *
- * Established only by: the system's "No space left" as the program's last words or exception, while the disk of the
- * working folder or of temporary files was seen without room; or "quota exceeded", which has no other meaning.
- * Supported by: the words alone: it may be another disk, or a limit of the kernel's that gives the same message. */
+ * Established only by: the system's "No space left" as the program's last output or exception, while the disk of the
+ * working folder or of temporary files was seen to be full; or "quota exceeded", which has no other meaning.
+ * Supported by: the message alone: it may be another disk, or a kernel limit with the same message. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 

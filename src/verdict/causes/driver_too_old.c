@@ -1,12 +1,12 @@
-/* The program was built for a CUDA that needs a newer driver, and a call failed of it. A driver that is merely older
- * than the toolkit is no fault: within a major version it runs what it can.
+/* The program was built for a CUDA version that needs a newer driver, and a call failed because of this. A driver that
+ * is merely older than the toolkit is not a fault: within a major version, it runs what it supports.
  *
- * Established only by: the result 35 or 36, or 222, of a call in a process whose CUDA runtime is of a newer major
- * version than the driver; or the runtime's own words with such versions; or the result with the runtime's words. The
- * run must have ended of it (gwi_sure_of_end(); of words alone: an exception about the GPU, or the last words, in the
- * last seconds).
- * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the words without
- * versions. */
+ * Established only by: the result 35 or 36, or 222, of a call in a process whose CUDA runtime has a newer major version
+ * than the driver; or the runtime's own message with such versions; or the result with the runtime's message. The run
+ * must have ended because of it (gwi_sure_of_end(); for a message alone: an exception about the GPU, or the last
+ * output, in the last seconds).
+ * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the message
+ * without versions. */
 #include "gwi_start.h"
 
 #include <string.h>
@@ -28,7 +28,8 @@ static const char *told_line(const gwi_case *c, uint64_t *ret_t_ns)
     return NULL;
 }
 
-/* Is the driver below the oldest that runs this runtime? By its own word on its CUDA version, else by its number. */
+/* True if the driver is older than the oldest one that runs this runtime. This compares the CUDA version that the
+ * driver reports, or else the driver's version number. */
 static bool is_below_family(const gwi_versions *versions, const char **ret_minimum, bool *ret_known)
 {
     if (versions->runtime == NULL)
@@ -46,7 +47,8 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
     return versions->driver < family->driver_minimum;
 }
 
-/* The runtime refused by itself, and no call failed. Words that the program outlived are no reason of its end. */
+/* The runtime refused by itself, and no call failed. A message that the program survived is not the reason for its end.
+ */
 static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *told, uint64_t t_ns)
 {
     const uint64_t soon_ns = 5000000000u;

@@ -1,17 +1,17 @@
-/* The card's memory returned what was not written there, and could not make it good.
+/* The card's memory had an error that the card could not correct.
  *
  * Established only by: the driver's own results 214 and 226; or Xid 48, 95, 140 or 94 with our pid, or the driver's
- * double-bit event, about a card of the run within ten seconds of a lost context. The Xids are kinds that end
- * processes, and the time excludes an error that this process had outlived.
- * Supported by: an error counter that rose; the other Xids of the group; an Xid of another time. */
+ * double-bit event, for a card of the run within ten seconds of a lost context. These Xids end processes, and the time
+ * limit excludes an error that this process had survived.
+ * Supported by: an error counter that rose; the other Xids of the group; an Xid at another time. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>
 
-/* Of these Xids the first two are told for the fault itself, the others with it. */
+/* The driver reports the first two of these Xids for the fault itself, and the others together with it. */
 static const unsigned xids[] = {48, 94, 95, 140, 64, 171, 172, 0};
 enum { DOUBLE_BIT_EVENT = 2, DRIVER_ECC = 214, DRIVER_CONTAINED = 226, CONTAINED = 94 };
-/* A row that could not be replaced, for one, does not end a process. */
+/* A row that could not be replaced, for example, does not end a process. */
 static const unsigned fatal_xids[] = {48, 94, 95, 140};
 
 static const gw_series *find_rise(const gwi_case *c)
@@ -85,11 +85,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, first);
     if (driver_says)
         return GW_ESTABLISHED;
-    /* A contained error strikes one process of the card, and NVML does not say which. */
+    /* A contained error affects one process on the card, and NVML does not report which one. */
     bool names_us = event != NULL && event->is_ours &&
                     !(event->kind == GW_MACHINE_XID &&
                       (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));
-    if (c->sticky == NULL) /* what failed leaves the context alone: that is not how such an error is told */
+    if (c->sticky == NULL) /* the failure leaves the context intact, so this error did not cause it */
         return c->hang.hang != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
     return names_us && is_fatal(event) && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

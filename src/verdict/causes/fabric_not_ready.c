@@ -1,8 +1,9 @@
-/* A machine with NVSwitches whose Fabric Manager does not work.
+/* The Fabric Manager does not work on a machine with NVSwitches.
  *
- * Established only by: the result 802 on a machine with NVSwitches, where the run ended of it (gwi_sure_of_end()).
- * Supported by: 802 without a switch: confidential computing that is not set up gives it, too, and a virtual machine
- * need not show its switches. */
+ * Established only by: the result 802 on a machine with NVSwitches, where the run ended because of it
+ * (gwi_sure_of_end()).
+ * Supported by: 802 without a switch: confidential computing that is not set up also causes it, and a virtual machine
+ * may hide its switches. */
 #include "gwi_start.h"
 
 enum { SYSTEM_NOT_READY = 802 };
@@ -20,7 +21,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (has_switch)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
     gwi_rule_out(finding, "the program (the driver refused it before it did anything)");
-    /* Confidential computing that is not set up gives the same answer, and needs no switch. */
+    /* Confidential computing that is not set up causes the same result and needs no switch. */
     return gwi_sure_of_end(c, failure, has_switch ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 

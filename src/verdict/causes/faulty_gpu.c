@@ -1,7 +1,7 @@
-/* The card fails at what its twins do.
- * What tells of it is printed; no driver call does.
+/* This card fails at work that other cards of its kind do without errors. Only printed messages show this; no driver
+ * call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_faulty_gpu = {

@@ -1,15 +1,15 @@
-/* A limit on open files, threads or processes was reached.
+/* The program reached a limit on open files, threads or processes.
  *
- * Established only by: the system's words as the program's last ones, and a count that was seen at its limit: open
+ * Established only by: the system's message as the program's last output, and a count that was seen at its limit: open
  * files of a process, or threads and processes of the control group.
- * Supported by: the words alone: inotify's limits and those of the whole system have the same message. */
+ * Supported by: the message alone: inotify's limits and system-wide limits cause the same message. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Most open files of a process, measured against its limit. NULL: not known of any. */
+/* The process with the most open files relative to its limit. NULL: not known for any process. */
 static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
 {
     const gw_series *best = NULL;
@@ -28,7 +28,7 @@ static const gw_series *fullest(const gw_model *model, const gw_series **ret_lim
     return best;
 }
 
-/* True: as good as none were left. */
+/* True: almost none were left. */
 static bool say_files(const gwi_case *c, gwi_finding *finding)
 {
     const gw_series *limit = NULL, *open = fullest(c->model, &limit);
@@ -70,7 +70,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    /* The words alone have other meanings: inotify's limits and the whole system's give the same ones. */
+    /* The message alone is ambiguous: inotify's limits and system-wide limits cause the same one. */
     return reached ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

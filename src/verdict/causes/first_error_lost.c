@@ -1,7 +1,8 @@
-/* A call failed and nobody looked; the runtime kept the error, and an innocent call reported it later.
+/* A call failed and the program did not check its result. The runtime kept the error, and a later call that is not at
+ * fault reported it.
  *
- * Never established: whether the program looked at the result is not recorded; the words and the calls in between make
- * it supported. */
+ * Never established: the recording does not show whether the program checked the result; the message and the calls in
+ * between make it supported. */
 #include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gwi_cause.h"
@@ -33,7 +34,8 @@ static bool names_result(const char *text, uint16_t result)
     return false;
 }
 
-/* Work that went well between the failure and the message: the call that failed was not the one that was checked. */
+/* Count the work that succeeded between the failure and the message. If there is any, the program did not check the
+ * failed call. */
 static uint64_t calls_between(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     uint64_t count = 0;

@@ -1,8 +1,8 @@
-/* The forward-compatibility driver on a card, or a kernel driver, that it is not for.
+/* The forward-compatibility driver was loaded for a card or a kernel driver that it does not support.
  *
- * Established only by: the result 804 and a driver library that lies in a compat folder, where the run ended of it
- * (gwi_sure_of_end()). Only a forward-compatibility driver gives 804.
- * Supported by: 804 with a library elsewhere: a copy of that package, whose place is not known. */
+ * Established only by: the result 804 and a driver library in a compat folder, where the run ended because of it
+ * (gwi_sure_of_end()). Only a forward-compatibility driver returns 804.
+ * Supported by: 804 with a library elsewhere: a copy of that package in an unknown place. */
 #include "gwi_start.h"
 
 #include <string.h>

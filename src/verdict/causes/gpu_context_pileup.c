@@ -1,19 +1,20 @@
-/* All workers stand on one GPU while another is idle.
+/* All workers use one GPU while another is idle.
  *
  * Established only by: a refused request on a GPU where three or more processes of this run have a context while none
- * has one on another GPU; the others hold at least as much as this process, which alone had fitted, and without them
- * the request had fitted. A process that fills the card by itself, and a leak larger than what the others hold, are
- * excluded by these sums.
+ * has one on another GPU; the others hold at least as much as this process, which alone would have fitted, and without
+ * them the request would have fitted. A process that fills the card by itself, and a leak larger than what the others
+ * hold, are excluded by these sums.
  * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 
-/* A leak's last request is small, so that anything which others hold would have sufficed for it. The others are the
- * reason only if this process alone had fitted, and had not filled the card by itself a little later. */
+/* The last request of a leak is small, so it would have fitted without almost any memory of the others. The others are
+ * the cause only if this process alone would have fitted and would not have filled the card by itself a little later.
+ */
 static gw_certainty certainty_of(const gwi_case *c, uint32_t processes)
 {
-    enum { MANY = 3 }; /* two may share a card on purpose */
+    enum { MANY = 3 }; /* two processes may share a card on purpose */
     const gwi_memory *memory = &c->memory;
     if (!memory->foreign_known || !gwi_would_fit(memory, memory->foreign_bytes) ||
         gwi_leak_bytes(memory) > memory->foreign_bytes)

@@ -1,7 +1,8 @@
-/* Memory of the card went to the driver itself: local memory of kernels, graphs, communicators. No call asked for it.
+/* The driver itself took memory of the card: for local memory of kernels, graphs and communicators. No call requested
+ * it.
  *
- * Never established: what is in use beyond the ledger is a difference, and which part of the driver holds it is not
- * shown. */
+ * Never established: the memory in use beyond the ledger is a difference, and nothing shows which part of the driver
+ * holds it. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -16,7 +17,8 @@ static bool has_managed(const gw_process *process, int device)
     return process->usage[device].class_made[GW_CLASS_MANAGED] != 0;
 }
 
-/* All holders of cards that were named are this process: not only at the end, others may have come and gone. */
+/* True if every recorded holder of the cards is this process. This covers the whole run, because others may have come
+ * and gone. */
 static bool is_alone(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->machine.holder_count; i++) {
@@ -29,8 +31,9 @@ static bool is_alone(const gwi_case *c)
     return true;
 }
 
-/* What is in use now beyond the ledger and beyond others, less all that was in use when the device was first seen,
- * which others may have held then: a lower bound. False: others, managed memory or objects may explain it. */
+/* Compute a lower bound of the growth: the memory in use now beyond the ledger and beyond other processes, minus all
+ * memory in use when the device was first seen, which others may have held. False: other processes, managed memory or
+ * objects may explain the growth. */
 static bool find_growth(const gwi_case *c, uint64_t *ret_bytes, uint64_t *ret_first)
 {
     const gwi_memory *m = &c->memory;
@@ -57,7 +60,7 @@ static void say_suspects(const gwi_case *c, gwi_finding *finding)
     if (modules > 0)
         gwi_measure(finding, c->memory.t_ns, "ledger", (double)modules, "count",
                     "%" PRIu64 " module%s loaded: a kernel with much local memory enlarges the stack of all threads of "
-                               "the card, and the stack never shrinks",
+                    "the card, and the stack never shrinks",
                     modules, GWI_PLURAL(modules));
 }
 

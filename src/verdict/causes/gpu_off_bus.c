@@ -1,8 +1,8 @@
-/* The card is gone: it does not answer on the bus any more.
+/* The card no longer responds on the bus.
  *
- * Established only by: Xid 79, the driver's log, or NVML's answer 15 about a card of the run, not later than five
- * seconds after a failure as a lost card gives it: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is
- * off the bus does not come back, so it explains every such failure after it.
+ * Established only by: Xid 79, the driver's log, or NVML's result 15 for a card of the run, not later than five seconds
+ * after a failure that a lost card causes: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is off the
+ * bus does not come back, so this explains every such later failure.
  * Supported by: the same where the card may be another one, or the run merely ended badly. */
 #include "gwi_machine.h"
 
@@ -22,7 +22,7 @@ static const gw_machine_event *find_event(const gwi_case *c)
     return xid;
 }
 
-/* NVML itself answers "lost" for a card of ours. */
+/* Find a card of the run that NVML reports as lost. */
 static const gw_series *find_lost(const gwi_case *c)
 {
     enum { LOST = 15 };
@@ -30,7 +30,7 @@ static const gw_series *find_lost(const gwi_case *c)
     size_t count = gwi_cards_used(c, card);
     for (size_t i = 0; i < count; i++) {
         const gw_series *status = gw_machine_known(c->model, GW_METRIC_CARD_STATUS, card[i], 0);
-        /* A value above 15 hides when 15 was read first. */
+        /* A larger value hides the time at which 15 was first read. */
         if (status != NULL && status->last == LOST &&
             (status->max != LOST || gwi_is_before_failure(c, status->t_max_ns)))
             return status;
@@ -71,7 +71,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool proved = lost != NULL || (event != NULL && (event->kind != GW_MACHINE_XID || gwi_is_xid_verified(event)));
     bool fits = gwi_is_card_failure(c);
     if (!fits && first != NULL)
-        return GW_HYPOTHESIS; /* it failed of something else before */
+        return GW_HYPOTHESIS; /* it failed earlier for another reason */
     return ours && proved && fits ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -1,22 +1,23 @@
-/* The live working set does not fit: what is left when nothing else would have set enough memory free.
+/* The live working set does not fit. This is the remaining cause when nothing else would have freed enough memory.
  *
  * Established only by: one of two observations, and the program did not go on afterwards. (1) One request is larger
- * than the whole card, the guard's limit or the framework's own limit. No other memory could have made room for it.
- * (2) What lives is what one iteration needs: whole iterations were found and balanced, and this one asks for more
- * than they ever held; or the first iteration is not over (nothing read, nothing freed, at most one wait, no place
- * that asks in a loop). What lives and the request must then exceed the limit or fill it. A leak needs iterations that
- * leave something behind, so both cases exclude it; the silence of a detector does not. Every other explanation that
- * holds enough memory (other processes, idle pages, a caught failure, an earlier run) makes it a hypothesis, and
- * another cause that is established silences it. A log alone establishes (1) by the numbers of the message.
- * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that had fitted without what
- * others hold or what lies idle. */
+ * than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made room
+ * for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this one
+ * requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, at most one
+ * wait, no call site that allocates in a loop). The live memory plus the request must then exceed the limit or fill it.
+ * A leak needs iterations that leave something behind, so both cases exclude it; the silence of a detector does not.
+ * Every other explanation that holds enough memory (other processes, idle pages, a caught failure, an earlier run)
+ * makes it a hypothesis, and it is dropped if another cause is established. In a log alone, (1) is established by the
+ * numbers of the message.
+ * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without
+ * the memory that others hold or that is idle. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* One block that is most of everything, and of the card: a data set, usually. */
+/* True if one block is at least half of all live memory and of the limit. Usually it is a data set. */
 static bool is_dominant(const gwi_memory *memory)
 {
     return memory->growth.largest_bytes * 2 >= memory->own_bytes &&
@@ -43,7 +44,7 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
                  bytes);
 }
 
-/* The code was not looked at: the program went on with a pointer it did not get. */
+/* The program did not check the result and went on with a NULL pointer. */
 static void say_ignored(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *oom = c->oom;
@@ -71,7 +72,7 @@ static void say_null_use(const gwi_case *c, gwi_finding *finding)
                  gwi_call_text(call, use->fn_name));
 }
 
-/* The failure was caught and printed, and what it left unwritten ended the program. */
+/* The program caught and printed the failure, and later ended because of a value that had not been written. */
 static void say_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -85,7 +86,7 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Do not only print an out-of-memory error and go on: retry with less memory, or stop there");
 }
 
-/* Iterations that left something behind, for which no reason was found but that they may as well do something else. */
+/* True if iterations left memory behind and the only doubt is that they may do something else. */
 static bool may_be_leak(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;
@@ -94,7 +95,7 @@ static bool may_be_leak(const gwi_memory *memory)
             ((loop->doubt == GW_LOOP_NO_WORK || loop->doubt == GW_LOOP_OTHER_WORK) && loop->leak_is_current));
 }
 
-/* What holds memory that another explanation would have to free. */
+/* True if another explanation holds enough memory. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
@@ -109,11 +110,11 @@ static bool explained_otherwise(const gwi_memory *memory)
             memory->idle_page_bytes * 10 >= memory->limit_bytes && memory->idle_page_bytes > 0);
 }
 
-/* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
- * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, nothing was
- * given back, no place asked for memory twice, as a loop would, and no more work lies before the refused request
- * than before any other, so that no iteration without requests is hidden there: so nothing can be left over from
- * earlier. The second proof needs the driver's requests: of a framework's refusal the work before it is not known. */
+/* True if the live memory is what one iteration needs. Either whole iterations freed all that they allocated, and this
+ * one requests more than they did. Or the first iteration has not ended: the host has neither waited for the GPU nor
+ * read from it, nothing was freed, no call site allocated twice, as a loop would, and no more work precedes the refused
+ * request than any other, so that no iteration without requests is hidden there. Then nothing can be left over from
+ * earlier. The second proof needs the driver's requests: for a framework's refusal, the work before it is not known. */
 static bool is_one_need(const gwi_case *c)
 {
     enum { WAITS_FEW = 1 };
@@ -131,7 +132,8 @@ static bool is_one_need(const gwi_case *c)
            loop->most_requests <= 1 && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
 }
 
-/* Without what others hold, or without what lies idle in half-used pages, the program had fitted. */
+/* True if the program would have fitted without the memory of other processes, or without the idle memory in half-used
+ * pages. */
 static bool had_fitted(const gwi_memory *memory)
 {
     bool others_matter = memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes);
@@ -148,24 +150,26 @@ static bool has_gone_on(const gw_failure *oom)
 static gw_certainty certainty_of(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
-    const uint64_t context_bytes = (uint64_t)1 << 30; /* with its libraries; more than that is somebody's */
+    const uint64_t context_bytes = (uint64_t)1 << 30; /* of a context with its libraries; more than this belongs to
+                                                       * others */
     if (memory->wanted_bytes == 0)
-        return GW_HYPOTHESIS; /* no size was asked for: an object of the driver found no room */
+        return GW_HYPOTHESIS; /* the request has no size: a driver object found no room */
     if (c->told != NULL)
         return GW_SUPPORTED;
-    /* The program went on after it: how it ended need not be due to this. */
+    /* The program went on after the refusal, so its end may have another cause. */
     bool went_on =
         c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
     if (explained_otherwise(memory))
         return GW_HYPOTHESIS;
-    /* What lives inside PyTorch's allocator only its observer knows; the others say it in their message. */
+    /* Only PyTorch's observer shows what is live inside its allocator; the other frameworks print it in their message.
+     */
     if (c->framework == GW_FRAMEWORK_TORCH && memory->report == NULL)
         return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED;
-    /* A saved snapshot does not know the card, nor who else was on it: others may have held most. */
+    /* A saved snapshot shows neither the card nor its other users, which may have held most of the memory. */
     if (memory->limit_bytes == 0 && memory->report != NULL)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))

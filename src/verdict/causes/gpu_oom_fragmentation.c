@@ -1,20 +1,20 @@
-/* Enough bytes are there, in pieces that cannot be given: pages half used by small blocks at the driver, cached blocks
- * inside a framework's allocator of which none is large enough, or what a stream-ordered pool holds and does not use.
+/* Enough memory is free, but in pieces that cannot serve the request: driver pages half used by small blocks, cached
+ * blocks inside a framework's allocator that are all too small, or unused memory that a stream-ordered pool holds.
  *
- * Established only by: what lies unused and had sufficed, by one of three counts. (1) At the driver: at least a tenth
- * of the limit lies idle in 2 MiB pages of small blocks, no less than three quarters of what these blocks use.
- * Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report names a largest inactive block
- * smaller than the request, and its cache holds several times the request or a large share of all; nothing grew
- * meanwhile. (3) In stream-ordered pools: the driver's own numbers, asked right after the refusal, and the pools hold
- * at least as much unused as the process holds elsewhere. A leak leaves pieces, too: one that is found to be larger
- * makes it a hypothesis.
- * Supported by: the same with less that lies idle, or without the size of the largest piece. */
+ * Established only by: unused memory that would have sufficed, by one of three counts. (1) At the driver: at least a
+ * tenth of the limit is idle in 2 MiB pages of small blocks, and it is at least three quarters of what these blocks
+ * use. Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report names a largest inactive
+ * block smaller than the request, and its cache holds several times the request or a large share of all; nothing grew
+ * meanwhile. (3) In stream-ordered pools: the driver's own numbers, read right after the refusal, show that the pools
+ * hold at least as much unused memory as the process holds elsewhere. A leak leaves pieces, too: a larger leak makes it
+ * a hypothesis.
+ * Supported by: the same with less idle memory, or without the size of the largest piece. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Who keeps these pages. */
+/* Report the place that keeps these pages occupied. */
 static void say_small(const gwi_case *c, gwi_finding *finding)
 {
     enum { SMALL_BYTES_MAX = 1 << 20 };
@@ -56,20 +56,21 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
     return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* How much the pieces matter: put together they would have carried the program on, not just past this one request. */
+/* The certainty by how much the pieces matter: together they must have been enough to keep the program running, not
+ * only to serve this one request. */
 static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
 {
     uint64_t cached = memory->cached_bytes, wanted = memory->wanted_bytes, reserved = memory->reserved_bytes;
     uint64_t need = memory->own_bytes + wanted;
     bool share = cached * 100 >= reserved * 15 && cached >= 2 * wanted;
     bool times = cached >= 4 * wanted && cached * 100 >= reserved * 5;
-    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* of what it can have */
-    /* What is kept for nothing, or a need that grew and grew, leaves pieces as well. */
+    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* of the memory it can have */
+    /* A leak, or a need that kept growing, leaves pieces as well. */
     const gw_growth *growth = &memory->growth;
     bool grew = (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
                 (gwi_leak_bytes(memory) > 0 && gwi_leak_bytes(memory) * 4 >= memory->own_bytes);
-    /* A saved snapshot without times shows no growth, and does not rule it out either. */
+    /* A saved snapshot without times can neither show growth nor rule it out. */
     bool blind = memory->limit_bytes == 0 && memory->report->peak_count == 0;
     if (grew || blind || !(share || times || room))
         return GW_HYPOTHESIS;
@@ -85,7 +86,7 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     char largest[GW_BYTES_TEXT_MAX];
     if (report == NULL || memory->wanted_bytes == 0)
         return GW_CERTAINTY_NONE;
-    /* Segments that were wholly unused went back to the driver before the refusal; the rest is pieces. */
+    /* The framework returned wholly unused segments to the driver before the refusal; the rest is in pieces. */
     bool inside = memory->cached_bytes >= memory->wanted_bytes;
     bool both = !inside && memory->cached_bytes * 10 >= memory->reserved_bytes && !gwi_would_fit(memory, 0) &&
                 gwi_would_fit(memory, memory->cached_bytes);
@@ -149,7 +150,7 @@ static void say_pool(const gwi_memory *memory, gwi_finding *finding)
                     gw_bytes_text(keeps, pools->threshold_bytes));
 }
 
-/* What lies unused in a pool serves requests from that pool. */
+/* True if the request was made from that pool: its unused memory could have served the request. */
 static bool is_of_that_pool(const gw_failure *oom, const gw_pool_state *pools)
 {
     return oom->kind == GW_EV_ALLOC_ASYNC && (oom->arg[2] == pools->pool || oom->arg[2] == 0);
@@ -179,7 +180,8 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Allocate this block from the pool, too (cuMemAllocAsync)");
     if (gwi_leak_bytes(memory) > idle_bytes)
         return GW_HYPOTHESIS;
-    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* else a need that grew looks the same */
+    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* otherwise a growing need looks the same
+                                                                             */
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

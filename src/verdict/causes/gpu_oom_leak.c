@@ -1,16 +1,16 @@
-/* Memory is kept that nobody needs any more: by an earlier run in the same process, by every iteration, or as streams
- * or contexts that are never destroyed.
+/* The program keeps memory that it no longer needs: from an earlier run in the same process, from every iteration, or
+ * as streams or contexts that are never destroyed.
  *
  * Established only by: one of three observations. (1) Iterations: gw_iterations_prove_leak() has the rule. Eight or
- * more in a row, each with kernels and waited for, left memory behind, after three of the same loop that left nothing,
- * or 256 of them. (2) One size, in recordings that do not count work between requests: 16 or more live blocks of one
- * size, each after a wait for the GPU, while other memory came and went. (3) Streams or contexts (judge_handles()):
- * held * 2 >= limit, by the number alive times the measured size of one and by what the driver holds beyond all
- * allocations; no more than that is the program's own.
- * Supported by: a second run beside what the first one allocated (an ensemble whose models are all needed makes the
- * same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. Inside a
- * framework without its allocator's report everything but (3) is a hypothesis, unless it asks the driver for each
- * tensor. */
+ * more iterations in a row, each with kernels and a wait, left memory behind, after three of the same loop that left
+ * nothing; or 256 of them did. (2) One size, in recordings that do not count work between requests: 16 or more live
+ * blocks of one size, each after a wait for the GPU, while other memory was allocated and freed. (3) Streams or
+ * contexts (judge_handles()): held * 2 >= limit, both by the number alive times the measured size of one, and by the
+ * memory that the driver holds beyond all allocations; the program's own allocations are not larger than that.
+ * Supported by: a second run while the memory of the first is still live (an ensemble that needs all its models makes
+ * the same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. In a
+ * framework without a report of its allocator, everything except (3) is a hypothesis, unless the framework allocates
+ * each tensor from the driver. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
-/* The live list itself shows two runs: that says more than iterations which are only supported. */
+/* The live list itself shows two runs, which is stronger evidence than iterations that are only supported. */
 static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 {
     enum { MATCH_MANY = 6 };
@@ -69,7 +69,7 @@ static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 
 /* ---- every iteration ---- */
 
-/* Where it had to fail: each of the blocks stands for one iteration. */
+/* Show that the failure was due at this time: each of the blocks stands for one iteration. */
 static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
@@ -78,7 +78,7 @@ static void say_iterations(const gwi_case *c, gwi_finding *finding)
                 growth->step_count);
 }
 
-/* Seen by a framework's observer only: the live bytes rose and fell all the time, and each time less came back. */
+/* Only a framework's observer sees this: the live bytes rose and fell all the time, and less was freed each time. */
 static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -164,7 +164,7 @@ typedef struct handle_leak {
     uint64_t each_bytes; /* measured on a real card */
 } handle_leak;
 
-/* What each costs, from the driver's totals before and now; 0: cannot be told. */
+/* Bytes per object, from the driver's totals before and now; 0: not known. */
 static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
 {
     const gwi_memory *memory = &c->memory;
@@ -179,7 +179,7 @@ static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
     return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
 }
 
-/* The site that made most of what was alive at once. */
+/* The call site that made most of the objects alive at one time. */
 static const gw_group *find_maker(const gwi_case *c, gw_class cls)
 {
     const gw_group *best = NULL;
@@ -244,7 +244,7 @@ static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *f
 
 /* ---- what a failed first run still holds ---- */
 
-/* An out-of-memory was caught, its exception kept: what the failing step had allocated stays alive. */
+/* The program caught an out-of-memory error and kept the exception, so the memory of the failing step stays alive. */
 static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -262,7 +262,7 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
         finding, memory->t_ns, "observer", (double)held, "bytes",
         "%s allocated before that are still alive: a stored exception keeps the frames of the failing step alive",
         kept);
-    size_t old = 0; /* blocks are in order of time */
+    size_t old = 0; /* blocks are sorted by time */
     while (old < memory->live_count && memory->live[old].t_ns <= first->t_ns)
         old++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, old, "that");
@@ -271,7 +271,7 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
     return GW_SUPPORTED;
 }
 
-/* What the phase of an earlier out-of-memory had allocated by then and is still alive. */
+/* Bytes still alive that the phase of an earlier out-of-memory error had allocated before it. */
 static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failure *failure)
 {
     const gwi_memory *memory = &c->memory;
@@ -284,8 +284,8 @@ static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failu
     return held;
 }
 
-/* The same where the program names its phases, as a notebook does its cells: an earlier one ran out of memory, this one
- * goes on with what is left, and what that one had allocated would make room. */
+/* The same where the program names its phases, as a notebook does with its cells: an earlier phase ran out of memory,
+ * this one goes on with the memory that is left, and freeing the memory of the earlier phase would make room. */
 static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -328,7 +328,7 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
-/* JAX's allocator takes most of the card at once: what lives in it only JAX knows. */
+/* JAX's allocator takes most of the card at once, so only JAX can report what is live in it. */
 static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
 {
     const gw_arrays *arrays = &c->model->arrays;
@@ -345,7 +345,8 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
-/* Most of it is stream-ordered: PyTorch with backend:cudaMallocAsync asks the driver for each tensor. */
+/* True if most of the memory is stream-ordered: PyTorch with backend:cudaMallocAsync allocates each tensor from the
+ * driver. */
 static bool is_asked_one_by_one(const gwi_memory *memory)
 {
     uint64_t ordered = 0;
@@ -363,12 +364,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_certainty most = GW_CERTAINTY_NONE;
     bool caught = false;
-    /* A failure that was caught says more than what it kept: of the others the most certain one is taken. */
+    /* A caught failure explains more than the memory that it kept; of the other kinds, take the most certain one. */
     enum { CAUGHT_KINDS = 2 };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && (i < CAUGHT_KINDS || !caught); i++) {
         gwi_finding one = {.cause = finding->cause};
         gw_certainty certainty = kinds[i](c, &one);
-        /* The driver sees the segments of a caching allocator, not what lives in them. */
+        /* The driver sees the segments of a caching allocator, not the live blocks in them. */
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
             !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;

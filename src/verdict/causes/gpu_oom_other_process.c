@@ -1,19 +1,19 @@
-/* Somebody else holds the memory: with theirs the request would have fitted.
+/* Another process holds the memory: without it, the request would have fitted.
  *
- * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without it
- * the request had fitted, this process alone had fitted into the limit, and the others held at least half as much as
- * it did. There must be no iterations that kept a sixteenth of its memory or more, for whatever reason: these may be a
- * leak, which had filled the card alone, a little later.
- * Before any context: what others hold leaves less than a context needs.
- * Supported by: holders that are told by a difference alone; more in use that nobody accounts for; a process that
- * holds more than twice as much itself. */
+ * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without that
+ * memory, the request would have fitted, this process alone would have fitted into the limit, and the others held at
+ * least half as much as it did. There must be no iterations that kept a sixteenth of its memory or more, for whatever
+ * reason: these may be a leak, which would have filled the card by itself a little later. Before any context: the
+ * others leave less memory than a context needs.
+ * Supported by: holders known only from a difference; further memory in use that no known process accounts for; a
+ * process that itself holds more than twice as much. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The most free memory that anything in this run ever saw on the device. */
+/* The most free memory ever recorded for the device in this run. */
 static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
 {
     bool any = false;
@@ -32,7 +32,7 @@ static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
     return any;
 }
 
-/* Where nobody is named by what he holds: who might be, and why the driver's own word on it does not help. */
+/* If no holder is known: list the possible holders, and explain why the driver's own list does not help. */
 static void say_candidates(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 4 };
@@ -56,12 +56,12 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
                      unmatched, unmatched == 1 ? "" : "es");
 }
 
-/* Not even a context fitted, and nothing of this process is on the device: the memory is somebody else's. Host limits
- * give the same answer of the driver, so they must be known to be off. */
+/* Not even a context fitted, and this process holds nothing on the device, so the memory belongs to others. Host limits
+ * cause the same result, so they must be known to be off. */
 static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    const uint64_t plenty_bytes = (uint64_t)2 << 30; /* several contexts */
+    const uint64_t plenty_bytes = (uint64_t)2 << 30; /* room for several contexts */
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
     uint64_t free_bytes = 0;
     bool has_free = find_free(c, &free_bytes);
@@ -93,9 +93,10 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");
-    /* The card's own word: what the others hold leaves no room for a context. */
+    /* By the card's own count, the others leave no room for a context. */
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
-    /* The ledger counts what the others asked for. They have a context, too, which the card's count includes. */
+    /* The ledger counts the allocations of the others. They also have a context, which only the card's count includes.
+     */
     uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
     if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
         return GW_ESTABLISHED;
@@ -105,8 +106,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                                                                                           : GW_HYPOTHESIS;
 }
 
-/* The holders we know may be a legitimate half of the story: others hold more than they do, beyond what contexts take.
- */
+/* True if unknown holders have more memory than the known ones, beyond what contexts take. The known holders may then
+ * not be the cause. */
 static bool is_more_unseen(const gwi_memory *memory)
 {
     const uint64_t contexts_bytes = (uint64_t)4 << 30;
@@ -122,7 +123,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return judge_no_context(c, finding);
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
-    /* Without a word from the card: what is in use and not ours, less what contexts take. */
+    /* Without the card's own count: the memory in use that is not ours, minus what contexts take. */
     const uint64_t context_bytes = (uint64_t)1 << 30;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
@@ -162,9 +163,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return memory->own_bytes * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
-        return GW_HYPOTHESIS; /* it would have filled the card alone, a little later */
-    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* who takes so much more may need too much */
-    /* What may be a leak had perhaps filled the card alone, a little later, however little it has kept so far. */
+        return GW_HYPOTHESIS; /* it would have filled the card by itself a little later */
+    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* a process that takes so much more may simply need
+                                                                   * too much */
+    /* A possible leak might have filled the card by itself a little later, however little it has kept so far. */
     enum { KEPT_PART = 16 };
     const gw_growth *growth = &memory->growth;
     bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * KEPT_PART >= memory->own_bytes;

@@ -1,8 +1,8 @@
-/* A phase that comes late needs more than the ones before: validation that keeps the graph, a first optimizer step, a
+/* A late phase needs more memory than the earlier ones: validation that keeps the graph, a first optimizer step, a
  * checkpoint loaded onto the GPU.
  *
- * Never established: a peak that was flat and rose shows when memory was needed, not that it was not needed before; it
- * is supported at most. */
+ * Never established: a peak that was flat and then rose shows when memory was needed, not that it was not needed
+ * before; it is supported at most. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -15,7 +15,8 @@ static int by_bytes(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Spans may be shorter than a step, whose peak then shows in some of them only: the most of the last few counts. */
+/* A span may be shorter than a step, whose peak then shows in some spans only. So use the maximum of the last few
+ * spans. */
 static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
 {
     enum { WINDOW_PART = 32, WINDOW_MIN = 3 };
@@ -27,7 +28,8 @@ static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
     }
 }
 
-/* The peak of live bytes was flat for most of the time, and then rose: the flat height, and when it ended. */
+/* Find whether the peak of live bytes was flat for most of the time and then rose: the flat level, and when it ended.
+ */
 static bool find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_bytes, uint64_t *ret_end_ns)
 {
     enum { SPANS_MIN = 16 };
@@ -42,7 +44,7 @@ static bool find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_b
     size_t end = count;
     while (end > 0 && most[end - 1] > flat + flat / 4)
         end--;
-    size_t within = 0; /* most of the time before was as high as that, and none of it much higher */
+    size_t within = 0; /* most of the earlier time was at that level, and none of it much higher */
     for (size_t i = 0; i < end; i++)
         within += most[i] + flat / 4 >= flat && most[i] <= flat + flat / 4;
     if (flat == 0 || end == 0 || end == count || end * 2 < count || within * 4 < end * 3)
@@ -59,13 +61,15 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (!find_plateau(memory->report, &flat, &end_ns) || memory->own_bytes < flat + flat / 4)
         return GW_CERTAINTY_NONE;
-    /* What was refused before, in the flat stretch or ahead of it, is not the need of a later phase. */
+    /* A request that was already refused in the flat stretch or before it is not the need of a later phase. */
     if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < end_ns)
         return GW_CERTAINTY_NONE;
-    /* The phase itself must have filled the card: one request that is too large for a nearly empty one is no phase. */
+    /* The phase itself must have filled the card. A single request that is too large for a nearly empty card is not a
+     * phase. */
     if (memory->own_bytes < memory->limit_bytes / 2)
         return GW_CERTAINTY_NONE;
-    /* By many requests: one that is as large as all that came to it is a step with a larger input. */
+    /* It must have done so with many requests. A single request as large as all of them is a step with a larger input.
+     */
     if (memory->wanted_bytes > (memory->own_bytes - flat) / 4)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(text, flat);
@@ -76,7 +80,7 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, end_ns, "observer", (double)flat, "bytes",
                 "until %.2f s the peak stayed near %s; then it rose to %s", (double)end_ns / 1e9, text,
                 gw_bytes_text(own, memory->own_bytes));
-    size_t later = 0; /* blocks are in order of time */
+    size_t later = 0; /* blocks are sorted by time */
     while (later < memory->live_count && memory->live[later].t_ns <= end_ns)
         later++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live + later, memory->live_count - later,
@@ -92,7 +96,7 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
     if (c->framework != GW_FRAMEWORK_RAW || growth->span_count != 2 || growth->repeats || growth->steps ||
         growth->last_bytes * 2 < growth->first_bytes || !gwi_would_fit(memory, growth->last_bytes))
         return GW_CERTAINTY_NONE;
-    /* A block much larger than all else says it better. */
+    /* A block that is much larger than all others explains it better. */
     if (growth->largest_bytes * 3 >= memory->own_bytes)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(last, growth->last_bytes);
@@ -105,7 +109,7 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
                 (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
     gwi_say_holder(c, finding, memory->t_ns, "ledger", memory->live + growth->first_count,
                    memory->live_count - growth->first_count, "these");
-    return GW_HYPOTHESIS; /* who allocated it is not known without call sites */
+    return GW_HYPOTHESIS; /* without call sites, it is not known who allocated it */
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,14 +1,14 @@
-/* A framework took most of the card at its start, and a second user of the card finds nothing.
+/* A framework took most of the card's memory when it started, and a second user of the card found too little.
  *
- * Never established: one early block of half the card may be the framework's pool or data; whose it is shows by its
- * size alone. */
+ * Never established: one early block of half the card may be the framework's pool or data, and only its size shows
+ * which. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
-/* A block taken early that is most of the card and not the failing framework's own: a pool. */
+/* Find a pool: a block that was allocated early, is most of the card, and does not belong to the failing framework. */
 static const gw_live *find_pool(const gwi_memory *memory)
 {
     enum { EARLY_MAX = 64 };
@@ -22,7 +22,7 @@ static const gw_live *find_pool(const gwi_memory *memory)
     return NULL;
 }
 
-/* JAX takes three quarters, or what it is told to; with preallocation switched off a large block is somebody's data. */
+/* JAX takes three quarters of the card, or the share that is set. If preallocation is off, a large block is data. */
 static bool is_switched_off(const gw_model *model)
 {
     const char *jax = gw_model_meta(model, "env.XLA_PYTHON_CLIENT_PREALLOCATE");
@@ -31,7 +31,7 @@ static bool is_switched_off(const gw_model *model)
            (kind != NULL && strcasecmp(kind, "platform") == 0);
 }
 
-/* Somebody else than the owner of the pool found no room in the same process. */
+/* True if another part of the same process than the pool's owner found no room. */
 static bool is_second_user(const gwi_case *c)
 {
     const gw_model *model = c->model;
@@ -42,7 +42,7 @@ static bool is_second_user(const gwi_case *c)
            model->stderr_facts.library_status.seen;
 }
 
-/* The largest block of another recorded process, as its groups tell. */
+/* The largest block of another recorded process, from its groups. */
 static const gw_group *find_foreign_pool(const gwi_case *c)
 {
     const gw_group *best = NULL;

@@ -1,4 +1,4 @@
-/* A call that a stream must not make while it is being captured into a graph broke the capture.
+/* A call that is not allowed while a stream is captured into a graph broke the capture.
  *
  * Never established: results 900 to 908 name the broken capture, but the call that reports it need not be the one that
  * broke it. */

@@ -1,10 +1,11 @@
-/* What the causes of lost contexts share. */
+/* A check that the causes of lost contexts share. */
 #ifndef GWI_CAUSES_STICKY_H
 #define GWI_CAUSES_STICKY_H
 
 #include "gwi_fault.h"
 
-/* An allocation failure before it that nobody looked at, or a reset that took what the program kept, explains more. */
+/* True if an earlier unchecked allocation failure, or an earlier reset that destroyed memory which the program still
+ * held, explains the fault better. */
 static inline bool gwi_is_explained_earlier(const gwi_case *c, const gw_failure *sticky)
 {
     if (c->oom != NULL && c->oom->t_ns < sticky->t_ns)

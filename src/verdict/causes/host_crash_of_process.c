@@ -1,12 +1,13 @@
-/* The process died of its own host code: a bad pointer, an abort.
+/* The process crashed in its own host code: a bad pointer or an abort.
  *
  * Established only by: the end by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with no driver call that had failed
  * (handled or not), no thread inside a driver call, no GPU core dump, and no address inside device memory. Only host
- * code faults so; what made it crash is not claimed. A signal that kill() sent looks the same unless the crash itself
- * was recorded. SIGBUS, in addition, only where the fault's own record names a file outside of /dev/shm, or says that
- * no page was missing: the process may have filled /dev/shm between two readings, and its end have emptied it.
- * Supported by: a crash after a failed or handled call, or with a thread inside the driver; SIGBUS of which nothing
- * else is known. */
+ * code faults like this; the verdict does not claim what made it crash. A signal that kill() sent looks the same unless
+ * the crash itself was recorded. SIGBUS, in addition, only where the fault's own record names a file outside of
+ * /dev/shm, or shows that no page was missing: the process may have filled /dev/shm between two readings, and its end
+ * may have emptied it.
+ * Supported by: a crash after a failed or handled call, or with a thread inside the driver; SIGBUS without any further
+ * information. */
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_fault.h"
@@ -33,7 +34,7 @@ static const char *signal_name(int signal)
     }
 }
 
-/* A thread that was inside a driver call at the end: the crash may be in there. */
+/* A thread that was inside a driver call at the end. The crash may have happened there. */
 static const gw_thread *inside_driver(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
@@ -44,7 +45,7 @@ static const gw_thread *inside_driver(const gwi_case *c)
     return NULL;
 }
 
-/* Where it was, as far as anybody told. */
+/* Report the place of the crash, as far as it was recorded. */
 static void say_place(const gwi_case *c, gwi_finding *finding)
 {
     const gw_crash *crash = gwi_crash_of(c);
@@ -69,7 +70,7 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, crash->site, "the crash");
 }
 
-/* SIGBUS is a page that could not be provided, far more often than an address out of line. */
+/* SIGBUS means far more often that a page could not be provided than that an address was misaligned. */
 static void advise_bus(const gwi_case *c, gwi_finding *finding)
 {
     switch (gwi_bus_of(c)) {
@@ -101,7 +102,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const char *name = c->ended ? signal_name(c->signal) : NULL;
     if (name == NULL || gwi_ended_by_dump(c))
-        return GW_CERTAINTY_NONE; /* the driver's own abort after a GPU core dump is told by the kernel's fault */
+        return GW_CERTAINTY_NONE; /* for the driver's own abort after a GPU core dump, the kernel's fault is the cause
+                                   */
     gwi_headline(finding, "the program crashed in host code (signal %d, %.*s)", c->signal, (int)strcspn(name, ","),
                  name);
     gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal %d: %s", c->signal, name);
@@ -126,8 +128,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_crash *crash = gwi_crash_of(c);
     if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
         (c->signal == SIGABRT && gwi_is_told_by_log(c)))
-        return GW_HYPOTHESIS; /* a failure before it explains more */
-    /* A handled refusal leaves a pointer behind that is NULL, and may have been used at last. */
+        return GW_HYPOTHESIS; /* an earlier failure explains more */
+    /* A handled refusal leaves a NULL pointer behind, which may have been used in the end. */
     bool may_follow = c->root != NULL || c->handled != NULL;
     gwi_bus bus = gwi_bus_of(c);
     may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));

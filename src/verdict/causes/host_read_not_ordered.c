@@ -1,5 +1,5 @@
-/* A copy to the host that nothing waited for. Never more than a hypothesis: whether and when the host read what was
- * copied is not seen.
+/* Nothing waited for a copy to the host. Never more than a hypothesis: the recording does not show whether and when the
+ * host read the copied data.
  *
  * Never established: the host's reads are not recorded. */
 #include "gwi_order.h"

@@ -1,6 +1,6 @@
-/* The GPU waits for its input. No fault.
+/* The GPU waits for its input. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
 
 enum { PAUSES_MIN = 10, BUSY_PERCENT = 50 };

@@ -1,8 +1,9 @@
-/* A GPU number that this process does not see.
+/* The program used a GPU number that does not exist for this process.
  *
- * Established only by: the result 101 of a call that chooses a device or makes a context, where the run ended of it
- * (gwi_sure_of_end()); of a mere question only with the runtime's words. 101 means that the number is out of range.
- * Supported by: the words alone. */
+ * Established only by: the result 101 of a call that selects a device or creates a context, where the run ended because
+ * of it (gwi_sure_of_end()); for a mere query only with the runtime's message. 101 means that the number is out of
+ * range.
+ * Supported by: the message alone. */
 #include "gwi_start.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 
 enum { INVALID_DEVICE = 101 };
 
-/* cuDeviceGet() is a question elsewhere: here it is the failure, when nothing else is. */
+/* Elsewhere cuDeviceGet() counts as a query. Here it is the failure, if nothing else is. */
 static const gw_failure *find_refused(const gwi_case *c)
 {
     if (c->root != NULL)
@@ -55,7 +56,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the process is rank %" PRIu32, c->process->rank);
     if (failure == NULL)
         return gwi_sure_of_words(c);
-    bool probed = failure->is_probe && !says; /* asked until the answer was no, perhaps */
+    bool probed = failure->is_probe && !says; /* the program may have counted up until the driver refused */
     return gwi_sure_of_end(c, failure, probed ? GW_HYPOTHESIS : GW_ESTABLISHED);
 }
 

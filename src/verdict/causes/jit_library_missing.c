@@ -1,8 +1,8 @@
-/* The driver's compiler for PTX is missing or switched off.
+/* The driver's PTX compiler is missing or switched off.
  *
- * Established only by: the result 221 or 223 of a module load, where the run ended of it (gwi_sure_of_end()). Each of
- * the two results has one meaning: the compiler is not there, or it is switched off.
- * Supported by: the same where the program went on for long, or did not say last that it ended of this. */
+ * Established only by: the result 221 or 223 of a module load, where the run ended because of it (gwi_sure_of_end()).
+ * Each of the two results has one meaning: the compiler is missing, or it is switched off.
+ * Supported by: the same where the program went on for a long time, or its last output does not name this error. */
 #include "gwi_start.h"
 
 enum { JIT_COMPILER_NOT_FOUND = 221, JIT_COMPILATION_DISABLED = 223 };

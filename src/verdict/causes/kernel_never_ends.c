@@ -1,13 +1,13 @@
-/* The program waits for a kernel, and waits.
+/* The program waits for a kernel that does not end.
  *
- * Never established: work that is merely slow looks the same from outside. */
+ * Never established: work that is merely slow looks the same. */
 #include "gwi_alone.h"
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 
 #include <inttypes.h>
 
-/* The program went on, and left the kernel alone: it may be meant to run on, or be over. */
+/* The program went on and did not wait for the kernel, which may be meant to keep running, or may have ended. */
 static gw_certainty judge_alone(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_NONE || !gwi_is_any_alone(c))

@@ -1,6 +1,6 @@
-/* Small kernels, launched one by one: the GPU is done before the next one comes. No fault.
+/* Small kernels are launched one by one, and each ends before the next is launched. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
 
 #include <inttypes.h>

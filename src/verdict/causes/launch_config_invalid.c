@@ -1,15 +1,16 @@
-/* A launch asked for a grid, a block or shared memory that the device cannot give. It never ran, and nothing broke.
+/* A launch requested a grid, a block or shared memory that the device cannot provide. The kernel never ran, and the
+ * context is intact.
  *
  * Established only by: a launch that failed with 1, 701 or 720 and whose own recorded numbers are zero or over the
- * device's recorded limit, where the run ended of it (gwi_sure_of_end()). The comparison is the proof. A log alone
- * establishes it by Triton's "out of resource", which names both numbers, where an error follows.
- * Supported by: 701 or 720 with numbers within the limits, such as registers; a refused launch that the program went
- * on without. */
+ * device's recorded limit, where the run ended because of it (gwi_sure_of_end()). The comparison is the proof. In a log
+ * alone, it is established by Triton's "out of resource", which names both numbers, where an error follows.
+ * Supported by: 701 or 720 with numbers within the limits, such as registers; a refused launch after which the program
+ * went on. */
 #include "gwi_start.h"
 
 #include <inttypes.h>
 
-/* Numbers of device attributes in the driver's interface. */
+/* Device attribute numbers of the driver API. */
 enum {
     THREADS_PER_BLOCK = 1,
     BLOCK_X = 2,
@@ -45,7 +46,7 @@ static const gw_failure *find_launch(const gwi_case *c)
     return root != NULL && root->kind == GW_EV_LAUNCH && is_launch_result(root->result) ? root : NULL;
 }
 
-/* More shared memory than usual must be asked for, kernel by kernel, and has a limit of its own. */
+/* A kernel must opt in to more shared memory than usual, which has its own limit. */
 static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
 {
     if (asked > limit)
@@ -56,7 +57,7 @@ static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
                  "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)", limit);
 }
 
-/* One value against one limit of the device. */
+/* Compare one value with one limit of the device. */
 static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *failure, unsigned attribute,
                      uint64_t asked, const char *what, const char *unit)
 {
@@ -126,8 +127,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS;
     if (!proven)
         return failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
-    /* A search among kernels asks for what cannot be had, and takes another. A program that did not look at the result
-     * goes on as well, without what this launch should have computed. */
+    /* An autotuner may try a launch that the device refuses, and then use another one. A program that did not check the
+     * result also goes on, without the output of this launch. */
     gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
     bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
     bool went_on = failure->after.worked || (failure->after.launches > 0 && failure->after.synced);

@@ -1,7 +1,7 @@
-/* A library refused the shapes, types or values that the program passed to it.
- * What tells of it is printed, or in cuDNN's own log; no driver call does.
+/* A library rejected the shapes, types or values that the program passed to it. Only printed messages or cuDNN's own
+ * log show this; no driver call does.
  *
- * Never established: the words on stderr and cuDNN's own log are supported at most. */
+ * Never established: messages on stderr and in cuDNN's own log count as supported at most. */
 #include "gwi_cudnn_log.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,7 +1,6 @@
-/* A library of the CUDA family is not where the loader looks.
- * What tells of it is printed; no driver call does.
+/* The loader did not find a CUDA library. Only printed messages show this; no driver call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_not_found = {

@@ -1,7 +1,7 @@
-/* The library's version does not serve this card, or has dropped it.
- * What tells of it is printed, or in cuDNN's own log; no driver call does.
+/* The library's version does not support this card yet, or no longer supports it. Only printed messages or cuDNN's own
+ * log show this; no driver call does.
  *
- * Never established: the words on stderr and cuDNN's own log are supported at most. */
+ * Never established: messages on stderr and in cuDNN's own log count as supported at most. */
 #include "gwi_cudnn_log.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,9 +1,9 @@
-/* A library was loaded in another version than the framework was built with.
- * What tells of it is printed; no driver call does.
+/* The loader found another version of a library than the framework was built with. Only printed messages show this; no
+ * driver call does.
  *
- * Established only by: a log in which cuDNN says which version it was built with and which one is loaded, and in which
- * an error follows: the message names both versions. A recording weighs the same words as supported at most, because
- * the program may have outlived them. */
+ * Established only by: a log in which a message names the version that the framework was built with and the one that is
+ * loaded, and in which an error follows. In a recording, the same message counts as supported at most, because the
+ * program may have survived it. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_version_mismatch = {

@@ -1,17 +1,17 @@
-/* A workspace was refused for lack of memory, and a smaller one taken at the same place: a library that searches among
- * its algorithms has taken another one, which may be slower. No fault.
+/* A workspace was refused for lack of memory, and a smaller one was allocated at the same place: a library that
+ * searches among its algorithms has chosen another one, which may be slower. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_cudnn_log.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 static const uint64_t soon_ns = 1000000000u;
-/* A request of a little less is a retreat of the program's own: algorithms differ by more. */
+/* A slightly smaller request is a retry by the program itself: the workspaces of algorithms differ by more. */
 enum { SMALLER_TIMES = 2, OBJECT_BYTES_MAX = 1 << 20 };
 
-/* The libraries that choose by workspace; NULL: none of them was seen. */
+/* The library of the process that chooses algorithms by workspace; NULL: none was seen. */
 static const char *choosing_library(const gw_process *process)
 {
     static const gw_library_kind kinds[] = {GW_LIBRARY_CUDNN, GW_LIBRARY_CUBLASLT, GW_LIBRARY_CUBLAS};
@@ -28,7 +28,7 @@ static bool same_place(const gwi_case *c, uint32_t a, uint32_t b)
     return gwi_place(c, a, one)[0] != '\0' && strcmp(one, gwi_place(c, b, other)) == 0;
 }
 
-/* Was all that was ever taken of that size at the place given back? A workspace is. */
+/* True if every block of that size from that place was freed, as a workspace is. */
 static bool is_transient(const gwi_case *c, const gw_failure *failure)
 {
     uint64_t made = 0, left = 0;
@@ -51,8 +51,8 @@ static bool is_choice(const gwi_case *c, const gw_failure *failure)
            is_transient(c, failure);
 }
 
-/* The first launch of a kernel by the thread after the call that was over at the instant; NULL: not known. A launch may
- * bear the time of the call before it. */
+/* The first kernel launch of the thread after the call that ended at that time; NULL: not known. A launch may carry the
+ * time of the preceding call. */
 static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
@@ -67,7 +67,7 @@ static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *fai
     return NULL;
 }
 
-/* When the refused size was last given at that place; GWI_NO_TIME: never. */
+/* The time at which a request of the refused size last succeeded at that place; GWI_NO_TIME: never. */
 static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
 {
     uint64_t t_ns = GWI_NO_TIME;
@@ -80,7 +80,7 @@ static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
     return t_ns;
 }
 
-/* ", and the kernel that followed was conv_large then, and conv_small here". */
+/* Add ", followed by kernel conv_large then and by conv_small here". */
 static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *text)
 {
     char before[GWI_KERNEL_TEXT_MAX], after[GWI_KERNEL_TEXT_MAX];
@@ -99,7 +99,7 @@ static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *t
         gw_text_add_str(text, ", followed by another kernel then");
 }
 
-/* Once for each place and size: how often is told. */
+/* The first such failure. Later ones at the same place and of the same size are only counted. */
 static const gw_failure *first_choice(const gwi_case *c, uint64_t *ret_count)
 {
     const gw_failure *first = NULL;

@@ -1,4 +1,4 @@
-/* Another client of the MPS server crashed, and took this one with it.
+/* Another client of the MPS server crashed, and this process lost its context, too.
  *
  * Established only by: the result 810, by which the server ended this client, and a verified Xid on the same card in
  * the same two seconds that names a process of another run.
@@ -11,7 +11,7 @@
 enum { MPS_RPC_FAILURE = 806, MPS_CLIENT_TERMINATED = 810 };
 static const uint64_t same_time_ns = 2000000000u;
 
-/* The program is told where the server's pipes are, or how much of the card it may use. */
+/* The setting that names the server's pipes, or the share of the card that the program may use. */
 static const char *mps_setting(const gw_model *model)
 {
     static const char *const keys[] = {"env.CUDA_MPS_PIPE_DIRECTORY", "env.CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
@@ -22,7 +22,7 @@ static const char *mps_setting(const gw_model *model)
     return NULL;
 }
 
-/* An Xid that names a process that is none of this run's, on the card of the failure, at the same time. */
+/* An Xid at the time of the failure, on the same card, that names a process of another run. */
 static const gw_machine_event *neighbour_of(const gwi_case *c, const gw_failure *first)
 {
     uint32_t card = gw_machine_card_of(c->model, first->device);

@@ -1,7 +1,7 @@
-/* The network between the ranks failed, or the wrong interface was taken.
- * What tells of it is printed; no driver call does.
+/* The network between the ranks failed, or NCCL used the wrong interface. Only printed messages show this; no driver
+ * call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_network_or_ib_fault = {

@@ -1,9 +1,9 @@
-/* The driver is there, and shows this process no card.
+/* The driver works but shows no card to this process.
  *
- * Established only by: the result 100 before the process had any context, where the run ended of it
- * (gwi_sure_of_end()). The driver says by it that it shows no card. A program that goes on without one does not end of
- * it.
- * Supported by: a framework's own words, without a driver call. */
+ * Established only by: the result 100 before the process had any context, where the run ended because of it
+ * (gwi_sure_of_end()). The result means that the driver shows no card. A program that goes on without a card does not
+ * end because of it.
+ * Supported by: a framework's own message, without a driver call. */
 #include "gwi_start.h"
 
 #include "gw_text.h"
@@ -12,14 +12,14 @@
 
 enum { NO_DEVICE = 100 };
 
-/* Does the mask hide all cards by itself? */
+/* True if the mask by itself hides all cards. */
 static bool hides_all(const char *mask)
 {
     return mask != NULL && (mask[0] == '\0' || strcmp(mask, "-1") == 0 || gw_begins(mask, "-1,") ||
                             strcmp(mask, "NoDevFiles") == 0 || strcmp(mask, "none") == 0);
 }
 
-/* A framework that was built without CUDA says so and makes no driver call. */
+/* A framework that was built without CUDA prints a message and makes no driver call. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"Torch not compiled with CUDA enabled", "No CUDA GPUs are available"};

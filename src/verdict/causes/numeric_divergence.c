@@ -1,7 +1,6 @@
-/* The numbers of the training left the finite ones; the GPU is well.
- * What tells of it is printed; no driver call does.
+/* Training produced NaN or infinity; the GPU works correctly. Only printed messages show this; no driver call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_numeric_divergence = {

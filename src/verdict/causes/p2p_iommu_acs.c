@@ -1,8 +1,8 @@
-/* Copies from card to card over PCIe that the IOMMU, or ACS of a bridge, sends another way: they hang, or go wrong.
- * No call tells of it. What is seen is a collective that does not end, on a machine that is set up so.
+/* The IOMMU, or ACS of a bridge, redirects copies between cards over PCIe, so that they hang or corrupt data. No call
+ * reports this. The recording only shows a collective that does not end, on a machine with such a setup.
  *
- * Never established: the machine is set up so that copies may hang, and a collective does; whether it goes on without
- * such copies only a second run shows. */
+ * Never established: the machine is set up so that copies may hang, and a collective hangs; only a second run shows
+ * whether it works without such copies. */
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 
@@ -16,7 +16,7 @@ static bool is_known(gw_fact_text text)
     return text.bytes > 0 && !gw_fact_text_is(text, "?");
 }
 
-/* Cards that are linked do not copy over PCIe. */
+/* Cards with NVLink do not copy over PCIe. */
 static bool has_nvlink(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->machine.card_count; i++)

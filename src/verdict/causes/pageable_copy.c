@@ -1,6 +1,6 @@
-/* Copies between host and GPU from memory that is not page-locked take much of the time. No fault.
+/* Copies between host and GPU from memory that is not page-locked take much of the time. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
 
 enum { COPIES_MIN = 16 };

@@ -1,6 +1,6 @@
-/* The link between machine and card is narrower or slower than it could be, or full of errors. No fault.
+/* The PCIe link of a card is narrower or slower than possible, or has many errors. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
     char name[GWI_CARD_TEXT_MAX];
     bool good = true;
     gwi_card_text(name, model, card);
-    /* An idle link rests at a lower speed; only of a busy card the highest that was seen says something. */
+    /* An idle link runs at a lower speed, so only the highest speed of a busy card is meaningful. */
     bool was_busy = busy != NULL && busy->max >= BUSY_PERCENT;
     if (width != NULL && width_max != NULL && width->max < width_max->last && width->max > 0 && was_busy)
         good = gwi_list_addf(advice,

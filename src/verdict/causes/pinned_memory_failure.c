@@ -1,8 +1,8 @@
-/* Page-locked host memory was refused. It says "out of memory", and means the host's.
+/* A request for page-locked host memory was refused. The "out of memory" error is about the host's memory.
  *
- * Established only by: a call for page-locked host memory that failed with 2, 205, 304 or 712, where the run ended of
- * it (gwi_sure_of_end()). The call asks for host memory only, so that the GPU's is excluded.
- * Supported by: the result 1, which a wrong argument gives, too. */
+ * Established only by: a call for page-locked host memory that failed with 2, 205, 304 or 712, where the run ended
+ * because of it (gwi_sure_of_end()). The call requests only host memory, which excludes the GPU's memory.
+ * Supported by: the result 1, which a wrong argument also causes. */
 #include "gwi_start.h"
 
 #include <inttypes.h>

@@ -1,11 +1,10 @@
-/* The program failed by itself: an exception, with no driver call that failed before.
+/* The program itself raised an exception, and no driver call had failed before.
  *
  * Established only by: an exception of the program's own, on stderr or read from the interpreter at its end, with the
- * exit status that it causes (a C++ exception: the death by SIGABRT), no driver call that had failed but requests for
- * memory after which the refused thread went on without a doubt (gwi_doubtful_refusal()), no framework's
- * out-of-memory before it, and no part of the run that was not observed. The exception is the end; a GPU fault would
- * have made a call fail.
- * Supported by: the same after a failed call, or with a part of the run that was not observed. */
+ * exit status that it causes (a C++ exception: the death by SIGABRT), no failed driver call except requests for memory
+ * after which the refused thread certainly went on (gwi_doubtful_refusal()), no earlier out-of-memory error of a
+ * framework, and no unobserved part of the run. The exception ended the run; a GPU fault would have made a call fail.
+ * Supported by: the same after a failed call, or with an unobserved part of the run. */
 #include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_host.h"
@@ -31,7 +30,7 @@ static void say_exception(const gwi_case *c, gwi_finding *finding)
                      facts->host_memory.text);
 }
 
-/* A framework refused memory by itself: whether the program coped with that no driver call shows. */
+/* A framework itself refused memory. No driver call shows whether the program coped with this. */
 static bool is_told_of_oom(const gwi_case *c)
 {
     return c->model->stderr_facts.oom.seen && c->handled == NULL && c->root == NULL;
@@ -80,7 +79,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
         gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
         return GW_HYPOTHESIS;
-    /* What it says of a child may be that child's failure on the GPU. */
+    /* An exception about a child may hide that child's failure on the GPU. */
     if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
         return GW_HYPOTHESIS;
     if (is_told_of_oom(c) || gwi_unseen(c->model, 0) != NULL || gwi_exception_is_uncertain(c) ||

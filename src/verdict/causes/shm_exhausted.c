@@ -1,11 +1,11 @@
-/* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC.
+/* /dev/shm was full: touching a page of it causes SIGBUS, and a request fails with ENOSPC.
  *
  * Established only by: /dev/shm seen without any room in the last five seconds or at the last reading, with no failed
- * driver call, and words that only a lack of room explains, or a death by SIGBUS. SIGBUS comes of any mapped file: it
- * counts where the fault's address lies in a file of /dev/shm, or /dev/shm had room earlier in the run and the fault's
- * own record does not say otherwise. Little room is no proof: how much the process touched is not known.
- * Supported by: /dev/shm that was nearly full, with such words; one that was full at another time, or all the time; an
- * address in a file of /dev/shm. */
+ * driver call, and a message that only a lack of room explains, or a death by SIGBUS. Any mapped file can cause SIGBUS:
+ * it counts where the fault's address is in a file of /dev/shm, or /dev/shm had room earlier in the run and the fault's
+ * own record does not show otherwise. Little room does not prove it: how much the process touched is not known.
+ * Supported by: /dev/shm that was nearly full, with such a message; /dev/shm that was full at another time, or all the
+ * time; an address in a file of /dev/shm. */
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_machine.h"
@@ -15,7 +15,7 @@
 enum { BUS = 7 };
 static const uint64_t docker_default_bytes = 64u << 20;
 
-/* What says that shared memory was at fault, in the words of frameworks and of the C library. */
+/* Messages of frameworks and of the C library that blame shared memory. */
 static const char *words_of(const gw_stderr_facts *facts)
 {
     static const char *const parts[] = {"out of shared memory",
@@ -40,13 +40,13 @@ static bool is_full(uint64_t room, uint64_t size)
     return room < 4096 * 16 || room < size / 200;
 }
 
-/* Nothing was left, not even for a few pages. */
+/* True if there was not even room for a few pages. */
 static bool is_without_room(uint64_t room)
 {
     return room < 4096 * 16;
 }
 
-/* Words that only a lack of room explains: a missing file of /dev/shm is named in other words. */
+/* True if only a lack of room explains the message. A missing file of /dev/shm has another message. */
 static bool is_about_room(const char *words)
 {
     static const char *const parts[] = {"out of shared memory", "insufficient shared memory", "unable to write to file",
@@ -63,7 +63,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const char *words = words_of(&model->stderr_facts);
     const gw_series *room = gw_machine_known(model, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0);
     const gw_series *size = gw_machine_known(model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
-    /* Python's message for a full file system names none. */
+    /* Python's message for a full file system does not name the file system. */
     bool no_space = strstr(model->stderr_facts.exception.text, "No space left on device") != NULL;
     gwi_bus bus = gwi_bus_of(c);
     bool died_otherwise = bus == GWI_BUS_FILE || bus == GWI_BUS_MEMORY || bus == GWI_BUS_OTHER;
@@ -73,7 +73,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     bool known = room != NULL && size != NULL && size->last > 0;
     bool was_full = known && is_full(room->min, size->last);
-    /* A cache that filled it an hour ago, and was removed since, harms nobody. */
+    /* A file that filled it an hour ago and was removed since does no harm. */
     const uint64_t near_end_ns = 5000000000u;
     bool is_full_now = was_full && (is_full(room->last, size->last) || room->t_min_ns + near_end_ns >= model->t_end_ns);
     bool is_without = is_full_now && is_without_room(room->min);
@@ -85,7 +85,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!was_short && !(is_small && words != NULL) && words == NULL && bus != GWI_BUS_SHM)
         return GW_CERTAINTY_NONE;
     if (known && !was_short && !is_small && bus != GWI_BUS_SHM)
-        return GW_CERTAINTY_NONE; /* there was room all the time, as far as was seen */
+        return GW_CERTAINTY_NONE; /* every reading showed free room */
     gwi_headline(finding, "/dev/shm %s, and a process that used it %s",
                  was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
     if (known)

@@ -1,10 +1,10 @@
-/* Wrong numbers without any error. Nothing that a recording holds shows it; what it does show are libraries that are
- * known for it on such cards.
+/* The numbers are wrong without any error. A recording cannot show this; it only shows libraries that are known to have
+ * this bug on such cards.
  *
  * Source of the versions: JAX's check of CUDA's components, jax_plugins/cuda/__init__.py at 00070f85, which names the
  * release notes of cuDNN 9.10.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_cause.h"
 
 enum { CAPABILITY_MAJOR = 75, TENSOR_MEMORY_FIRST = 10, TENSOR_MEMORY_LAST = 11 };
@@ -18,7 +18,8 @@ static const gw_library *find(const gw_process *process, gw_library_kind kind)
     return NULL;
 }
 
-/* How many devices the process used; *ret_has: one of them has tensor memory (compute capability 10.x or 11.x). */
+/* The number of devices that the process used. *ret_has: one of them has tensor memory (compute capability 10.x or
+ * 11.x). */
 static size_t devices_used(const gwi_case *c, const gw_process *process, bool *ret_has)
 {
     size_t count = 0;

@@ -1,7 +1,6 @@
-/* A long phase of one rank was taken for a hang.
- * What tells of it is printed; no driver call does.
+/* A long phase of one rank was mistaken for a hang. Only printed messages show this; no driver call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_slow_phase_timeout = {

@@ -1,7 +1,6 @@
-/* One rank is late again and again, and the others wait for it.
- * What tells of it is printed; no driver call does.
+/* One rank is repeatedly late, and the others wait for it. Only printed messages show this; no driver call does.
  *
- * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
+ * Never established: only printed messages show it, and in a recording these count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_straggler = {

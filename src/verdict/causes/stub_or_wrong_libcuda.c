@@ -1,7 +1,7 @@
-/* A toolkit's stub stands where the driver should.
+/* The program loaded a toolkit's stub library instead of the driver.
  *
- * Established only by: the result 34 of cuInit and a driver library that lies in a folder of stubs, where the run
- * ended of it (gwi_sure_of_end()). Only the stub gives 34.
+ * Established only by: the result 34 of cuInit and a driver library in a stubs folder, where the run ended because of
+ * it (gwi_sure_of_end()). Only the stub returns 34.
  * Supported by: 34 with a library elsewhere: a copy of the stub. */
 #include "gwi_start.h"
 

@@ -1,12 +1,12 @@
-/* The host waits for the GPU after nearly every small piece of work. No fault.
+/* The host waits for the GPU after nearly every small piece of work. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
 
 #include <inttypes.h>
 
 enum { SYNCS_MIN = 1000, GRAPHS_FEW = 10 };
-static const uint64_t short_ns = 1000000; /* between two waits: longer work is worth a wait */
+static const uint64_t short_ns = 1000000; /* between two waits; waiting for longer work is normal */
 
 static bool advise(const gwi_case *c, gw_string_list *advice)
 {

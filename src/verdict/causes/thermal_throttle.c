@@ -1,11 +1,11 @@
-/* The card ran slower because it was hot. No fault: said beside any verdict.
+/* The card ran slower because it was hot. This is not a fault; the advice is added to any verdict.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"
 
 #include <stdio.h>
 
-/* Shorter, and it is not worth a word: slowdowns of a moment come with every change of state. */
+/* Shorter slowdowns are not worth reporting: they occur with every change of state. */
 static const uint64_t worth_saying_ns = 300000000u;
 enum { SHARE_INVERSE = 20, BIT_SOFTWARE = 5, BIT_HARDWARE = 6 };
 

@@ -1,6 +1,6 @@
-/* More managed memory was in use than the card has: pages go back and forth. No fault.
+/* More managed memory was in use than the card has, so pages move back and forth. This is not a fault.
  *
- * Never established: advice, which is never the reason of a failure. */
+ * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"
 
 static bool advise_device(const gwi_case *c, const gw_process *process, int device, gw_string_list *advice)

@@ -1,7 +1,7 @@
-/* Work was given to one GPU with something of another one: a device guard is missing.
+/* A call on one GPU used an object of another GPU, because a device guard is missing.
  *
- * Never established: the ledger shows that a handle belongs to another GPU, but 400 has other reasons as well; a
- * kernel's arguments are not recorded. */
+ * Never established: the ledger shows that a handle belongs to another GPU, but 400 also has other causes; a kernel's
+ * arguments are not recorded. */
 #include "gwi_cause.h"
 
 static const char *thing_of(const gw_elsewhere *it)
@@ -32,7 +32,7 @@ static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *
                      it->call_device);
 }
 
-/* Kernels' arguments are not recorded: that one of them was another GPU's is no more than possible. */
+/* A kernel's arguments are not recorded, so it is only possible that one of them belonged to another GPU. */
 static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
 {
     enum { ILLEGAL_ADDRESS = 700 };
@@ -53,7 +53,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* A framework's word, which it also gives for memory of the host. */
+/* A framework's message, which it also prints for host memory. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;

@@ -1,5 +1,5 @@
-/* A fix that presupposes something says so here: by its beginning, and by what the recording must show. What a
- * recording cannot show presupposes nothing. */
+/* Leaves out fixes that do not apply to the program. The table lists a fix by its first words, with the condition that
+ * the recording must show. A fix without a row always applies. */
 #include "gwi_applies.h"
 #include "gwi_request.h"
 
@@ -44,7 +44,7 @@ static bool made_graphs(const gwi_case *c)
     return c->process == NULL;
 }
 
-/* Recordings of older versions do not know all kernels: then nothing is left out. */
+/* Recordings of older versions do not list all kernels. Then no fix is left out. */
 static bool has_peers(const gwi_case *c)
 {
     if (c->process == NULL || (c->process->has_world && c->process->world > 1) || c->model->launch_site_count == 0)

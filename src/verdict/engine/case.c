@@ -1,4 +1,5 @@
-/* The case: which process to judge, how it ended, and what memory looked like when its root (root.c) failed. */
+/* Builds the case: which process to judge, how it ended, and the state of memory when its root failure (root.c)
+ * occurred. */
 #include "gw_text.h"
 #include "gwi_cause.h"
 #include "gwi_family.h"
@@ -10,7 +11,7 @@
 
 /* ---- memory at the failure ---- */
 
-/* Is it about that device of CUDA's? */
+/* True if the value is about that CUDA device. */
 static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wanted)
 {
     if (holder->has_device)
@@ -18,8 +19,8 @@ static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wan
     return !holder->has_card || gw_machine_device_of(model, holder->card) == wanted;
 }
 
-/* When the holders were told that are nearest to the failure: at most of the failures of a run they are asked, and what
- * others held at another one says nothing. */
+/* Find the list of holders that was recorded nearest to the failure. The supervisor reads the holders at most failures
+ * of a run, and the list of another failure does not apply to this one. */
 static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_ns)
 {
     const uint64_t near_ns = 10000000000u;
@@ -37,11 +38,11 @@ static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_n
     return least_ns <= near_ns;
 }
 
-/* The card's own word on who holds it, as the supervisor saw it at the failure. A refusal of the guard's counts this
- * run's processes alone: what strangers hold beside them is no part of it. */
+/* The holders of the card's memory as the supervisor recorded them at the failure. The guard's limit counts only this
+ * run's processes, so memory of foreign processes does not matter for its refusals. */
 static void find_holders(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    const uint64_t together_ns = 400000000u; /* they are asked a second apart at least */
+    const uint64_t together_ns = 400000000u; /* the supervisor reads them at least a second apart */
     uint64_t largest = 0, sum = 0, told_ns = 0;
     bool any = false, told = find_telling(model, memory->t_ns, &told_ns);
     for (size_t i = 0; i < model->machine.holder_count && told; i++) {
@@ -66,10 +67,10 @@ static void find_holders(const gw_model *model, const gw_failure *failure, gwi_m
     memory->foreign_recorded = memory->foreign_pid != 0 && gw_model_process(model, memory->foreign_pid) != NULL;
 }
 
-/* Processes of this run that stand on the same card. */
+/* Processes of this run that use the same card. */
 static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    /* The card was looked at a little later: who was killed in between is only in the ledger. */
+    /* The card was read a little later, so a process that was killed in between is only in the ledger. */
     if (failure->around.other_bytes_total == 0 ||
         (memory->foreign_known && memory->foreign_bytes >= failure->around.other_bytes_total))
         return;
@@ -123,21 +124,22 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     find_siblings(c->model, failure, memory);
 }
 
-/* PyTorch's own limit refused, not the driver. PyTorch then tells its observer that limit as the total, beside what is
- * free on the card. A request that the driver refused reached it, and was within the limit. */
+/* Find whether PyTorch's own limit refused the request, not the driver. PyTorch then reports that limit to its observer
+ * as the total, together with the card's free memory. A request that the driver refused had reached the driver, so it
+ * was within the limit. */
 static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t *ret_limit)
 {
     const gw_device *device = &c->model->device[report->device];
     uint64_t limit = report->has_field[GW_ALLOCATOR_LIMIT] ? report->field[GW_ALLOCATOR_LIMIT] : 0;
-    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* its limit is what was reserved */
+    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* its limit is the reserved memory */
     if (limit == 0 && !is_saved && device->has_total && report->bytes_total < device->bytes_total / 100 * 99)
-        limit = report->bytes_total; /* a version that does not tell its fraction */
+        limit = report->bytes_total; /* this version does not report its fraction */
     bool by_driver = c->oom_last != NULL && !(report->has_free && report->bytes_free >= report->bytes_wanted);
     *ret_limit = limit;
     return limit != 0 && !by_driver;
 }
 
-/* Sums are made with that limit as the card; what is free on the card itself helps nobody. */
+/* Use that limit in place of the card's size. Memory that is free on the card itself cannot be used. */
 static void take_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t limit,
                                  gwi_memory *memory)
 {
@@ -147,7 +149,7 @@ static void take_framework_limit(const gwi_case *c, const gw_allocator_report *r
     memory->card_free_known = report->has_free;
     memory->card_free_bytes = report->bytes_free;
     memory->card_bytes = device->has_total ? device->bytes_total : 0;
-    if (report->bytes_total == 0) { /* a saved snapshot: at least so much was allowed, and it was too little */
+    if (report->bytes_total == 0) { /* a saved snapshot: at least this much was allowed, and it was too little */
         memory->has_free = memory->limit_is_about = true;
         memory->free_bytes = 0;
         return;
@@ -184,12 +186,12 @@ static void from_report(const gwi_case *c, const gw_allocator_report *report, gw
     uint64_t limit;
     if (!memory->has_limit && find_framework_limit(c, report, &limit))
         take_framework_limit(c, report, limit, memory);
-    /* The driver sees the allocator's segments, not what lives in them. */
+    /* The driver sees the allocator's segments, not the live blocks in them. */
     memory->live = report->live;
     memory->live_count = report->live_count;
 }
 
-/* "... allocate 26.00 MiB ...", "... allocate 123456 bytes ...": 0 when it says no size. */
+/* "... allocate 26.00 MiB ...", "... allocate 123456 bytes ...": 0 if there is no size. */
 static uint64_t size_in(const char *line)
 {
     const char *at = strstr(line, "allocate ");
@@ -206,7 +208,7 @@ static uint64_t size_in(const char *line)
     return gw_bytes_parse(token, &bytes) ? bytes : 0;
 }
 
-/* A framework's allocator refused by itself, and only its message is left of it. */
+/* A framework's allocator refused the request itself, and only its message was recorded. */
 static void from_stderr(const gwi_case *c, gwi_memory *memory)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -225,7 +227,7 @@ uint64_t gwi_pool_idle_bytes(const gwi_memory *memory)
     return memory->pools == NULL ? 0 : memory->pools->bytes_reserved - memory->pools->bytes_used;
 }
 
-/* What is in use and nobody accounts for. */
+/* Memory in use that no known holder accounts for. */
 static void find_rest(gwi_memory *memory)
 {
     uint64_t total = memory->limit_is_guard ? memory->limit_bytes : memory->total_bytes;
@@ -238,7 +240,7 @@ static void find_rest(gwi_memory *memory)
     uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
     if (total < accounted)
         return;
-    /* What its own pools hold and do not use is the process's; they round, so that this may be a little too much. */
+    /* Unused memory of its own pools belongs to the process. The pools round up, so this may be slightly too much. */
     uint64_t idle = gwi_pool_idle_bytes(memory);
     accounted = total - accounted < idle ? total : accounted + idle;
     memory->rest_known = true;
@@ -264,8 +266,8 @@ static const gw_allocator_report *report_of(const gwi_case *c)
     return NULL;
 }
 
-/* Host code waited for the device after `begin_ns`, before `end_ns`: a refusal in between was not the last word. Rings
- * that do not reach back so far were filled since. */
+/* True if host code waited for the device after `begin_ns` and before `end_ns`, so that the program went on after the
+ * refusal at `begin_ns`. A ring that does not reach back that far has been filled since, which also counts. */
 static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
 {
     for (size_t i = 0; i < model->thread_count; i++) {
@@ -282,7 +284,8 @@ static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint
     return false;
 }
 
-/* The first refusal was made good by a grant of as much: a library that did with another way, not an exception. */
+/* True if a later request of the same size succeeded after the first refusal: a library tried another way, and there
+ * was no exception. */
 static bool was_granted(const gw_model *model, const gw_allocator_report *report)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
@@ -295,7 +298,8 @@ static bool was_granted(const gw_model *model, const gw_allocator_report *report
     return false;
 }
 
-/* Had the block been made at that time, for certain? One older than the history had, when that reaches back further. */
+/* True if the block certainly existed at that time. A block older than the history did, if the history reaches back
+ * further than that time. */
 static bool was_alive(const gw_allocator_report *report, const gw_live *live, uint64_t t_ns)
 {
     uint64_t before_ns;
@@ -304,7 +308,8 @@ static bool was_alive(const gw_allocator_report *report, const gw_live *live, ui
     return gw_report_undated_before(report, &before_ns) && before_ns <= t_ns;
 }
 
-/* The first out-of-memory that was caught and outlived, with most of what was live then still alive at the last. */
+/* The first out-of-memory error that the program caught and survived, if most of the memory live then was still alive
+ * at the last one. */
 static void find_caught(const gw_model *model, gwi_memory *memory)
 {
     const gw_allocator_report *last = memory->report;
@@ -370,8 +375,8 @@ const char *gwi_memory_source(const gwi_memory *memory)
     return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
 }
 
-/* CUDA reserves far more addresses than the card has memory: under a limit it fails before anything is allocated, and
- * says out of memory. */
+/* CUDA reserves far more address space than the card has memory. Under an address-space limit it fails before anything
+ * is allocated, and reports out of memory. */
 static void find_start_failure(gwi_case *c)
 {
     const char *limit = gw_model_meta(c->model, "rlimit.as");
@@ -394,8 +399,8 @@ static void find_start_failure(gwi_case *c)
     c->oom = c->oom_last = NULL;
 }
 
-/* No driver call failed, but a framework refused by itself and said so, the program went on, and then missed a value:
- * what the refused step should have written. */
+/* Find a failure without a failed driver call: a framework itself refused memory and printed a message, the program
+ * went on, and then failed on a value that the refused step should have written. */
 static void find_told(gwi_case *c)
 {
     enum { LAUNCHES_FEW = 8 };
@@ -404,7 +409,7 @@ static void find_told(gwi_case *c)
     if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
         c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
         return;
-    size_t launches = 0; /* a file is read when all is over: its lines then come after every launch */
+    size_t launches = 0; /* a file is read at the end, so its lines come after every launch */
     for (size_t i = 0; i < model->thread_count; i++) {
         for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last_t_ns;)
             launches += gw_is_any_launch(&model->thread[i].ring[k]);
@@ -417,10 +422,10 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     (void)err;
     gwi_case c = {.model = model};
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
-    /* Without its last part a recording does not tell how the command ended, whatever a child of it did. */
+    /* A recording without its last part does not show how the command ended, whatever a child did. */
     const gw_process *end = model->command != NULL ? model->command : model->truncated ? NULL : c.process;
     if (c.process != NULL && c.process != model->command && gw_died_badly(c.process))
-        end = c.process; /* a child's death is the fault, whatever the parent made of it */
+        end = c.process; /* a child's death is the fault, however the parent handled it */
     if (end != NULL && end->exit_known && end->exit.status_known) {
         c.ended = true;
         c.exit_code = end->exit.exit_code;
@@ -430,7 +435,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     c.framework = gw_model_framework(model);
     c.exception = gw_exception_kind_of(&model->stderr_facts);
     if (end != NULL && end != model->command && model->stderr_facts.exception_about_child)
-        c.exception = GW_EXCEPTION_NONE; /* the parent's word on this death, not the reason of it */
+        c.exception = GW_EXCEPTION_NONE; /* the parent's report of this death, not its reason */
     if (c.process != NULL) {
         c.hang = gwi_hang_of(model, c.process->pid);
         gwi_root_find(&c);
@@ -439,7 +444,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     find_told(&c);
     if (c.start == NULL)
         find_memory(&c);
-    /* Of several frameworks in one process, the one that found no room: only PyTorch has such an observer. */
+    /* If one process uses several frameworks, take the one that found no room. Only PyTorch has such an observer. */
     if (c.memory.report != NULL || gw_begins(model->stderr_facts.exception_type, "torch."))
         c.framework = GW_FRAMEWORK_TORCH;
     *ret_case = c;

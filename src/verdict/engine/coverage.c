@@ -1,4 +1,4 @@
-/* Lists what of the run was not observed, and what may be ruled out all the same. */
+/* Determines which parts of a run were not observed, and whether the GPU can still be ruled out. */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_family.h"
@@ -62,7 +62,8 @@ void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
 
 /* ---- the GPU ---- */
 
-/* A call that had not come back when its process ended, or was last looked at: whether it failed is not known. */
+/* The thread of a call that had not returned when its process ended or was last sampled. It is not known whether that
+ * call failed. */
 static const gw_thread *thread_inside(const gwi_case *c)
 {
     if (!c->ended || !c->bad_end || c->process == NULL)
@@ -75,7 +76,7 @@ static const gw_thread *thread_inside(const gwi_case *c)
     return NULL;
 }
 
-/* The last that is known of the driver is that it said no to a question, and the process ended there. */
+/* The query that the driver refused last, if the process ended right after it; NULL: none. */
 static const gw_failure *ended_in_probe(const gwi_case *c)
 {
     const gw_failure *last = NULL;
@@ -92,7 +93,7 @@ static const gw_failure *ended_in_probe(const gwi_case *c)
                : NULL;
 }
 
-/* Another process of the run was refused something, and what became of that is not known. */
+/* The root failure of another process of the run, whose effect is not known; NULL: none. */
 static const gw_failure *failed_elsewhere(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->process_count; i++) {
@@ -107,7 +108,7 @@ static const gw_failure *failed_elsewhere(const gwi_case *c)
     return NULL;
 }
 
-/* Work of which it is not known whether it ended may be why somebody ended the run. */
+/* True if there is work that may not have ended. It may be why the run was ended from outside. */
 static bool is_left_alone(const gwi_case *c)
 {
     return gwi_alone_matters(c) && gwi_alone(c, 0) != NULL;
@@ -133,7 +134,7 @@ const char *gwi_gpu_words(const gwi_case *c)
                                                : "";
 }
 
-/* It was handled, as far as calls show. */
+/* Report a refusal that the program handled, as far as its calls show. */
 static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
 {
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
@@ -147,7 +148,7 @@ static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failu
         c->is_root_unsure ? "other work went on" : "the program went on");
 }
 
-/* Each reason for which the GPU stays in question. */
+/* Report each reason why the GPU is not ruled out. */
 static void say_open(const gwi_case *c, gwi_finding *finding)
 {
     char call[GWI_CALL_TEXT_MAX];

@@ -1,4 +1,4 @@
-/* What the program itself wrote, where nothing else says why it ended. */
+/* Reports the program's own output if nothing else shows why it ended. */
 #include "gwi_coverage.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 enum { LINES_SAID_MAX = 3, LINE_SAID_BYTES = 160 };
 
-/* Where the text of stderr ends, and what was read from inside begins. */
+/* The offset at which the text of stderr ends and the text read from the interpreter begins. */
 static size_t stderr_bytes(const gw_stderr_facts *facts)
 {
     return facts->inside_pid != 0 ? facts->inside_at : facts->text_bytes;
@@ -18,14 +18,14 @@ bool gwi_said_nothing(const gwi_case *c)
     return gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL && facts->bytes == 0 && facts->inside_pid == 0;
 }
 
-/* Our own words may stand in a file that both write to. */
+/* False for gpuwhy's own lines, which may be in a file that both write to. */
 static bool is_worth_saying(const char *line, size_t bytes)
 {
     static const char ours[] = "gpuwhy: ";
     return bytes > 0 && (bytes < sizeof ours - 1 || strncmp(line, ours, sizeof ours - 1) != 0);
 }
 
-/* The start of the line before `end`; what a progress bar wrote over is no line of its own. */
+/* The start of the line before `end`. Text that a progress bar overwrote does not count as a line. */
 static size_t line_before(const char *text, size_t end)
 {
     while (end > 0 && text[end - 1] != '\n' && text[end - 1] != '\r')

@@ -1,8 +1,8 @@
-/* The engine: asks every cause, takes the most certain, and says what is left when none is certain.
+/* The engine calls every cause, takes the most certain one, and reports what is ruled out if none is certain.
  *
- * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
- * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
- * what is ruled out. */
+ * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or one
+ * of its processes died because of the GPU; useful facts about it become advice. Everything else is undetermined, with
+ * a list of what is ruled out. */
 #include "gw_text.h"
 #include "gwi_alone.h"
 #include "gwi_applies.h"
@@ -24,7 +24,7 @@
 const gw_cause_info *gw_causes(size_t *ret_count)
 {
     static gw_cause_info infos[GWI_CAUSE_COUNT];
-    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) { /* the same values each time */
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) { /* every call writes the same values */
         const gw_cause *cause = gwi_causes[i];
         infos[i] = (gw_cause_info){.id = cause->id,
                                    .summary = cause->summary,
@@ -105,7 +105,7 @@ static bool copy_meta(const gw_model *model, const char *key, char **ret_copy)
     return value == NULL || (*ret_copy = strdup(value)) != NULL;
 }
 
-/* Where and when the run was. */
+/* Record where and when the run took place. */
 static bool fill_run(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_model *model = c->model;
@@ -166,7 +166,8 @@ static void ask_all(const gwi_case *c, answer *answers)
                                                           : GW_ESTABLISHED;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
-        /* What is missing might say otherwise. A snapshot knows one allocator, and neither the driver nor the card. */
+        /* The missing part could contradict the verdict. A snapshot covers one allocator, but neither the driver nor
+         * the card. */
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
@@ -189,7 +190,7 @@ static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *fi
     return !finding->failed && gwi_take_where(c, finding, verdict) && gwi_take_words(finding, verdict);
 }
 
-/* The headline says whose it is, where that is not plain. */
+/* Name the process in the headline if it is not obvious. */
 static bool name_process(const gwi_case *c, gwi_finding *finding)
 {
     char pid[24], who[GWI_WHO_TEXT_MAX];
@@ -222,7 +223,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
-        /* Nothing that is left beside a verdict is established. */
+        /* An alternative beside a verdict is never established. */
         gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
         if (&answers[i] != best && certainty != GW_CERTAINTY_NONE &&
             !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
@@ -236,8 +237,8 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
 
 /* ---- the whole ---- */
 
-/* Nothing failed that the end of the run would show, nor was memory given away that was still in use: then results may
- * be wrong that nobody looked at. */
+/* True if the end of the run shows no failure and no memory was freed while still in use, which could make results
+ * silently wrong. */
 static bool is_healthy(const gwi_case *c)
 {
     gwi_race race;
@@ -262,7 +263,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         verdict->status = GW_VERDICT_UNDETERMINED;
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
-        if (blind) { /* what the causes say then rests on calls that nobody saw */
+        if (blind) { /* the causes' answers then depend on calls that were not observed */
             for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
                 answers[i].certainty = answers[i].certainty > GW_HYPOTHESIS ? GW_HYPOTHESIS : answers[i].certainty;
         }
@@ -273,7 +274,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     return good;
 }
 
-/* A clean run may still have done what shows only now and then: hypotheses about order are alternatives. */
+/* A clean run may still have a race that shows only sometimes, so hypotheses about order are listed as alternatives. */
 static bool add_hypotheses(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_race race;
@@ -289,7 +290,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
     gwi_lacks lacks;
-    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* whether it looked at the errors or not */
+    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* whether it checked the errors or not */
     bool unseen = gwi_unseen_driver(c->model) != NULL;
     if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, 0) != NULL) {
         verdict->status = GW_VERDICT_UNDETERMINED;

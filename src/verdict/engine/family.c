@@ -1,9 +1,10 @@
-/* Many processes, one verdict.
+/* Judges runs of many processes with one verdict.
  *
- * Trouble has a weight. A lost context or a full card weighs most: its time is that of the failing call. A process that
- * died by itself weighs less: its time is that of its death. Least weighs a refused call of a process whose end is not
- * known, and an end by a signal that launchers send to the siblings of what failed. The earliest of the heaviest is the
- * root, but that a death before it counts more among peers: the survivor's lost context may be its echo. */
+ * Each process's trouble has a weight. A lost context or a full card has the highest weight, and its time is that of
+ * the failing call. A process that died by itself has less weight, and its time is that of its death. The lowest weight
+ * has a refused call of a process whose end is not known, or an end by a signal that launchers send to the siblings of
+ * a failed process. The root is the earliest trouble of the highest weight. The exception is an earlier death among
+ * peers, which takes precedence, because the survivor's lost context may be its consequence. */
 #include "gwi_family.h"
 #include "gwi_hang.h"
 
@@ -21,8 +22,8 @@ static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
     return NULL;
 }
 
-/* What the program made of a pointer that it did not get is that refusal's doing; so may be a lost context, unless work
- * was waited for in between and was good, or the request was asked again and granted. */
+/* A fault from using the pointer that the program did not get is a consequence of that refusal. So may be a lost
+ * context, unless work that was waited for in between succeeded, or the request was repeated and granted. */
 static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
 {
     if (failure->after.null_used_at != 0 && !failure->next.is_retry)
@@ -86,7 +87,7 @@ typedef struct trouble {
     uint64_t t_ns;
 } trouble;
 
-/* What launchers send to the others when one has failed, and people to all. */
+/* A signal that launchers send to the other processes when one has failed, and that users send to all. */
 static bool was_told_to_end(const gw_process *process)
 {
     enum { HUP = 1, INT = 2, TERM = 15, SHELL = 128 };
@@ -112,8 +113,8 @@ static bool are_peers(const gw_process *a, const gw_process *b)
     return (a->has_rank && b->has_rank) || (a->parent_pid != 0 && a->parent_pid == b->parent_pid);
 }
 
-/* The process that took its place: started after its last call (its end is seen a little late) by the same parent, of
- * the same program (and rank), used the GPU and came to no harm. NULL: none. */
+/* The process that replaced it: the same parent started it after the last call of the failed one (whose end is seen
+ * slightly late), it runs the same program (and rank), used the GPU and had no trouble. NULL: none. */
 static const gw_process *successor_of(const gw_model *model, const gw_process *failed)
 {
     for (size_t i = 0; failed->exit_known && failed->parent_pid != 0 && i < model->process_count; i++) {
@@ -129,7 +130,7 @@ static const gw_process *successor_of(const gw_model *model, const gw_process *f
     return NULL;
 }
 
-/* Nobody but a launcher sends the end to siblings: the death of this one mattered. */
+/* True if siblings were ended by a signal afterwards. Only a launcher does this, so this process's death mattered. */
 static bool siblings_were_ended_after(const gw_model *model, const gw_process *process)
 {
     const uint64_t soon_ns = 60000000000u;
@@ -142,8 +143,8 @@ static bool siblings_were_ended_after(const gw_model *model, const gw_process *p
     return false;
 }
 
-/* A death without a failed call, of a process other than the command: does the run's end have to do with it? A program
- * may ask a question by starting one whose status is the answer. */
+/* For the death, without a failed call, of a process other than the command: true if it is related to the end of the
+ * run. A program may start a process only to use its exit status as an answer. */
 static bool death_matters(const gw_model *model, const gw_process *process)
 {
     const uint64_t soon_ns = 10000000000u;
@@ -161,10 +162,10 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     trouble none = {.process = process}, found = none;
     bool died = gw_died_badly(process), own_death = died && !was_told_to_end(process);
     if (gw_ended_well(process) && roots.sticky == NULL)
-        return none; /* it coped, or nobody cared */
+        return none; /* it coped, or its failure did not matter */
     bool was_replaced = process != model->command && successor_of(model, process) != NULL;
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
-        return none; /* the run did not end of it */
+        return none; /* the run did not end because of it */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
         found.t_ns = root->t_ns;
@@ -177,7 +178,10 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     }
     gwi_hang hang = run_is_good ? (gwi_hang){0} : gwi_hang_of(model, process->pid);
     uint64_t since_ns = hang.hang == NULL ? 0 : hang.hang->t_ns - hang.hang->for_ns;
-    unsigned weight = hang.kind == GWI_HANG_PEER ? 1 : hang.kind == GWI_HANG_NONE ? 0 : 3; /* a peer only follows */
+    unsigned weight = hang.kind == GWI_HANG_PEER   ? 1
+                      : hang.kind == GWI_HANG_NONE ? 0
+                                                   : 3; /* a peer's hang is a
+                                                         * consequence */
     if (weight > found.weight || (weight == found.weight && since_ns < found.t_ns)) {
         found.weight = weight;
         found.t_ns = since_ns;
@@ -254,7 +258,7 @@ static void say_end_of(const gwi_case *c, gwi_finding *finding, const gw_process
                         later);
 }
 
-/* What the other processes met with after the root. */
+/* Report the failures of the other processes after the root. */
 static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t since_ns)
 {
     enum { SHOWN_MAX = 8 };
@@ -297,7 +301,7 @@ static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
         "Make the parent check how its children end (join(), then exitcode; wait()), and fail when one of them failed");
 }
 
-/* Seen to be gone in the same look, each by its own: nobody knows which was first. */
+/* Report processes whose deaths were seen in the same sample, so that it is not known which was first. */
 static void say_tie(const gwi_case *c, gwi_finding *finding)
 {
     const gw_process *process = c->process;

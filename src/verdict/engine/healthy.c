@@ -1,4 +1,4 @@
-/* Verdicts without a cause: clean and undetermined runs, and advice. */
+/* Reports runs for which no cause was found, clean or undetermined, and adds advice. */
 #include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
@@ -74,7 +74,8 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 
 /* ---- undetermined ---- */
 
-/* CUDA could not start: under an address-space limit that is the likely reason, and in no case is the GPU full. */
+/* Report that CUDA could not start. An address-space limit is then the likely reason; the GPU is never full in this
+ * case. */
 static void say_start(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->start;
@@ -123,7 +124,7 @@ bool gwi_find_lacks(const gwi_case *c, gwi_lacks *ret_lacks)
     return lacks.count > 0;
 }
 
-/* The program failed on a virtual card because of what no virtual card has. */
+/* Report a failure caused by a feature that no virtual card has. */
 static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
 {
     char call[GWI_CALL_TEXT_MAX];
@@ -197,7 +198,7 @@ static void say_unobserved(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
 }
 
-/* Nothing goes on, and why is not proved. */
+/* Report a hang whose reason is not proved. */
 static void say_hang(const gwi_case *c, gwi_finding *finding)
 {
     double for_s = (double)c->hang.hang->for_ns / 1e9;
@@ -212,7 +213,7 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
     gwi_say_threads(c, finding);
 }
 
-/* It ended badly, or has not ended, and no failure tells why. */
+/* Report a bad or missing end that no failure explains. */
 static void say_bad_end(const gwi_case *c, gwi_finding *finding)
 {
     const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
@@ -317,7 +318,7 @@ const gw_failure *gwi_open_end(const gwi_case *c)
     return NULL;
 }
 
-/* Refusals of one process at one line, by one function, that the program outlived. */
+/* Refusals of one function, at one line of one process, that the program survived. */
 typedef struct refusals {
     const gw_failure *first, *last;
     uint64_t count, bytes_min, bytes_max;
@@ -355,7 +356,7 @@ static refusals refusals_from(const gwi_case *c, size_t begin)
     return it;
 }
 
-/* Was it told with an earlier one? */
+/* True if the failure was already reported with an earlier one. */
 static bool is_of_earlier(const gwi_case *c, size_t at)
 {
     for (size_t i = 0; i < at; i++)
@@ -446,7 +447,7 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     return true;
 }
 
-/* It stood still, and went on or ended well. */
+/* Advise about hangs after which the program went on or ended well. */
 static bool advise_hangs(const gwi_case *c, gw_string_list *advice)
 {
     const gw_model *model = c->model;

@@ -1,5 +1,5 @@
-/* Memory by program line and by phase: who holds what is alive, who held most when most was in use, and what the
- * program said it was doing. */
+/* Reports memory by program line and by phase: the holders of live memory, the holders at peak use, and the phases that
+ * the program named. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -15,11 +15,11 @@ void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of
 {
     const gwi_memory *memory = &c->memory;
     if (memory->report == NULL || memory->live != memory->report->live)
-        return; /* the driver's own blocks are told where they matter */
+        return; /* the driver's own blocks are reported where they matter */
     gwi_wanted_place kept = finding->where;
     if (gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, memory->live_count, of_what) &&
         kept.site != 0)
-        finding->where = kept; /* the place of the verdict stays */
+        finding->where = kept; /* keep the verdict's place */
 }
 
 /* ---- the peak ---- */
@@ -32,7 +32,7 @@ static uint64_t bytes_held(const gw_allocator_report *report)
     return sum;
 }
 
-/* Sites that read alike are one place: their sums, most bytes first. The answer is how many. */
+/* Merge sites with equal text into one place, and sort by bytes, most first. Returns the number of places. */
 static size_t join_held(const gwi_case *c, const gw_allocator_report *report, gw_held *out)
 {
     char one[GWI_PLACE_TEXT_MAX], other[GWI_PLACE_TEXT_MAX];
@@ -57,7 +57,7 @@ static size_t join_held(const gwi_case *c, const gw_allocator_report *report, gw
     return count;
 }
 
-/* "61 % (3.10 GiB) at train.py:25 in loss, ...; 20 % ...": false: no place is known. */
+/* "61 % (3.10 GiB) at train.py:25 in loss, ...; 20 % ...": False: no place is known. */
 static bool holders_text(const gwi_case *c, const gw_allocator_report *report, gw_text *text)
 {
     gw_held held[GW_HELD_MAX];
@@ -77,7 +77,7 @@ void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_re
     uint64_t live = report == NULL ? 0 : report->field[GW_ALLOCATOR_ALLOCATED];
     char bytes[GW_BYTES_TEXT_MAX];
     gw_text text = {0};
-    /* Most was in use just now: what is alive has been told. */
+    /* The peak is now, and the live memory has already been reported. */
     if (peak <= live + live / 32 || !holders_text(c, report, &text)) {
         gw_text_free(&text);
         return;
@@ -114,7 +114,7 @@ void gwi_say_phase(const gwi_case *c, gwi_finding *finding)
     uint64_t t_ns = c->memory.known ? c->memory.t_ns : failure != NULL ? failure->t_ns : 0;
     uint32_t pid = c->memory.known ? c->memory.pid : failure != NULL ? failure->pid : 0;
     const gw_phase *phase = pid == 0 ? NULL : gw_model_phase_at(c->model, pid, t_ns);
-    if (phase != NULL && c->model->asked_phase == NULL) /* a notebook's cell is shown where it failed */
+    if (phase != NULL && c->model->asked_phase == NULL) /* a notebook shows the failing cell itself */
         gwi_evidence(finding, t_ns, "observer", "this was in phase %s, which began at %.2f s", phase->name,
                      (double)phase->t_ns / 1e9);
 }

@@ -1,13 +1,13 @@
-/* Which failure ended the process.
+/* Determines which failure ended the process.
  *
- * The first call that failed is not always the root. Answers to questions and echoes of a lost context are no failures
- * here. A lost context is the root unless a refused request explains it (family.c). Otherwise one rule decides about
- * refused requests for memory:
+ * The first failed call is not always the root. Refused queries and consequences of a lost context do not count as
+ * failures here. A lost context is the root unless a refused request explains it (family.c). Otherwise one rule decides
+ * about refused requests for memory:
  *
  *     The root is the first refusal after which the program did not go on.
  *
- * The refusals are walked from the newest to the oldest. The program went on after one if it did so before the next
- * refusal that is left, or before the end. How much work shows that depends on what came then:
+ * The refusals are checked from the newest to the oldest. The program went on after a refusal if it did so before the
+ * next remaining refusal, or before the end. How much work proves this depends on what came next:
  *
  *     another refusal              some requests were granted in between, or a framework raised the later one apart
  *     an exception about the GPU's what failures.c accepts as recovery, but no other thread's work after the last
@@ -18,21 +18,21 @@
  *     or an exception that a refusal
  *     may have led to
  *
- * Work counts in full where the refused thread did it. Where only other threads went on, the refused thread may be the
- * one that ended the process: then no cause is established, and only very much work makes the refusal handled. */
+ * Work of the refused thread counts in full. If only other threads went on, the refused thread may be the one that
+ * ended the process. Then no cause is established, and only very much work makes the refusal handled. */
 #include "gwi_family.h"
 
 #include <string.h>
 
 typedef enum went_on {
     WENT_ON_NOT,
-    WENT_ON_PERHAPS, /* other threads did */
+    WENT_ON_PERHAPS, /* other threads went on */
     WENT_ON
 } went_on;
 
 typedef enum ended_by { ENDED_BY_MEMORY, ENDED_BY_OTHER_EXCEPTION, ENDED_SILENTLY } ended_by;
 
-/* What the process said when it ended. */
+/* How the process ended, judged by its last output. */
 static ended_by end_of(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -50,7 +50,7 @@ static bool is_refusal(const gwi_case *c, const gw_failure *failure)
 
 /* ---- until the next refusal ---- */
 
-/* Requests that were granted before the failure. False: not known. */
+/* Count the requests that were granted before the failure. False: not known. */
 static bool granted_before(const gw_model *model, const gw_failure *failure, uint64_t *ret_count)
 {
     if (failure->snapshot < 0)
@@ -67,7 +67,8 @@ static bool was_granted_between(const gw_model *model, const gw_failure *failure
            granted_before(model, next, &now) && now >= then + GRANTED_MIN;
 }
 
-/* A framework's allocator reports each refusal, and an exception without a chain is about the last one alone. */
+/* True if a framework raised this failure separately: its allocator reports each refusal, and an exception without a
+ * chain is only about the last one. */
 static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const gw_failure *next)
 {
     const gw_model *model = c->model;
@@ -80,7 +81,7 @@ static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const
 
 /* ---- until the end ---- */
 
-/* A framework refused by itself after that failure: no driver call shows it. */
+/* True if a framework itself refused memory after that failure, which no driver call shows. */
 static bool is_told_later(const gw_model *model, const gw_failure *failure)
 {
     for (size_t i = 0; i < model->allocator_count; i++) {
@@ -92,15 +93,15 @@ static bool is_told_later(const gw_model *model, const gw_failure *failure)
     return false;
 }
 
-/* The refused thread asked for memory and got it, and worked with it. */
+/* True if the refused thread later got memory and worked with it. */
 static bool thread_worked(const gw_failure *failure)
 {
     enum { REQUESTS_MIN = 1, ALL_MIN = 16 };
     return failure->after.own_allocs >= REQUESTS_MIN && failure->after.own_allocs + failure->after.own_work >= ALL_MIN;
 }
 
-/* It did so again and again. Requests in a row are not enough: a program may make all its blocks before it looks
- * whether one was refused. */
+/* True if it did so repeatedly. Successive requests are not enough: a program may make all its allocations before it
+ * checks for a refusal. */
 static bool thread_worked_on(const gw_failure *failure)
 {
     enum { REQUESTS_MIN = 8, WORK_MIN = 4 };
@@ -108,7 +109,7 @@ static bool thread_worked_on(const gw_failure *failure)
     return failure->after.own_allocs >= REQUESTS_MIN && work >= WORK_MIN;
 }
 
-/* Very many kernels of the process, whichever thread launched them. Nobody may have waited for any of them. */
+/* True if the process launched very many kernels, from any thread. The program may not have waited for any of them. */
 static bool was_launched_much(const gw_failure *failure)
 {
     enum { MUCH = 1000 };
@@ -140,8 +141,8 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
-/* The refusal is the root, and something else may be: others went on, or the main thread raised the exception that
- * ended the interpreter, and another one was refused. */
+/* True if the refusal is the root but another root is possible: other threads went on, or another thread than the main
+ * one was refused, and the main thread raised the exception that ended the interpreter. */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
     switch (end_of(c)) {
@@ -163,7 +164,7 @@ static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const
     return went_on_to_end(c, failure, is_last);
 }
 
-/* The last of the series that begins with c->oom: the same request, asked again soon. */
+/* Find the last refusal of the series that begins with c->oom: the same request, repeated soon. */
 static void find_series(gwi_case *c)
 {
     const gw_failure *end = c->model->failure + c->model->failure_count;
@@ -182,7 +183,7 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
     return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
-/* Did the refused thread itself go on, in a way that leaves no doubt? */
+/* True if the refused thread itself certainly went on. */
 static bool is_surely_handled(const gwi_case *c, const gw_failure *failure)
 {
     enum { OWN_WORK_MIN = 4, OWN_REQUESTS_MANY = 1000 };

@@ -1,4 +1,4 @@
-/* What a refused request needed, as a sum whose parts add up to what was in use plus what was asked for. */
+/* Reports what a refused request needed, as a sum whose parts add up to the memory in use plus the request. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
@@ -9,7 +9,7 @@ enum { PARTS_MAX = 5, HUNDRED = 100 };
 typedef struct part {
     uint64_t bytes;
     const char *what;
-    bool if_zero; /* that it is nothing is worth a word */
+    bool if_zero; /* print it even if it is zero */
 } part;
 
 typedef struct sum {
@@ -26,7 +26,7 @@ static void add(sum *it, uint64_t bytes, const char *what, bool if_zero)
     it->total_bytes += bytes;
 }
 
-/* What the process took from the driver, as find_rest() in case.c counts it. */
+/* Memory that the process took from the driver, counted as in find_rest() of case.c. */
 static uint64_t taken_bytes(const gwi_memory *memory)
 {
     const gw_snapshot *snapshot = memory->snapshot;
@@ -36,7 +36,7 @@ static uint64_t taken_bytes(const gwi_memory *memory)
     return own;
 }
 
-/* The rest of the card's use, by what is known of it. */
+/* The name for the rest of the card's use, depending on what is known about it. */
 static const char *rest_text(const gwi_memory *memory, bool few_pages)
 {
     if (memory->limit_is_guard && memory->foreign_known && memory->foreign_bytes > 0)
@@ -45,13 +45,14 @@ static const char *rest_text(const gwi_memory *memory, bool few_pages)
                                                                            : "context, libraries and others";
 }
 
-/* False: not all parts are known; then they are what lives and what was asked for. */
+/* Fill in the parts of the sum. False: not all parts are known; then only live memory and the request are filled in. */
 static bool find_parts(const gwi_memory *memory, sum *it)
 {
     uint64_t cached = memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
     uint64_t accounted = memory->own_bytes + cached, taken = taken_bytes(memory);
     uint64_t beyond = taken > accounted ? taken - accounted : 0; /* libraries' own blocks, and half-used pages */
-    bool framework = memory->limit_is_framework;                 /* which counts its own reserve alone */
+    bool framework = memory->limit_is_framework;                 /* a framework's limit only counts its own reserved
+                                                                  * memory */
     bool few_pages = memory->report != NULL || beyond * 64 < memory->limit_bytes;
     add(it, memory->own_bytes, "live", false);
     add(it, memory->wanted_bytes, "asked", false);
@@ -69,7 +70,7 @@ static bool find_parts(const gwi_memory *memory, sum *it)
     return true;
 }
 
-/* The unit of gw_bytes_text() for the largest number: one for all, so that they can be added up. */
+/* The unit of gw_bytes_text() for the largest number. All numbers use it, so that the reader can add them up. */
 static const char *unit_for(uint64_t bytes, uint64_t *ret_bytes)
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};

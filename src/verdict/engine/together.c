@@ -1,7 +1,8 @@
-/* Recordings of several hosts, or of several ranks that each had a supervisor: one verdict.
+/* Judges recordings of several hosts, or of several ranks that each had a supervisor, with one verdict.
  *
- * Each was judged alone. Their times are put on one line: by the monotonic clock within one boot of one machine, else
- * by the realtime clocks, which are wrong by what the kernel says of them (some 16 s when nothing keeps them right). */
+ * Each recording was first judged alone. Their times are compared by the monotonic clock within one boot of one
+ * machine, else by the realtime clocks. The error of a realtime clock is the kernel's estimate (about 16 s if the clock
+ * is not synchronised). */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the kernel says of a clock that nothing keeps right; taken where a recording does not say. */
+/* The kernel's estimate for a clock that is not synchronised. Also used if a recording has no estimate. */
 static const uint64_t unkept_clock_error_ns = 16000000000u;
 
 static bool same_boot(const gw_verdict_run *a, const gw_verdict_run *b)
@@ -27,7 +28,7 @@ static double uncertainty_s(const gw_verdict_run *a, const gw_verdict_run *b)
     return same_boot(a, b) ? 0 : (double)(error_of(a) + error_of(b)) / 1e9;
 }
 
-/* How long after `a` the run `b` began. */
+/* Seconds from the begin of run `a` to the begin of run `b`. */
 static double start_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
 {
     bool one = same_boot(a, b);
@@ -44,7 +45,7 @@ static double trouble_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
 static bool overlap(const gw_verdict *a, const gw_verdict *b)
 {
     if (!a->run.has_start || !b->run.has_start)
-        return true; /* nothing says they do not */
+        return true; /* nothing contradicts it */
     double gap = start_gap_s(&a->run, &b->run), slack = uncertainty_s(&a->run, &b->run);
     return gap <= a->seconds + slack && -gap <= b->seconds + slack;
 }
@@ -59,13 +60,13 @@ static const char *name_of(const gw_verdict *run, char out[96])
     return out;
 }
 
-/* Which of two that came to harm is the root rather than the other? */
+/* True if run `a` is the root rather than run `b`, both of which had trouble. */
 static bool is_before(const gw_verdict *a, const gw_verdict *b)
 {
     if (!a->run.has_start || !b->run.has_start)
         return a->run.trouble_weight > b->run.trouble_weight;
     if ((a->run.trouble_weight == 0) != (b->run.trouble_weight == 0))
-        return a->run.trouble_weight != 0; /* ended from outside: a launcher ends what is left */
+        return a->run.trouble_weight != 0; /* ended from outside: a launcher ends the remaining processes */
     double gap = trouble_gap_s(&a->run, &b->run);
     bool known = gap > uncertainty_s(&a->run, &b->run) || -gap > uncertainty_s(&a->run, &b->run);
     if (!known && a->run.trouble_weight != b->run.trouble_weight)
@@ -82,7 +83,7 @@ static const gw_verdict *find_root(const gw_verdict *const *runs, size_t count)
     }
     for (size_t i = 0; root == NULL && i < count; i++) {
         if (runs[i]->status != GW_VERDICT_CLEAN)
-            root = runs[i]; /* not known to be well */
+            root = runs[i]; /* not known to be healthy */
     }
     return root != NULL ? root : runs[0];
 }
@@ -235,7 +236,7 @@ static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdic
     for (size_t i = 0; i < count && good; i++)
         good = add_part(verdict, root, runs[i]);
     if (!known && verdict->certainty > GW_SUPPORTED)
-        verdict->certainty = GW_SUPPORTED; /* another one may have been the first */
+        verdict->certainty = GW_SUPPORTED; /* another run may have failed first */
     if (root->status == GW_VERDICT_CLEAN)
         gwi_headline(finding,
                      unseen ? "no fault found in the processes that were observed, in %zu recordings"

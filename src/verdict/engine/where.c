@@ -1,4 +1,4 @@
-/* Where in the program: places in sentences, and the one place of a verdict. */
+/* Resolves call sites to places in the program, for sentences and for the verdict's place. */
 #include "gwi_cause.h"
 
 #include "gw_sites.h"
@@ -48,8 +48,8 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
     return out;
 }
 
-/* A child returns from fork() into its parent's stack. Python's own function that forks is still on it then; of a C
- * program only the function that called fork() is, by the line of a later call. */
+/* A child returns from fork() into its parent's stack. Python's own forking function is still on that stack. For a C
+ * program only the function that called fork() is, with the line of a later call. */
 static bool is_forking(const gw_frame *frame)
 {
     static const struct {
@@ -115,7 +115,7 @@ static int by_bytes(const void *left, const void *right)
     return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
 }
 
-/* Neighbours of one site become one. */
+/* Merge neighbours with the same site. */
 static size_t add_up(holding *list, size_t count)
 {
     size_t kept = 0;
@@ -130,7 +130,7 @@ static size_t add_up(holding *list, size_t count)
     return kept;
 }
 
-/* Sites that read alike are one place. */
+/* Merge sites with equal text into one place. */
 static void join_alike(const gwi_case *c, holding *list, size_t count)
 {
     char one[GWI_PLACE_TEXT_MAX], other[GWI_PLACE_TEXT_MAX];
@@ -154,7 +154,7 @@ typedef struct place_holder {
     uint64_t all_bytes;    /* of all these blocks */
 } place_holder;
 
-/* Which place holds most of these blocks. False: no site of theirs is known. */
+/* Find the place that holds most of these blocks. False: none of their sites is known. */
 static bool find_holder(const gwi_case *c, const gw_live *live, size_t count, place_holder *ret_holder)
 {
     enum { COMPARED_MAX = 64 };
@@ -312,7 +312,7 @@ static const char *whose_word(const char *text)
     return NULL;
 }
 
-/* The stack of the second run is names already: its file is not asked again. */
+/* The stack of the second run already consists of names, so its recording is not read again. */
 static gw_where *where_in_second(const gw_blame *blame, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);
@@ -341,7 +341,7 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
     return NULL;
 }
 
-/* Of a line of a traceback: File "/home/x/train.py", line 12, in main. False: it is none. */
+/* Parse a line of a traceback: File "/home/x/train.py", line 12, in main. False: not such a line. */
 static bool parse_frame(const char *line, gw_where_frame *ret_frame)
 {
     static const char begin[] = "File \"";
@@ -360,7 +360,7 @@ static bool parse_frame(const char *line, gw_where_frame *ret_frame)
            gw_str_copy(text, &ret_frame->text);
 }
 
-/* One frame, as the traceback has it. NULL: there is none, or no memory. */
+/* A place with one frame, taken from the traceback. NULL: there is none, or no memory. */
 static gw_where *where_raised(const gwi_case *c, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);
@@ -378,7 +378,7 @@ static gw_where *where_raised(const gwi_case *c, const char *what)
     return NULL;
 }
 
-/* The exception that ended the program is about the failure that was judged. */
+/* True if the exception that ended the program is about the judged failure. */
 static bool was_raised_for_gpu(const gwi_case *c)
 {
     return c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU;

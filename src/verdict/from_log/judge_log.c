@@ -1,6 +1,6 @@
-/* The verdict on a text log. One statement is the root: of those that the program did not outlive the one that explains
- * most, and of equals the first. A log proves little: its verdicts are supported at best, unless a message admits one
- * reading and its consequences follow it. */
+/* Judges a text log. The root is the statement that explains most among those that the program did not survive, and the
+ * first among equals. A log proves little: its verdicts are supported at best, unless a message has only one possible
+ * meaning and its consequences follow. */
 #include "gwi_log.h"
 
 #include <inttypes.h>
@@ -26,7 +26,8 @@ const gwi_statement *gwi_log_root(const gwi_log_case *c)
     return root;
 }
 
-/* Of the same line another statement may know more: the sums, a name beside a number. */
+/* True if the statement has this cause first. Another statement on the same line may be more specific: by sums, or by a
+ * name beside a number. */
 static bool is_of(const gwi_statement *it, const char *cause)
 {
     return it->cause_count > 0 && strcmp(it->cause[0], cause) == 0;
@@ -41,8 +42,8 @@ static bool speaks_of_gpu(const gw_log_find *exception)
     return false;
 }
 
-/* The exception that ended the program came later, and is neither about the GPU nor about a process that was killed:
- * the program had outlived what the root says. */
+/* True if a later exception ended the program that is neither about the GPU nor about a killed process. The program had
+ * then survived the root statement. */
 static bool ended_by_another(const gwi_log_case *c, const gwi_statement *root)
 {
     static const char *const words[] = {"DNN", "Xla", "killed", "Killed", "libcu"};
@@ -124,7 +125,7 @@ static void say_consequences(const gwi_log_case *c, gwi_finding *finding, const 
     }
 }
 
-/* Which card and which versions the log names: a reader's first questions. */
+/* Report the card and the versions that the log names, which readers need first. */
 static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_log_frame *frame)
 {
     const gwi_log_context *context = &c->context;
@@ -147,11 +148,11 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
                      frame->function != NULL ? frame->function : "");
 }
 
-/* What the log says beside it that belongs to this cause: one line of each kind, the first. */
+/* Report other lines of the log that belong to this cause: the first line of each kind. */
 static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
 {
     static const struct {
-        const char *begin; /* of the cause's id */
+        const char *begin; /* beginning of the cause's id */
         gw_sign sign;
     } rows[] = {{"numeric-divergence", GW_SAYS_LOSS_NAN},
                 {"numeric-divergence", GW_SAYS_SCALE_SKIPPED},
@@ -202,7 +203,7 @@ const char *gwi_log_decider(const char *cause)
 typedef struct place {
     gwi_log_frame frame[GWI_LOG_FRAMES_MAX];
     size_t count;
-    char text[320]; /* of the innermost; "": none */
+    char text[320]; /* text of the innermost frame; "": none */
 } place;
 
 /* "train.py:41 in load_batch" */
@@ -215,7 +216,7 @@ static void name_frame(const gwi_log_frame *frame, char *out, size_t bytes)
              frame->function != NULL ? frame->function : "");
 }
 
-/* The traceback of what the verdict is about. */
+/* Find the traceback of the find that the verdict is about. */
 static void find_place(const gwi_log_case *c, const gw_log_find *find, place *ret_place)
 {
     const gw_log_find *exception = gwi_log_exception_of(c, find);
@@ -237,7 +238,7 @@ static bool fill_frame(const gwi_log_frame *from, gw_where_frame *frame)
            gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
 }
 
-/* A fault on the device is noticed by a later call than the one that made it. */
+/* True for faults on the device, which a later call than the one at fault reports. */
 static bool is_late(const char *cause)
 {
     static const char *const late[] = {"illegal-address",    "device-assert-index", "misaligned-access",
@@ -270,7 +271,7 @@ static bool fill_where(const place *at, gw_verdict *verdict)
     return true;
 }
 
-/* The card that the log names, for the head line. */
+/* Fill in the card that the log names, for the headline. */
 static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
 {
     if (c->context.card == NULL)
@@ -329,7 +330,7 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     return good;
 }
 
-/* An exception of the program's own: nothing in the log speaks of the GPU. */
+/* Judge a log whose only problem is an exception of the program itself. */
 static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
@@ -356,7 +357,7 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 
 static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
 {
-    enum { LINES_MIN = 20 }; /* of which none says anything bad */
+    enum { LINES_MIN = 20 }; /* lines without any bad sign */
     gwi_finding finding = {0};
     uint64_t lines = 0;
     for (size_t i = 0; i < c->log->file_count; i++)

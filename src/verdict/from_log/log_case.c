@@ -1,5 +1,5 @@
-/* From finds to statements: what each may come from (log_rules.def), whether the program went on, and what was running.
- */
+/* Turns finds into statements: the possible causes of each (log_rules.def), whether the program went on, and what was
+ * running. */
 #include "gwi_log.h"
 
 #include "gw_data.h"
@@ -95,7 +95,8 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
     }
 }
 
-/* A number alone may be of another release: the text beside it says the same for sure. */
+/* True if a text in the same line gives the error. A number alone may come from another release, but the text is
+ * unambiguous. */
 static bool is_told_better(const gw_log *log, size_t at)
 {
     const gw_log_find *find = &log->find[at];
@@ -126,7 +127,7 @@ bool gwi_log_is_listed(const char *list, const char *value)
     return false;
 }
 
-/* The rows of a sign are told apart by the first of these fields that the find has. */
+/* The first of these fields that the find has selects the row of its sign. */
 const char *gwi_log_value(const gw_log_find *find)
 {
     static const char *const fields[] = {"name", "code", "text", "signal", "exit"};
@@ -155,7 +156,8 @@ static const rule *rule_for(int sign, const char *value, bool *ret_is_exact)
     return general;
 }
 
-/* cuDNN 9 says more in a name's tail: what no row has is what its head is, BAD_PARAM of BAD_PARAM_SHAPE_MISMATCH. */
+/* cuDNN 9 adds details at the end of a name. If no row lists the full name, use its beginning: BAD_PARAM of
+ * BAD_PARAM_SHAPE_MISMATCH. */
 static const rule *rule_of_status(const char *name, bool *ret_is_exact)
 {
     char head[64];
@@ -182,7 +184,7 @@ static const rule *rule_of(const gw_log_find *find)
     return rule_for(GW_SAYS_CUDA, number, &exact);
 }
 
-/* The catalogue's own string, so that it outlives this. */
+/* Add the catalogue's own id string, which is static. */
 static bool add_cause(gwi_statement *statement, const char *id, size_t bytes)
 {
     char name[64];
@@ -238,9 +240,9 @@ void gwi_log_decide(gwi_statement *statement, const char *cause, gw_certainty ce
 
 /* ---- did the program go on? ---- */
 
-/* Two lines of progress behind it, with rising numbers, of the same rank: the work went on. Bars that are drawn a last
- * time when the program dies are different ones, with totals of their own. Another file's lines have no order to these:
- * of a job's two files, output and errors, either may be named first. */
+/* True if two progress lines of the same rank with rising numbers follow, so that the work went on. Progress bars drawn
+ * a last time when the program dies are different bars with their own totals. Lines of another file have no defined
+ * order relative to these, because the user may name a job's output file and error file in either order. */
 static bool went_on(const gw_log *log, const gw_log_find *after)
 {
     int64_t last = -1, bar_last = -1, number;
@@ -264,7 +266,7 @@ static bool went_on(const gw_log *log, const gw_log_find *after)
     return false;
 }
 
-/* What programs say and go on all the same: they do without a card or a library, or try again. */
+/* True for messages that programs often survive: they go on without a card or a library, or try again. */
 static bool is_often_survived(const gwi_statement *it)
 {
     static const gw_sign signs[] = {
@@ -292,10 +294,10 @@ static bool is_bad_end(const gw_log_find *find)
     return gw_sign_kind_of(find->sign) == GW_SIGN_END && !ended_well;
 }
 
-/* No exception and no bad end comes with it or later, and many lines do in which nothing is wrong. */
+/* True if no exception and no bad end accompanies or follows it, but many lines without a problem follow. */
 static bool output_goes_on(const gw_log *log, const gw_log_find *after)
 {
-    enum { LINES_ON = 10 }; /* a failure's own words, or the notes below it, are fewer where no exception follows */
+    enum { LINES_ON = 10 }; /* without an exception, a failure's own text and the notes below it have fewer lines */
     uint64_t last = after->line;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
@@ -317,7 +319,8 @@ static gw_framework framework_in(const char *text)
     static const struct {
         const char *word;
         gw_framework framework;
-    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* in jaxlib TensorFlow is "external" */
+    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* in jaxlib, TensorFlow's folder is
+                                                                                * "external" */
                  {"external/xla/", GW_FRAMEWORK_JAX},
                  {"Outdated cuDNN installation found", GW_FRAMEWORK_JAX},
                  {"CUDA backend failed to initialize", GW_FRAMEWORK_JAX},
@@ -347,8 +350,7 @@ static gw_framework find_framework(const gw_log *log)
     return (gw_framework)most;
 }
 
-/* The exception that the run's story is about: the last, but a parent's word on a child only where there is no other.
- */
+/* The exception that ended the run: the last one. A parent's report about a child counts only if there is no other. */
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
 {
     const gw_log_find *found = NULL, *about_child = NULL;
@@ -403,7 +405,8 @@ static bool is_stated(const gwi_log_case *c, uint64_t order)
     return false;
 }
 
-/* Before the echo; of another rank a little later, too: ranks do not write at once what they have to say. */
+/* True if the exception may precede the echo. That of another rank may be slightly later in the log, because ranks
+ * write with a delay. */
 static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
 {
     enum { LINES_WOVEN = 200 };
@@ -411,7 +414,7 @@ static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
     return exception->order < echo->order || (other_rank && exception->order < echo->order + LINES_WOVEN);
 }
 
-/* A rank that raised an exception of its own when others missed their peer: that one is the story. */
+/* If a rank raised its own exception and other ranks lost their peer, make that exception the root. */
 static void find_first_rank(gwi_log_case *c)
 {
     const gwi_statement *echo = NULL;
@@ -450,9 +453,9 @@ static bool is_out_of_memory(const gw_log *log, uint64_t order)
            find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
 }
 
-/* PyTorch raises this message: in a line without the exception's name the program itself printed it, so it had caught
- * it. An exception about something else that came up later ended the program; unless it misses what the caught step
- * should have left. */
+/* PyTorch raises this message as an exception. A line without the exception's name was printed by the program, which
+ * had therefore caught it. A later exception about something else then ended the program, unless that exception misses
+ * a result of the caught step. */
 static void forgive_caught(gwi_log_case *c)
 {
     const gw_log_find *end = c->exception;

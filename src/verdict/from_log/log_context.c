@@ -1,4 +1,4 @@
-/* What ran, on what card: versions and names that the log tells, and advice in their words. */
+/* Reads the framework, its version and the card from the log, and adapts the advice to them. */
 #include "gwi_log.h"
 #include "gwi_request.h"
 
@@ -51,7 +51,7 @@ static void find_version(gwi_log_case *c)
         context->version_text = text;
         return;
     }
-    /* The out-of-memory message had its sums in parentheses up to 2.0. */
+    /* Up to PyTorch 2.0, the out-of-memory message had its sums in parentheses. */
     for (size_t i = 0; i < c->log->find_count && c->framework == GW_FRAMEWORK_TORCH; i++) {
         const char *text = c->log->find[i].text;
         if (c->log->find[i].sign == GW_SAYS_TORCH_OOM && strstr(text, "total capacity;") != NULL &&
@@ -64,7 +64,7 @@ static void find_version(gwi_log_case *c)
     }
 }
 
-/* Products of Turing and older; newer ones dropped these names. */
+/* Product names of Turing and older cards; newer cards no longer use them. */
 static bool lacks_bfloat16(const char *card)
 {
     static const char *const words[] = {"Tesla", "GTX",  "TITAN", "Titan", "Quadro", "RTX 20",
@@ -114,7 +114,7 @@ static bool is_within(gw_version version, const char *from, const char *before)
     return (!has_first || version >= first) && (!has_end || version < end);
 }
 
-/* The fix as that version has it; "": it has not. */
+/* The fix as worded for that version; "": the version does not have it. */
 static const char *in_words_of(const gwi_log_case *c, const char *fix)
 {
     for (size_t i = 0; i < FIX_COUNT && c->context.version != 0; i++) {
@@ -163,7 +163,8 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
         const char *fix = in_words_of(c, fixes.item[i]);
         for_card(c, fix, text, sizeof text);
         if (fix[0] != '\0' && good) {
-            bool is_setting = gw_begins(text, "Set "); /* of the environment: it belongs to no line */
+            bool is_setting = gw_begins(text, "Set "); /* an environment variable, which belongs to no line of the
+                                                        * program */
             good = first && !is_setting && place[0] != '\0' ? gwi_list_addf(next, "At %s: %s", place, text)
                                                             : gwi_list_add(next, text);
             first = false;

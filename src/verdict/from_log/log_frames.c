@@ -1,11 +1,11 @@
-/* Whose line it was: the user's frames of a traceback, among those of the libraries. */
+/* Finds the user's frames in a traceback among those of libraries. */
 #include "gwi_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MAX = 400 }; /* a traceback is no longer */
+enum { LINES_MAX = 400 }; /* the maximum length of a traceback */
 
 static bool has_one_of(const char *text, const char *const *words, size_t count)
 {
@@ -17,7 +17,7 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
 }
 #define HAS_ONE_OF(text, words) has_one_of(text, words, sizeof(words) / sizeof(words)[0])
 
-/* Folders of what was installed; a user's own folder may well be called torch. */
+/* False for files in folders of installed packages. A user's own folder may also be called torch. */
 static bool is_users_file(const char *file)
 {
     static const char *const others[] = {"site-packages",
@@ -110,7 +110,7 @@ static bool read_frame(const gw_log_find *find, gwi_log_frame *ret_frame)
     return true;
 }
 
-/* Does the line stand in the traceback of this exception, as far as rank and distance tell? */
+/* True if the line may belong to the traceback of this exception, judged by rank and distance. */
 static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
 {
     return exception->order - find->order <= LINES_MAX && (find->rank < 0 || find->rank == exception->rank);
@@ -118,7 +118,7 @@ static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
 
 static void push(gwi_log_frame *frames, size_t *count, const gwi_log_frame *frame)
 {
-    if (*count == GWI_LOG_FRAMES_MAX) { /* the outermost goes */
+    if (*count == GWI_LOG_FRAMES_MAX) { /* drop the outermost frame */
         memmove(frames, frames + 1, (GWI_LOG_FRAMES_MAX - 1) * sizeof *frames);
         (*count)--;
     }
@@ -134,7 +134,7 @@ static void turn_round(gwi_log_frame *frames, size_t count)
     }
 }
 
-/* A header of an old notebook tells no line: the arrow below it does. */
+/* The header of an old notebook has no line number; the arrow below it has. */
 static void take_arrow(gwi_log_frame *frames, size_t count, const gw_log_find *arrow, const gw_log_find *header)
 {
     int64_t line;
@@ -167,7 +167,7 @@ static size_t python_frames(const gw_log *log, const gw_log_find *exception, gwi
     return count;
 }
 
-/* Behind the message of an exception of C++, or before it: frame #0 is the innermost. */
+/* The native stack after or before the message of a C++ exception. Frame #0 is the innermost. */
 static size_t native_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *frames)
 {
     size_t count = 0;

@@ -1,5 +1,5 @@
-/* The sums of out-of-memory messages. Their advice is the same whatever happened ("avoid fragmentation"), their numbers
- * are not:
+/* Evaluates the sums of out-of-memory messages. Their advice is always the same ("avoid fragmentation"), but their
+ * numbers differ:
  *
  *   PyTorch  total = free + reserved by this process + the rest; reserved = allocated + idle
  *   TF, XLA  a limit of the pool, bytes in use in it, the request; free and total of the card at the start */
@@ -11,17 +11,18 @@
 #define GIB ((uint64_t)1 << 30)
 
 enum {
-    CONTEXT_SHARE = 20, /* of a card in percent that a process's own context and libraries may take beside its pool */
-    OWN_SHARE = 5,      /* the same where the message has all that the process holds: the driver's own */
-    IDLE_SHARE = 8,     /* idle bytes in the pool beyond this are worth a word */
-    FULL_SHARE = 70,    /* a pool that is so full was full of what the program held */
+    CONTEXT_SHARE = 20, /* share of a card, in percent, that a process's own context and libraries may take in addition
+                         * to its pool */
+    OWN_SHARE = 5,      /* the same if the message has all memory of the process: the driver's own share */
+    IDLE_SHARE = 8,     /* a larger share of idle bytes in the pool is reported */
+    FULL_SHARE = 70,    /* a pool with this share in use was full of the program's own memory */
     NEARBY_LINES = 3
 };
 
 typedef struct sums {
     bool has_wanted, has_total, has_free, has_allocated, has_reserved, has_limit, has_own;
     uint64_t wanted, total, free, allocated, reserved, limit;
-    uint64_t own;             /* the whole process: its pool, its context, its libraries */
+    uint64_t own;             /* of the whole process: its pool, context and libraries */
     const gw_log_find *other; /* a process that the message names */
 } sums;
 
@@ -34,7 +35,7 @@ static void take(const gw_log_find *find, const char *field, bool *has, uint64_t
     }
 }
 
-/* All that stands in the line of the statement. */
+/* All numbers in the line of the statement. */
 static sums sums_of_line(const gw_log *log, const gw_log_find *line)
 {
     sums s = {0};
@@ -95,7 +96,7 @@ static bool is_memory(const gwi_statement *statement)
 
 /* ---- PyTorch ---- */
 
-/* PyTorch refused by itself: the card had room. */
+/* True if PyTorch itself refused the request although the card had room. */
 static bool is_at_own_limit(const sums *s)
 {
     return s->has_limit && s->has_total && s->has_free && s->has_wanted && s->limit < s->total && s->free >= s->wanted;
@@ -169,7 +170,7 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     return true;
 }
 
-/* torch.cuda.memory_summary(), printed after the failure: the pool is mostly idle, and full of holes. */
+/* Judge torch.cuda.memory_summary() printed after the failure: the pool is mostly unused, in small pieces. */
 static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
 {
     uint64_t allocated, reserved;
@@ -205,7 +206,8 @@ static bool progress_near(const gw_log *log, const gw_log_find *at, int64_t *ret
     return found;
 }
 
-/* The same request was refused before, later in its run than now: what the first run had is still there. */
+/* The same request was refused before, at a later step of its run than now, so the memory of the first run is still
+ * held. */
 static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
 {
     int64_t now, before;

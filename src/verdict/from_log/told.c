@@ -1,12 +1,12 @@
-/* What a recording's stderr says, read as a log. It is asked only where no driver call tells why the run ended badly:
- * words never stand against events. Its certainty is what a log gives. */
+/* Reads a recording's stderr as a log. This is only used if no driver call shows why the run ended badly: messages
+ * never overrule events. The certainty is that of a log. */
 #include "gw_text.h"
 #include "gwi_cudnn_log.h"
 #include "gwi_log.h"
 
 #include <string.h>
 
-/* Nothing that was recorded of driver, memory or threads explains the end. */
+/* True if nothing recorded about driver, memory or threads explains the end. */
 static bool is_open_question(const gwi_case *c)
 {
     return c->ended && c->bad_end && c->root == NULL && c->sticky == NULL && c->start == NULL && c->told == NULL &&
@@ -23,7 +23,7 @@ static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_
     if (st == GW_OK)
         st = gw_log_feed(reader, facts->text, first, err);
     if (st == GW_OK && facts->text_gap > 0)
-        st = gw_log_begin(reader, "end of stderr", err); /* its lines are not counted from the start */
+        st = gw_log_begin(reader, "end of stderr", err); /* its lines are not numbered from the start of stderr */
     if (st == GW_OK && facts->text_gap > 0)
         st = gw_log_feed(reader, facts->text + facts->text_gap, facts->text_bytes - facts->text_gap, err);
     if (st == GW_OK)
@@ -32,7 +32,7 @@ static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_
     return st;
 }
 
-/* A warning long before an exception that has nothing to do with it is no reason of the end. */
+/* True if the statement may explain the end. A warning long before an unrelated exception does not. */
 static bool is_about_the_end(const gwi_log_case *c, const gwi_statement *said)
 {
     enum { LINES_NEAR = 60 };
@@ -82,7 +82,7 @@ bool gwi_is_told_by_log(const gwi_case *c)
 {
     if (c->said == NULL || c->said->certainty < GW_SUPPORTED || is_just_the_end(c->said->cause[0]))
         return false;
-    /* what events would show is judged by events */
+    /* a cause that shows in events is judged by events */
     const gw_cause *cause = gwi_cause_of(c->said->cause[0]);
     return cause != NULL && (cause->is_told || cause->judge == gwi_judge_by_log);
 }

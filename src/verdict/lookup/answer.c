@@ -1,5 +1,5 @@
-/* Answers a question: what the code may be, what it may come from by weight (log_rules.def), what decides between these
- * and what misleads (log_ask.def). A code alone is no verdict. */
+/* Answers a question: the meanings of the code, its possible causes by weight (log_rules.def), the command that decides
+ * between them, and misleading advice (log_ask.def). A code alone does not make a verdict. */
 #include "gwi_ask.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static const ask_row *row_for(int sign, const char *which)
     return general;
 }
 
-/* The tails of cuDNN 9's names say more than a row: the head's row holds. */
+/* cuDNN 9's names have more detail at the end than the rows. The row of the beginning applies. */
 static const ask_row *row_of(const gwi_reading *reading)
 {
     char head[sizeof reading->which];
@@ -130,8 +130,8 @@ static bool add_causes(gw_verdict *verdict, const gwi_readings *readings)
     return true;
 }
 
-/* Those that a row of its own speaks of first, then those of a general row, then those that nothing is known to cause.
- */
+/* Sort the readings: first those with a row of their own, then those of a general row, then those without a known
+ * cause. */
 static void sort_readings(gwi_readings *readings)
 {
     gwi_readings sorted = {0};
@@ -199,7 +199,7 @@ static bool add_fixes_of_first(gw_verdict *verdict, gw_framework framework)
 
 /* ---- the answer ---- */
 
-/* Things of different names have one number: the reader must say which. */
+/* True if the meanings have different names for one number, so that the reader must choose. */
 static bool is_ambiguous(const gw_verdict_question *question)
 {
     for (size_t i = 1; i < question->meaning_count; i++) {
@@ -277,7 +277,7 @@ gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_e
     return answer(question, question, &readings, GW_FRAMEWORK_RAW, ret_verdict, err);
 }
 
-/* The codes of a message, each once, the one that its verdict would be about first. */
+/* Read the codes of a message, each once. The code of its root statement comes first. */
 static void read_message(const gwi_log_case *c, gwi_readings *ret_readings)
 {
     const gwi_statement *root = gwi_log_root(c);
@@ -320,7 +320,7 @@ gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **
     st = gw_judge_log(log, &verdict, err);
     if (st == GW_OK)
         st = answer(message, "this message", &readings, framework, &asked, err);
-    if (st == GW_OK) { /* what decides and what misleads hold beside a verdict, too */
+    if (st == GW_OK) { /* the deciding command and the misleading advice also apply beside a verdict */
         verdict->question = asked->question;
         asked->question = NULL;
         free(verdict->log);

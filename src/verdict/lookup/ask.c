@@ -1,4 +1,5 @@
-/* Reads a question: which codes or names may be meant. A bare number has as many meanings as tables have it. */
+/* Reads a question and finds the codes or names that it may mean. A bare number has one meaning in each table that
+ * contains it. */
 #include "gwi_ask.h"
 
 #include <ctype.h>
@@ -10,13 +11,13 @@
 
 static gwi_reading *add(gwi_readings *readings, const char *kind, int sign)
 {
-    static gwi_reading spare; /* more readings than anybody could use are dropped */
+    static gwi_reading spare; /* drop more readings than are useful */
     gwi_reading *reading = readings->count < GWI_READINGS_MAX ? &readings->reading[readings->count++] : &spare;
     *reading = (gwi_reading){.kind = kind, .sign = sign, .verified = GW_VERIFIED_YES};
     return reading;
 }
 
-/* Statuses that are no failure: nothing comes from them. */
+/* True for statuses that are not failures and have no cause. */
 static bool is_harmless(const char *name)
 {
     return strstr(name, "SUCCESS") != NULL || strstr(name, "Success") != NULL || strstr(name, "IN_PROGRESS") != NULL ||
@@ -207,7 +208,7 @@ static bool read_name(const char *name, gwi_readings *readings)
             (error->runtime_name != NULL && strcasecmp(error->runtime_name, name) == 0))
             add_cuda(readings, error);
     }
-    for (size_t i = gw_data_cudnn_status_count; i-- > 0;) { /* the newest first */
+    for (size_t i = gw_data_cudnn_status_count; i-- > 0;) { /* the newest version first */
         if (strcasecmp(gw_data_cudnn_status[i].name, name) == 0)
             add_cudnn(readings, &gw_data_cudnn_status[i]);
     }
@@ -228,7 +229,7 @@ static bool read_name(const char *name, gwi_readings *readings)
 
 typedef enum subject { ANY, CUDA, CUDNN, CUBLAS, NCCL, XID, SXID, EXIT, SIGNAL } subject;
 
-/* Words that may stand around a number. */
+/* Words that may surround a number. */
 static bool word_means(const char *word, subject *ret_subject)
 {
     static const struct {
@@ -251,7 +252,7 @@ static bool word_means(const char *word, subject *ret_subject)
     return false;
 }
 
-/* "Xid 79", "xid:79", "CUDA error (700)", "exit code -9": one number, and words that are known. */
+/* "Xid 79", "xid:79", "CUDA error (700)", "exit code -9": one number and known words. */
 static bool read_number(const char *question, subject *ret_subject, int *ret_number)
 {
     char text[NAME_MAX_BYTES];
@@ -309,7 +310,7 @@ static void read_as(subject what, int number, gwi_readings *readings)
         add_exit_unknown(readings, number);
 }
 
-/* What nobody asks about goes, where something else is left. */
+/* Drop the unlikely readings if others remain. */
 static void drop_unlikely(gwi_readings *readings)
 {
     size_t kept = 0;

@@ -1,5 +1,4 @@
-/* Questions: a code, a name or one message, and what it may mean. ask.c reads the question, answer.c answers. Inside
- * src/verdict. */
+/* Questions: a code, a name or one message. ask.c reads the question, answer.c answers it. Only for src/verdict. */
 #ifndef GWI_ASK_H
 #define GWI_ASK_H
 
@@ -9,7 +8,7 @@
 
 enum { GWI_READINGS_MAX = 16, GWI_READING_TEXT_MAX = 400 };
 
-/* One thing that a code or a name may be. */
+/* One possible meaning of a code or a name. */
 typedef struct gwi_reading {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status" */
     bool has_code;
@@ -21,17 +20,17 @@ typedef struct gwi_reading {
     const char *source; /* static; NULL: the C library's, or the message itself */
     int sign;           /* gw_sign, or GW_SAYS_CUDA: the key of the rules */
     char which[64];
-    bool unlikely; /* nobody asks about it, unless it is all there is */
+    bool unlikely; /* dropped unless it is the only meaning */
 } gwi_reading;
 
 typedef struct gwi_readings {
-    gwi_reading reading[GWI_READINGS_MAX]; /* likelier first */
+    gwi_reading reading[GWI_READINGS_MAX]; /* most likely first */
     size_t count;
 } gwi_readings;
 
-/* "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137", "SIGKILL". False: it reads as none of these. */
+/* "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137", "SIGKILL". False: it is none of these. */
 bool gwi_read_question(const char *question, gwi_readings *ret_readings);
-/* What a find of a log names: its code, or its status by name. */
+/* Add the readings of a log find: its code, or its status by name. */
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings);
 
 #endif

@@ -1,6 +1,7 @@
-/* A stream that was given work, and that nothing waits for while the program waits for others, hides a kernel that
- * never ends. It may as well be a kernel that is meant to run on, or one that is over long since: the driver is not
- * asked. So it is told, where somebody ended the run or looks at it, and is never more than a hypothesis. */
+/* Reports streams with work that nothing waits for while the program waits for others. Such a stream may hide a kernel
+ * that never ends. But the kernel may also be meant to keep running, or may have ended long ago, as the driver is not
+ * queried. So these streams are only reported if the run was ended from outside or is being inspected, and are never
+ * more than a hypothesis. */
 #include "gwi_alone.h"
 #include "gwi_suspects.h"
 
@@ -10,12 +11,12 @@
 #include <stdio.h>
 
 enum { SAID_MAX = 3 };
-/* Kernels seldom take longer, and programs seldom leave a stream alone for longer. */
+/* Kernels rarely take longer, and programs rarely leave a stream without a wait for longer. */
 static const uint64_t long_ns = 5000000000u;
 
 static bool was_ended_from_outside(const gwi_case *c)
 {
-    enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* timeout(1); a shell's word for a signal */
+    enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* timeout(1); a shell's status for a signal */
     int signal = c->signal != 0 ? c->signal : c->exit_code > OF_SIGNAL ? c->exit_code - OF_SIGNAL : 0;
     return signal == 1 || signal == 2 || signal == 3 || signal == 9 || signal == 15 || signal == 24 ||
            c->exit_code == OF_TIMEOUT;
@@ -26,7 +27,7 @@ bool gwi_alone_matters(const gwi_case *c)
     return c->process != NULL && c->root == NULL && (!c->ended || was_ended_from_outside(c));
 }
 
-/* When the process ended, or was last looked at. */
+/* The time at which the process ended or was last sampled. */
 static uint64_t now_ns(const gwi_case *c, uint32_t pid)
 {
     const gw_process *process = gw_model_process(c->model, pid);
@@ -38,7 +39,8 @@ static uint64_t now_ns(const gwi_case *c, uint32_t pid)
     return now;
 }
 
-/* Of the judged process; where that is a launcher without any driver call, such as timeout(1), of what it launched. */
+/* True if the stream belongs to the judged process. If that is a launcher without any driver call, such as timeout(1),
+ * the streams of the processes that it launched count. */
 static bool is_of_case(const gwi_case *c, const gw_alone *it)
 {
     return it->pid == c->process->pid || (c->process->t_first_call_ns == 0 && !c->process->init_ok);

@@ -1,4 +1,4 @@
-/* Whether the judged process died of the fault in host code that was seen, and what a bus error tells. */
+/* Checks whether the recorded fault in host code ended the judged process, and what caused a SIGBUS. */
 #include "gwi_crash.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static bool is_refused_memory(const gw_failure *failure)
 
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
 {
-    enum { NULL_ENDS = 64 << 10 }; /* where nothing is ever mapped */
+    enum { NULL_ENDS = 64 << 10 }; /* nothing is ever mapped below this address */
     return crash->has_address && !crash->in_block && crash->address < NULL_ENDS && c->root != NULL &&
            is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
 }

@@ -4,10 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* It is read every 0.1 s, later where much else is to do. */
+/* The log is read every 0.1 s, or later on a busy machine. */
 static const uint64_t near_ns = 1000000000u, before_end_ns = 5000000000u;
 
-/* A process that the log counts otherwise than we do, in a namespace, may be any. */
+/* True if the line may belong to the judged process. In a pid namespace the log has other pids, so an unknown pid may
+ * be any process. */
 static bool is_of(const gwi_case *c, const gw_cudnn_line *line)
 {
     return c->process == NULL || line->pid == c->process->pid || line->pid == 0 ||
@@ -61,7 +62,7 @@ void gwi_cudnn_say(gwi_finding *finding, const gw_cudnn_line *line)
 
 gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char *const *words, const char *headline)
 {
-    gw_certainty printed = gwi_judge_by_log(c, finding); /* which adds the log, too */
+    gw_certainty printed = gwi_judge_by_log(c, finding); /* this also adds the log */
     if (printed != GW_CERTAINTY_NONE)
         return printed;
     const gw_cudnn_line *error = gwi_cudnn_error(c, NULL);
@@ -72,7 +73,7 @@ gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char
     gwi_headline(finding, "%s", headline);
     gwi_cudnn_say(finding, error);
     gwi_rule_out(finding, "a failed driver call (the program recovered from every failure)");
-    /* An exception about something else came after it. */
+    /* An exception about something else followed. */
     return c->exception == GW_EXCEPTION_NONE || c->exception == GW_EXCEPTION_GPU ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 

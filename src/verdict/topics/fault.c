@@ -1,5 +1,5 @@
-/* A kernel's fault is told by a call that had nothing to do with it. What names the kernel instead: a GPU core dump,
- * and a run whose launches are waited for one by one. */
+/* Reports a kernel's fault. The call that returns the error is usually not at fault. A GPU core dump, or a run that
+ * waits for each launch, names the kernel instead. */
 #include "gwi_fault.h"
 #include "gwi_request.h"
 #include "gwi_suspects.h"
@@ -22,7 +22,7 @@ const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
         if (fault->pid != c->process->pid)
             continue;
         if (c->sticky != NULL && fault->result == c->sticky->result)
-            return fault; /* the one that the driver told of */
+            return fault; /* the exception that the driver reported */
         first = first == NULL ? fault : first;
     }
     return first;
@@ -44,7 +44,7 @@ bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky)
     return is_launch(sticky) && gwi_launches_block(c);
 }
 
-/* The second run's launch that reported the same fault itself; NULL: none did. */
+/* The launch of the second run that itself reported the same fault; NULL: none did. */
 static const gw_blame *blamed_launch(const gwi_case *c, const gw_failure *sticky)
 {
     const gw_blame *blame = &c->model->faults.blame;
@@ -96,7 +96,7 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver found it at %.2f s and ended the process", t_s);
     else if (gwi_is_own_report(c, sticky))
         snprintf(out + used, GWI_SURFACED_MAX - used, "; its own launch reported it at %.2f s", t_s);
-    else if (is_launch(sticky)) /* the program itself may have asked for launches that are waited for */
+    else if (is_launch(sticky)) /* the program itself may have set CUDA_LAUNCH_BLOCKING */
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in a launch", t_s);
     else
         snprintf(out + used, GWI_SURFACED_MAX - used,
@@ -126,7 +126,8 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
 
-/* One kernel, launched at one place: that is nearer to the fault than the call that reported it. */
+/* If there is only one suspected kernel, use its launch as the place: it is nearer to the fault than the call that
+ * reported it. False: there is none. */
 static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     uint32_t site[GWI_LAUNCH_PLACES_MAX];
@@ -137,7 +138,7 @@ static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_fail
     return true;
 }
 
-/* A call that only reported the fault is the place for want of a better one. */
+/* Set the verdict's place. The call that only reported the fault is the last resort. */
 static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     const gw_blame *blame = blamed_launch(c, sticky);
@@ -218,7 +219,7 @@ static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
                     GWI_PLURAL(fault->count));
 }
 
-/* Other places of the same dump: a kernel that went wrong in several threads may be stopped at different ones. */
+/* List the other places of the same dump. Threads of a faulting kernel may stop at different places. */
 static void say_other_places(const gwi_case *c, gwi_finding *finding, const gw_gpu_fault *fault)
 {
     const gw_fault_facts *facts = &c->model->faults;
@@ -269,12 +270,12 @@ static bool same_kernel(const char *a, const char *b)
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* The launches of that kernel that nothing had waited for: one of them it was. */
+/* List the launches of that kernel that nothing had waited for. One of them is at fault. */
 static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_ring_call *last = NULL;
     uint64_t count = 0, others = 0;
-    bool before = false; /* the last good synchronisation, which was one for other streams */
+    bool before = false; /* the last good synchronisation, which was for other streams */
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         for (size_t k = 0; thread->pid == sticky->pid && k < thread->ring_count; k++) {
@@ -324,7 +325,8 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
     gw_text_free(&order);
 }
 
-/* No launch reported it, so nothing shows that launches were waited for: the driver, or a graph, may not do so. */
+/* No launch reported the fault, so nothing shows that the driver waited for each launch. It may not do so for a graph,
+ * for example. */
 static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
 {
     char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
@@ -396,7 +398,7 @@ static void say_log(const gwi_case *c, gwi_finding *finding, const gw_failure *s
     }
 }
 
-/* What to do next: look at what is known, or find out. */
+/* Add the next steps: check the known kernel, or run again to find it. */
 static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_gpu_fault *fault = gwi_gpu_fault(c);

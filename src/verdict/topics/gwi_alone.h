@@ -1,22 +1,22 @@
-/* Work on streams that nothing has waited for, in a run that somebody ended or that goes on. */
+/* Work on streams that nothing has waited for, in a run that was ended from outside or is still running. */
 #ifndef GWI_VERDICT_ALONE_H
 #define GWI_VERDICT_ALONE_H
 
 #include "gwi_cause.h"
 
-/* Did the run end in a way that such work may be the reason of, or is it not over: somebody ended it, and no driver
- * call failed? A run that ended well, or said why it failed, is not asked. */
+/* True if such work may be the reason for the end of the run, or if the run has not ended: it was ended from outside,
+ * and no driver call failed. False for a run that ended well or printed why it failed. */
 bool gwi_alone_matters(const gwi_case *c);
-/* The streams of the judged process that were left alone for long, those first that surely nothing waited for; NULL:
- * there are no more. `index` counts from 0. */
+/* The stream number `index`, from 0, of the judged process that nothing waited for during a long time. The certain ones
+ * come first. NULL: no more. */
 const gw_alone *gwi_alone(const gwi_case *c, size_t index);
-/* Is there one of which that is sure? */
+/* True if this is certain for at least one stream. */
 bool gwi_is_any_alone(const gwi_case *c);
-/* The same as evidence, where it matters. */
+/* Report these streams as evidence if they matter. */
 void gwi_say_alone(const gwi_case *c, gwi_finding *finding);
-/* What was launched before the rings begin, for a wait of which they do not hold the launch. */
+/* Report work launched before the begin of the rings, for a wait whose launch they no longer hold. */
 void gwi_say_off_record(const gwi_case *c, gwi_finding *finding);
-/* The verdict's own list, one sentence each. False: no memory. */
+/* Fill the verdict's list `left_alone`, one sentence per stream. False: no memory. */
 bool gwi_fill_alone(const gwi_case *c, gw_verdict *verdict);
 
 #endif

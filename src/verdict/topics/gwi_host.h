@@ -1,4 +1,4 @@
-/* What the host refused, in the words that ended the program. */
+/* Finds the host's refusal in the message that ended the program. */
 #ifndef GWI_VERDICT_HOST_H
 #define GWI_VERDICT_HOST_H
 
@@ -6,9 +6,9 @@
 
 typedef enum gwi_host_refusal { GWI_HOST_DISK, GWI_HOST_LIMIT } gwi_host_refusal;
 
-/* The line that says that a disk is full, or that there are no more files, threads or processes, where it is what the
- * program ended with: its exception, its uncaught C++ exception, or near the end the last word on it of a program that
- * exits by itself. NULL: it did not end so, or a driver call had failed before. */
+/* The line that reports a full disk, or a limit on files, threads or processes, if the program ended with it: as its
+ * exception, as an uncaught C++ exception, or as the last such message near the end of a program that exits by itself.
+ * NULL: the program did not end like this, or a driver call had failed before. */
 const gw_stderr_line *gwi_host_words(const gwi_case *c, gwi_host_refusal refusal);
 
 #endif

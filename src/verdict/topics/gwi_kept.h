@@ -1,11 +1,11 @@
-/* What was held at the failure, by phase: docs/json-schema.md, `kept` and `failure`. Says nothing of programs that name
- * no phases. */
+/* Memory held at the failure, by phase: docs/json-schema.md, `kept` and `failure`. Reports nothing for programs that
+ * name no phases. */
 #ifndef GWI_KEPT_H
 #define GWI_KEPT_H
 
 #include "gwi_cause.h"
 
-/* One line a phase, the largest four. */
+/* Report one line per phase, for the four largest. */
 void gwi_say_kept(const gwi_case *c, gwi_finding *finding);
 
 /* Fill the verdict's `kept` and `failure`; false: no memory. */

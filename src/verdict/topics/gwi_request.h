@@ -1,20 +1,20 @@
-/* The request that was refused: sizes that no card can have, and on which of several GPUs it was. */
+/* The refused request: sizes that no card can have, and its GPU if there are several. */
 #ifndef GWI_REQUEST_H
 #define GWI_REQUEST_H
 
 #include "gwi_cause.h"
 
-/* No card has so much, nor will: a negative number taken for a size, or a product that went wrong. `device_bytes`: what
- * the card has in all; 0: not known. */
+/* True for a size that no card will ever have: a negative number used as a size, or an overflowed product.
+ * `device_bytes`: the card's total memory; 0: not known. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes);
-/* What to do about it; the last one is NULL. */
+/* Fixes for such a request; the last one is NULL. */
 extern const char *const gwi_impossible_fixes[];
-/* The refused request of the case is of such a size. */
+/* True if the refused request of the case has such a size. */
 bool gwi_request_is_impossible(const gwi_case *c);
-/* Then headline and advice: look at how the size is computed. */
+/* Add the headline and the advice to check how the size is computed. */
 void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding);
 
-/* " on GPU 1 of 2" where the program sees several; else "". */
+/* " on GPU 1 of 2" if the program sees several GPUs; else "". */
 enum { GWI_GPU_TEXT_MAX = 40 };
 char *gwi_on_gpu(const gwi_case *c, int device, char out[GWI_GPU_TEXT_MAX]);
 

@@ -1,12 +1,12 @@
-/* A hang is told by what each thread waits for.
+/* Classifies a hang by what each thread waits for.
  *
- * kernel    a thread was inside one driver call all the time, or asked the GPU again and again, and launches are
- *           outstanding. Work that is merely slow looks the same from outside: never more than supported.
- *           Where a ring has gone round since, the launch itself is no longer known.
- * peer      the same, and the last of these launches is a collective of NCCL: its peers are missing.
- * deadlock  no thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
- * thread that is no more; or every single thread waits, for ever, for something that only a thread of this process
- *           could give: then none is left that could. */
+ * kernel    A thread was inside one driver call all the time, or queried the GPU repeatedly, and launches are
+ *           outstanding. Work that is merely slow looks the same, so this is never more than supported.
+ *           If a ring has wrapped around since, the launch itself is no longer known.
+ * peer      The same, and the last of these launches is an NCCL collective: its peers are missing.
+ * deadlock  No thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
+ *           thread that has ended. Or every thread waits, without a time limit, for something that only a thread of
+ *           this process could provide: then no thread is left to provide it. */
 #include "gwi_alone.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
@@ -59,8 +59,8 @@ typedef struct outstanding {
     uint64_t total;
 } outstanding;
 
-/* The one that goes for `call`: the oldest that is not the newest of its stream, else the oldest. SIZE_MAX: none does.
- */
+/* The index of the entry that `call` replaces: the oldest that is not the newest of its stream, else the oldest.
+ * SIZE_MAX: none. */
 static size_t who_goes(const outstanding *found, const gw_ring_call *call)
 {
     size_t same = SIZE_MAX;
@@ -108,8 +108,8 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
     return found;
 }
 
-/* All launches that the rings hold are over, but a ring has gone round, and the GPU itself says that it is not done, or
- * a synchronisation does not come back: what is waited for was launched before the rings begin. */
+/* True if the awaited work was launched before the begin of the rings: all launches in the rings have ended, but a ring
+ * has wrapped around, and the GPU reports that it has not finished, or a synchronisation does not return. */
 static bool waits_off_record(const gw_model *model, const gw_hang *hang, const gw_hang_thread *waiting)
 {
     bool gone_round = false;
@@ -127,7 +127,7 @@ static bool is_collective(const gw_ring_call *call)
 
 /* ---- locks ---- */
 
-/* Does the chain of owners from `start` come back to it, or end at a thread that is no more? */
+/* True if the chain of lock owners from `start` returns to it, or ends at a thread that has ended. */
 static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, bool *ret_owner_ended)
 {
     const gw_hang_thread *at = start;
@@ -146,7 +146,8 @@ static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, 
     return false;
 }
 
-/* The driver's own helpers wait for the kernel driver's events all the time; they hold none of the program's locks. */
+/* True for a helper thread of the driver. Helpers wait for events of the kernel driver all the time and hold none of
+ * the program's locks. */
 static bool is_of_driver(const gw_hang_thread *thread)
 {
     return gw_begins(thread->name, "cuda-Evt") || gw_begins(thread->name, "cuda0000");
@@ -167,7 +168,7 @@ static bool all_wait_for_each_other(const gw_hang *hang)
 
 static bool used_no_cpu(const gw_hang *hang)
 {
-    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* 2 %: a thread that polls now and then */
+    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* 2 %: a thread that polls occasionally */
 }
 
 /* ---- the whole ---- */
@@ -180,7 +181,7 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
             found.hang = &model->hang[i];
     }
     if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0)
-        return (gwi_hang){0}; /* 0: somebody looked (poke), and it goes on */
+        return (gwi_hang){0}; /* 0: only gpuwhy poke looked at it, and the program goes on */
     found.waiting = find_waiting(found.hang);
     outstanding launches = launches_outstanding(model, pid);
     if (found.waiting != NULL) {
@@ -219,7 +220,7 @@ static bool is_foreign_frame(const char *frame)
 
 enum { SHOWN_FRAMES_MAX = 5 };
 
-/* The frames that are not the runtime's, innermost first. Returns how many. */
+/* Add the frames that do not belong to the runtime, innermost first. Returns their number. */
 static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
 {
     char text[GW_PLACE_TEXT_MAX];

@@ -1,9 +1,9 @@
-/* What the host refused: shared memory, files, threads, disk; by the words that ended the program. */
+/* Finds the stderr line that reports a full disk or a reached limit, if the program ended with it. */
 #include "gwi_host.h"
 
 #include <string.h>
 
-/* A program that is refused something says so and ends soon. */
+/* A program that ends because of a refusal prints it shortly before its end. */
 static const uint64_t near_end_ns = 5000000000u;
 
 static bool is_shared_memory(const char *text)

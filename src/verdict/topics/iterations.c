@@ -1,10 +1,11 @@
-/* What iterations leave behind, as verdicts weigh and word it. The rule of proof is gw_iterations_prove_leak()'s. */
+/* Judges and reports the memory that iterations leave behind. gw_iterations_prove_leak() has the rule of proof. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Would the request have found room without what the iterations left? The one in progress left something, too. */
+/* True if the request would have fitted without the memory that the iterations left behind. The iteration in progress
+ * also left some. */
 static bool would_help(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
@@ -20,14 +21,14 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
         return GW_CERTAINTY_NONE;
     bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->launches > 2 * loop->requests);
     switch (loop->doubt) {
-    case GW_LOOP_FEW: /* two in a row, each a whole round trip to the GPU */
+    case GW_LOOP_FEW: /* two in a row, each with a whole round trip to the GPU */
         return works && loop->leak_is_current ? GW_SUPPORTED : GW_HYPOTHESIS;
     case GW_LOOP_SURE:
         break;
     default:
         return GW_HYPOTHESIS;
     }
-    if (!loop->leak_is_current) /* other work came after it */
+    if (!loop->leak_is_current) /* other work followed */
         return loop->each_waited && loop->leak_count >= COUNT_MANY ? GW_SUPPORTED : GW_HYPOTHESIS;
     return gw_iterations_prove_leak(loop) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -102,14 +103,14 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "%" PRIu64 " iteration%s before them had left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last word counts; of small blocks the place is not known */
+    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins; the place of small blocks is not known */
         const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
         if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
             gwi_where(finding, keeper->site, "the memory that is kept is allocated there");
     }
 }
 
-/* Why what repeats is not taken for a leak, or the books that exclude one. */
+/* Report why repeated requests do not count as a leak, or the balance that excludes one. */
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const doubts[] = {

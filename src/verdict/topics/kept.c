@@ -1,5 +1,5 @@
-/* Memory that was held at the failure, by the phase in which it was allocated: a notebook's cells, a program's epochs.
- */
+/* Reports the memory held at the failure by the phase in which it was allocated: a notebook's cells, a program's
+ * epochs. */
 #include "gwi_kept.h"
 
 #include "gw_array.h"
@@ -11,8 +11,8 @@
 
 enum { KEPT_ROOM = 64, KEPT_SAID_MAX = 4 };
 
-/* Under a framework with an allocator of its own the driver's ledger shows that one's segments: who asked for the first
- * piece of a segment says nothing about what lives in it now. */
+/* False for a framework with its own allocator without a report. The driver's ledger then shows only the allocator's
+ * segments, and the phase that first requested a segment says nothing about the blocks now live in it. */
 static bool can_tell(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
@@ -68,7 +68,7 @@ static int by_bytes(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* The group of a block: that of its phase's name. */
+/* The group of a block, by the name of its phase. */
 static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept, const gw_live *live)
 {
     const gw_phase *phase = live->has_time ? gw_model_phase_at(c->model, c->memory.pid, live->t_ns) : NULL;
@@ -80,7 +80,7 @@ static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const g
     return NULL;
 }
 
-/* The largest blocks one by one, so that who asked can look up its addresses. */
+/* List the largest blocks, so that the caller can look up their addresses. */
 static bool list_blocks(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept)
 {
     enum { BLOCKS_MAX = 2048 };

@@ -1,9 +1,9 @@
-/* Leaks of a run that ended well, by the place that made what was never given back.
+/* Finds leaks in a run that ended well, by the place that made the objects which were never freed.
  *
- * Device and managed memory: blocks of one size from one place, most of them kept while other memory came and went, and
- * ever more of them until the last.
- * Everything else that has a call to end it: more of a kind than programs keep on purpose, most of them kept, made one
- * after the other while other things ended or siblings from the same place were ended, and ever more until the last. */
+ * Device and managed memory: blocks of one size from one place, most of them kept while other memory was allocated and
+ * freed, and growing in number until the end. Other objects that have a call to free them: more of a kind than programs
+ * keep on purpose, most of them kept, made one after the other while other objects or siblings from the same place were
+ * freed, and growing in number until the end. */
 #include "gwi_leaks.h"
 
 #include "gw_array.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `grown_min`: as many are a leak where other things ended between them; `many_min`: where nothing did. Libraries and
- * frameworks keep up to some dozens of streams, events, graphs and modules for good. `noun` in the plural is "nouns".
+/* `grown_min`: this many are a leak if other objects were freed between them; `many_min`: if none were. Libraries and
+ * frameworks keep up to a few dozen streams, events, graphs and modules permanently. The plural of `noun` is "nouns".
  */
 typedef struct kind {
     gw_class cls;
@@ -55,16 +55,17 @@ static void add_found(found_list *list, const gw_group *group, const kind *of, u
         list->item[list->count++] = (found){group, of, left};
 }
 
-/* Alive at the end, or gone with their context. Who destroys contexts instead of what is in them never had more than
- * the most that was alive at once. */
+/* The number alive at the end or destroyed with their context. A program that destroys whole contexts instead of their
+ * objects never had more than the maximum alive at one time. */
 static uint64_t left_of(const gw_group *group)
 {
     uint64_t left = group->live_count + group->buried_count;
     return left < group->live_count_peak ? left : group->live_count_peak;
 }
 
-/* A cache that has filled up, or all that a program makes for itself before its work, is kept on purpose: a leak goes
- * on to the last, measured by time and by what else the process makes: `total`, in the numbers of the group's order. */
+/* True if the growth goes on until the end, as a leak does. A cache that has filled up, and objects made before the
+ * actual work, are kept on purpose. This is measured by time and by the other objects that the process makes: `total`,
+ * in the group's order numbers. */
 static bool goes_on(const gw_process *process, const gw_group *group, uint64_t total)
 {
     const uint64_t moment_ns = 1000000000;
@@ -75,8 +76,8 @@ static bool goes_on(const gw_process *process, const gw_group *group, uint64_t t
     return group->order_last * 4 >= total * 3 && rest_ns <= grown_ns + moment_ns;
 }
 
-/* A window, a queue or a history grows until it is full. From then on each new block replaces an old one, although
- * blocks are made until the last. So more must have been alive at once in the last eighth than ever before. */
+/* A window, a queue or a history grows until it is full. From then on, each new block replaces an old one, although
+ * blocks are made until the end. So more must have been alive at one time in the last eighth than ever before. */
 static bool grows_on(const gw_group *group)
 {
     enum { LAST_PART = 8 };
@@ -85,8 +86,9 @@ static bool grows_on(const gw_group *group)
 
 /* ---- memory ---- */
 
-/* Where next to nothing was given back, a window that is not full yet looks the same. Programs keep windows, queues and
- * rings of a dozen blocks on purpose. Where others of the place were given back and the rest grew on, fewer will do. */
+/* If almost nothing was freed, a window that is not full yet looks the same. Programs keep windows, queues and rings of
+ * a dozen blocks on purpose. If other blocks of the place were freed and the rest kept growing, fewer blocks are
+ * enough. */
 static bool is_more_than_a_window(const gw_group *group, uint64_t left)
 {
     enum { COUNT_MIN = 8, WINDOW_MAX = 16, GIVEN_PART = 8 };
@@ -104,9 +106,10 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
            goes_on(process, group, process->alloc_order);
 }
 
-/* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too; a loop that was
- * over long before the last request has filled something that was needed then; and so has whatever asked for the last
- * time before the program's last iterations began. 0: none of it is so. */
+/* The time until which the program filled long-lived structures. A program that loads its model layer by layer and soon
+ * ends well also keeps blocks in a loop. A loop that ended long before the last request filled something that was
+ * needed afterwards, and so did requests that ended before the program's last iterations began. 0: none of these
+ * applies. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
@@ -136,7 +139,7 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
     }
 }
 
-/* Memory of any kind, and the addresses that it is mapped at: a model in blocks of their own takes both. */
+/* True for memory of any kind and for address reservations. A model in mapped blocks takes both. */
 static bool is_of_memory(const found *it)
 {
     gw_class cls = (gw_class)it->group->cls;
@@ -144,7 +147,7 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* What was made after that, too, stays in the list. */
+/* Drop the groups made only until that time. A group that was also made later stays in the list. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
     uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
@@ -163,7 +166,7 @@ static bool is_listed(const found_list *list, const gw_group *group)
     return false;
 }
 
-/* Alive when the process ended, and not listed. */
+/* Bytes alive when the process ended that are not in the list. */
 static uint64_t other_bytes(const gw_model *model, const found_list *list, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
@@ -268,7 +271,7 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     qsort(list.item, list.count, sizeof list.item[0], by_weight);
     for (size_t i = 0; i < list.count && good; i++)
         good = list_one(c, verdict, &list.item[i]);
-    /* Memory and handles are different stories: each has its turn. */
+    /* Report memory and handles separately. */
     for (int handles = 0; handles < 2; handles++) {
         size_t said = 0;
         for (size_t i = 0; i < list.count && said < SAID_MAX && good; i++) {

@@ -1,4 +1,4 @@
-/* Weighs what the model found about order: gwi_order.h says what is claimed and what is not. */
+/* Judges the unordered frees and copies that the model found. gwi_order.h defines which claims are made. */
 #include "gwi_order.h"
 
 #include "gwi_fault.h"
@@ -7,15 +7,16 @@
 #include <stdio.h>
 
 enum {
-    /* No card copies faster: twice what the fastest known ones do between host and card, and in their own memory. */
+    /* No card copies faster: this is twice the rate of the fastest known cards between host and card, and within their
+     * own memory. */
     HOST_COPY_BYTES_A_US = 1 << 20,
     DEVICE_COPY_BYTES_A_US = 8 << 20,
     FILL_BYTES_A_US = 16 << 20,
-    /* After so long a program may well trust that a copy is over, though nothing says so. */
+    /* After this time, a program may trust that a copy has ended although nothing shows it. */
     TRUST_NS = 100000000
 };
 
-/* The time that the copy took at least, from its call on. */
+/* The minimum duration of the copy, from its call on. */
 static uint64_t shortest_ns(const gw_unordered *it)
 {
     uint64_t a_us = it->is_fill                    ? FILL_BYTES_A_US
@@ -24,20 +25,21 @@ static uint64_t shortest_ns(const gw_unordered *it)
     return (uint64_t)((double)it->copy_bytes * 1e3 / (double)a_us);
 }
 
-/* A kernel after it could still put another stream's kernels in order with it, by memory that both look at. */
+/* True if the copy was certainly still running. A later kernel could still order another stream's kernels with it,
+ * through shared memory. */
 static bool is_in_flight(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->t_free_ns - it->t_copy_ns < shortest_ns(it);
 }
 
-/* Nothing came after the copy that could tell anybody that it is over. */
+/* True if nothing followed the copy that could have shown that it had ended. */
 static bool is_unseen(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->later_count == 0 && !it->recorded && !it->to_host &&
            it->t_free_ns - it->t_copy_ns < TRUST_NS;
 }
 
-/* Work that nobody told us of one by one may have put them in order. */
+/* True if work that was not recorded call by call may have ordered them. */
 static bool may_be_ordered(const gw_process *process, const gw_unordered *it)
 {
     if (it->launches_known)

@@ -1,5 +1,5 @@
-/* Idle workers of thread pools, told by the frames that they stand in. A library's file alone is enough where it holds
- * nothing but a pool and its work; elsewhere it is the function in which workers wait. */
+/* Detects idle workers of thread pools by their stack frames. The library's file is enough if the library contains
+ * nothing but a pool and its work. For other libraries, the function in which workers wait is decisive. */
 #include "gwi_pools.h"
 
 #include "gw_sites.h"
@@ -69,7 +69,7 @@ static const char *pool_of_frame(const gw_frame *frame)
     return pool != NULL ? pool : pool_of(FUNCTION, frame->function);
 }
 
-/* In what Python's own loops wait for work: what else such a loop has called is work. */
+/* True for functions in which Python's own loops wait for work. Any other function called by such a loop is work. */
 static bool may_be_inside(const gw_frame *frame)
 {
     static const char *const files[] = {"threading.py", "queue.py", "queues.py", "connection.py", "selectors.py"};
@@ -95,13 +95,13 @@ static const char *pool_of_stack(const gw_stack *stack)
         pool = its;
         pool_is_python = frame->python;
     }
-    if (!pool_is_python) /* a library's thread that came into Python does the program's work */
+    if (!pool_is_python) /* a library's thread that entered Python does the program's work */
         for (size_t i = 0; i < stack->count; i++)
             python = python || stack->frame[i].python;
     return python ? NULL : pool;
 }
 
-/* "blas_thread_server+0x2f1 in libopenblas.so.0", of recordings of older versions. */
+/* "blas_thread_server+0x2f1 in libopenblas.so.0", as in recordings of older versions. */
 static const char *pool_of_texts(const gw_hang_thread *thread)
 {
     const char *pool = NULL;

@@ -1,4 +1,4 @@
-/* The refused request: what its size tells, and which GPU it was for. */
+/* Judges the size of the refused request, and names its GPU. */
 #include "gwi_request.h"
 
 #include <inttypes.h>
@@ -12,7 +12,8 @@ const char *const gwi_impossible_fixes[] = {
     "uninitialised number",
     "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
 
-/* Below 1 TiB a size may be honest on a small card, and a matrix of all pairs is soon many times the card's size. */
+/* A size below 1 TiB may be intended on a small card: a matrix of all pairs quickly exceeds the card's size many times.
+ */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes)
 {
     if (bytes >> ADDRESS_BITS != 0)
@@ -26,7 +27,7 @@ bool gwi_request_is_impossible(const gwi_case *c)
     return memory->known && gwi_is_impossible_size(memory->wanted_bytes, memory->has_total ? memory->total_bytes : 0);
 }
 
-/* The place is gwi_say_request()'s. */
+/* gwi_say_request() sets the place. */
 void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;

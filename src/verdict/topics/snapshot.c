@@ -1,10 +1,10 @@
-/* A memory snapshot that PyTorch saved, when no cause is supported: what it shows, device by device. */
+/* Reports the content of a memory snapshot that PyTorch saved, device by device, if no cause is supported. */
 #include "gwi_snapshot.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The lines of what is alive; the place of the verdict is the refused request, if there is one. */
+/* Report the lines that hold live memory. The verdict's place is the refused request, if there is one. */
 static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     gwi_wanted_place kept = finding->where;
@@ -29,7 +29,7 @@ static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocat
                     gw_bytes_text(largest, report->field[GW_ALLOCATOR_LARGEST_INACTIVE]));
 }
 
-/* Growth is worth a word although nothing failed of it yet. */
+/* Report growth although it has not caused a failure yet. */
 static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     gw_growth growth;
@@ -43,7 +43,7 @@ static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocat
     if (growth.steps)
         gwi_measure(finding, growth.step_end_ns, "observer", (double)growth.step_all_bytes, "bytes",
                     "%" PRIu64 " blocks of %s accumulated while other memory was allocated and freed; %s in total with "
-                               "the memory kept beside them",
+                    "the memory kept beside them",
                     growth.step_count, gw_bytes_text(one, growth.step_bytes),
                     gw_bytes_text(all, growth.step_all_bytes));
     else if (growth.repeats && growth.repeat_goes_on)

@@ -94,7 +94,7 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
-/* The last line of stderr that is neither empty nor ours, in a file that both write to; its length is 0 where there is
+/* The last line of stderr that is neither empty nor written by gpuwhy, which may share the file. Length 0: there is
  * none. */
 static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
 {
@@ -120,7 +120,7 @@ bool gwi_stderr_is_empty(const gw_stderr_facts *facts)
     return bytes == 0;
 }
 
-/* Does the line have the number, and not as a part of a longer one? */
+/* True if the line contains the number, but not as a part of a longer one. */
 static bool has_number(const char *line, unsigned number)
 {
     char text[16];
@@ -131,7 +131,7 @@ static bool has_number(const char *line, unsigned number)
     return false;
 }
 
-/* What such a call is for, in a program's words; NULL: no word of its own. */
+/* The word that a program's message uses for the purpose of such a call; NULL: there is no specific word. */
 static const char *subject_of(const gw_failure *failure)
 {
     switch (failure->kind) {
@@ -154,7 +154,7 @@ static bool has_any(const char *line, const char *const *words, size_t count)
 }
 #define HAS_ANY(line, words) has_any(line, words, sizeof(words) / sizeof(words)[0])
 
-/* Does the line say that something failed? A line about a GPU may as well announce it. */
+/* True if the line reports a failure. A line about a GPU may also just announce it. */
 static bool tells_of_failure(const char *line)
 {
     static const char *const words[] = {"rror",     "ERROR",   "ail",          "FAIL",     "annot", "not ",
@@ -163,7 +163,7 @@ static bool tells_of_failure(const char *line)
     return HAS_ANY(line, words);
 }
 
-/* Does the program say that it does without what failed? Then the failure is not why it ended. */
+/* True if the program reports that it goes on without the failed feature. The failure is then not why it ended. */
 static bool says_it_goes_on(const char *line)
 {
     static const char *const words[] = {
@@ -180,8 +180,8 @@ static bool says_it_goes_on(const char *line)
     return HAS_ANY(lower, words);
 }
 
-/* A logger's line, by its date, time or level. Libraries log a failure that they then do without: TensorFlow does so of
- * cuInit, and goes on. */
+/* True for a logger's line, recognised by its date, time or level. Libraries log failures that they can handle:
+ * TensorFlow logs a failed cuInit and goes on. */
 static bool is_logged(const char *line)
 {
     static const char *const levels[] = {"WARN", "ERROR:", "INFO:", "CRITICAL:"};
@@ -195,7 +195,7 @@ static bool is_logged(const char *line)
     return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
 }
 
-/* Does the line say that this call failed? Small numbers are counts and shares more often than results. */
+/* True if the line reports that this call failed. Small numbers are more often counts and shares than results. */
 static bool names_failure(const char *line, const gw_failure *failure)
 {
     enum { RESULT_MIN = 200 };
@@ -220,7 +220,7 @@ bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *f
     return bytes > 0 && is_it && !says_it_goes_on(line) && !is_logged(line);
 }
 
-/* A line after the exception's says that the program goes on: somebody caught it, and printed it. */
+/* True if a line after the exception says that the program goes on, so the program caught and printed it. */
 static bool went_on_after_exception(const gw_stderr_facts *facts)
 {
     enum { LINE_MAX_BYTES = 1024 };
@@ -239,8 +239,9 @@ static bool went_on_after_exception(const gw_stderr_facts *facts)
     return went_on;
 }
 
-/* An interpreter that was observed hands over the exception that nobody caught (hook/observer_raised.c). Where it has
- * none, the traceback on stderr is of one that the program caught and printed, or it could not be read. */
+/* True if the exception may have been caught. An observed interpreter reports its uncaught exception
+ * (hook/observer_raised.c). If it reports none, the traceback on stderr belongs to an exception that the program caught
+ * and printed, or the uncaught one could not be read. */
 static bool may_be_caught(const gwi_case *c)
 {
     const char *exe = c->process != NULL ? c->process->exe : NULL;
@@ -249,24 +250,24 @@ static bool may_be_caught(const gwi_case *c)
     return name != NULL && gw_begins(name, "python") && c->process->raised == NULL && c->model->asked_phase == NULL;
 }
 
-/* The run ended of the failure only where the program itself says so: by an exception about the GPU, or as its last
- * words, soon after the failure. That a program says nothing shows nothing: it may have done without a GPU, or without
- * one module, and have ended of something else that it did not print either. */
+/* True if the program itself reports that it ended because of the failure: with an exception about the GPU, or as its
+ * last output, soon after the failure. A silent program proves nothing: it may have managed without a GPU or without
+ * one module, and have ended for another reason that it did not print either. */
 static bool is_its_end(const gwi_case *c, const gw_failure *failure)
 {
     const uint64_t soon_ns = 5000000000u;
     uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
     if (!c->ended)
         return false;
-    /* An interpreter whose exception nobody caught exits with 1; what a program printed of one that it caught, and any
-     * other end, shows nothing. */
+    /* An interpreter with an uncaught exception exits with 1. The printed text of a caught exception, or any other end,
+     * proves nothing. */
     if (c->exception == GW_EXCEPTION_GPU)
         return (c->exit_code == 1 || c->signal != 0) && !gwi_exception_is_uncertain(c) && !may_be_caught(c) &&
                !went_on_after_exception(&c->model->stderr_facts);
     return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
 }
 
-/* A shell's word for a child that a signal ended, other than SIGABRT. */
+/* True for the exit status with which a shell reports a child that a signal other than SIGABRT ended. */
 static bool is_status_of_signal(int exit_code)
 {
     enum { BASE = 128, ABRT = 6, SIGNALS_MAX = 31 };
@@ -281,7 +282,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
                  c->process == NULL || c->process->pid != failure->pid;
-    /* Work that succeeded and was waited for afterwards: it had another way. */
+    /* Later work succeeded and was waited for, so the program had another way. */
     other = other || (c->exception != GW_EXCEPTION_GPU && failure->after.launches > 0 && failure->after.synced);
     if (other)
         return GW_HYPOTHESIS;

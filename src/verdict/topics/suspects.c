@@ -56,7 +56,7 @@ static bool is_library(const char *file)
     return fits_any(file, patterns, sizeof patterns / sizeof patterns[0]);
 }
 
-/* Whose a kernel is: of the file that launches it. Libraries: CUDA's own, and those of frameworks. */
+/* The owner of a kernel, from the file that launches it. Libraries are CUDA's own and those of frameworks. */
 typedef enum kernel_owner { OF_USER, OF_UNKNOWN, OF_LIBRARY } kernel_owner;
 
 static kernel_owner owner_of_site(const gwi_case *c, uint32_t site)
@@ -85,7 +85,7 @@ static bool is_its_launch(const gw_launch_site *it, uint32_t pid, const char *ke
 static kernel_owner kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
 {
     kernel_owner owner = OF_UNKNOWN;
-    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* compiled at run time, but CuPy's own */
+    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* compiled at run time, but belongs to CuPy */
         return OF_LIBRARY;
     for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == OF_UNKNOWN; i++)
         if (is_its_launch(&c->model->launch_site[i], pid, kernel))
@@ -142,19 +142,19 @@ char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint
 /* ---- which ---- */
 
 typedef struct suspect {
-    const char *kernel;       /* NULL: without a name */
-    const gw_ring_call *last; /* its newest launch of that time */
+    const char *kernel;       /* NULL: it has no name */
+    const gw_ring_call *last; /* its newest launch in that time */
     uint64_t launches;
-    int rank; /* the lower the sooner it is told of */
+    int rank; /* a lower rank is reported earlier */
 } suspect;
 
 enum { SUSPECTS_MAX = 64 };
 typedef struct suspect_list {
     suspect item[SUSPECTS_MAX];
     size_t count;
-    bool beyond;              /* there are more kernels than fit */
-    uint64_t launches;        /* since the last good synchronisation, of all */
-    const gw_ring_call *last; /* the newest launch of all */
+    bool beyond;              /* more kernels than fit into the list */
+    uint64_t launches;        /* launches of all kernels since the last good synchronisation */
+    const gw_ring_call *last; /* the newest launch of any kernel */
 } suspect_list;
 
 static suspect *suspect_of(suspect_list *list, const gw_ring_call *call)
@@ -195,12 +195,12 @@ static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
             take_launch(list, call);
         }
     }
-    if (list->launches == 0 && list->last != NULL) /* it had been waited for, but it is all there is */
+    if (list->launches == 0 && list->last != NULL) /* it had been waited for, but it is the only candidate */
         take_launch(list, list->last);
 }
 
-/* The function in "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..` failed": its bare name.
- * False: there is none, as of a lambda ("operator()"). */
+/* The function in "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..` failed": extract its bare
+ * name. False: there is none, as for a lambda ("operator()"). */
 static bool asserting_function(const char *text, char out[128])
 {
     const char *end = strstr(text, ": block: ["), *begin = text;
@@ -225,7 +225,7 @@ static bool asserting_function(const char *text, char out[128])
     return true;
 }
 
-/* Is `name` the kernel's, or a part of its mangled name with its length before it? */
+/* True if `name` is the kernel's name, or is part of its mangled name, preceded by its length. */
 static bool has_function(const char *kernel, const char *name)
 {
     char part[144];
@@ -235,7 +235,7 @@ static bool has_function(const char *kernel, const char *name)
     return strcmp(kernel, name) == 0 || (gw_begins(kernel, "_Z") && strstr(kernel, part) != NULL);
 }
 
-/* NULL: the text names none, or one that fits several kernels of that time. */
+/* The kernel that the assertion's text names. NULL: it names none, or the name matches several kernels of that time. */
 static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list)
 {
     enum { DEVICE_ASSERT = 710 };
