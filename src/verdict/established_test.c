@@ -1,8 +1,8 @@
-/* Programs that come close to the proof of a cause and have another one: none of these verdicts may be established. */
+/* Programs that come close to the proof of a cause but have another one. None of these verdicts may be established. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 #define TRACE "Traceback (most recent call last):\n  File \"train.py\", line 9, in step\n"
@@ -25,7 +25,7 @@ static void expect(const char *cause, gw_certainty certainty)
     done();
 }
 
-/* The cause is not established; what the verdict is instead is another test's concern. */
+/* Expect that the cause is not established. Other tests check the verdict itself. */
 static void expect_unproven(const char *cause)
 {
     judge();
@@ -51,11 +51,11 @@ static void start_without_a_card(void)
     gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
 }
 
-/* The program went on without a GPU, and ended for a reason of its own. */
+/* The program went on without a GPU and ended for another reason. */
 static void no_card_and_another_end(void **state)
 {
     (void)state;
-    start_without_a_card(); /* it may have done without: silence shows nothing */
+    start_without_a_card(); /* it may have managed without a GPU: a silent program proves nothing */
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
@@ -70,20 +70,20 @@ static void no_card_and_another_end(void **state)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
-    start_without_a_card(); /* what it wrote is not known */
+    start_without_a_card(); /* its output is not known */
     gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
-    start_without_a_card(); /* it still runs */
+    start_without_a_card(); /* it is still running */
     expect_unproven("no-device-visible");
-    start_without_a_card(); /* our own words stand in the same file */
+    start_without_a_card(); /* gpuwhy's own lines are in the same file */
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_ESTABLISHED);
 }
 
-/* It did without what failed, and ended within the same seconds for another reason that it did not print. Only what the
- * program says last, and that it is about this failure, shows the contrary. */
+/* It managed without the failed feature, and ended within seconds for another reason that it did not print. Only a last
+ * output about this failure shows that the failure ended it. */
 static void went_on_and_ended_in_silence(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void went_on_and_ended_in_silence(void **state)
         {"", 1, GW_SUPPORTED},
         {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE, falling back to the CPU\n", 1, GW_SUPPORTED},
         {"prog: no CUDA device: using the CPU instead\n", 1, GW_SUPPORTED},
-        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* announced before it failed */
+        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* announced before the failure */
         {"loaded 100 images\n", 1, GW_SUPPORTED},
         {"2026-01-02 10:11:12.123456: E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no "
          "CUDA-capable device is detected\n",
@@ -106,7 +106,7 @@ static void went_on_and_ended_in_silence(void **state)
         {"UserWarning: CUDA initialization: cuInit failed\n", 1, GW_SUPPORTED},
         {TRACE "RuntimeError: No CUDA GPUs are available\nfalling back to CPU\n", 1, GW_SUPPORTED},
         {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* os._exit(3) */
-        /* twins: it says that it ended of this */
+        /* counterparts: the program reports that it ended because of this */
         {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_ESTABLISHED},
         {"prog: cuInit returned 100\n", 2, GW_ESTABLISHED},
         {"CUDA error: no CUDA-capable device is detected\n", 1, GW_ESTABLISHED},
@@ -127,8 +127,8 @@ static void went_on_and_ended_in_silence(void **state)
     }
 }
 
-/* Python prints a traceback in the same words when nobody caught the exception and when the program caught it, printed
- * it and went on. The interpreter knows which it was. */
+/* Python prints the same traceback for an uncaught exception and for one that the program caught, printed and survived.
+ * Only the interpreter shows which it was. */
 static void a_traceback_that_was_printed(void **state)
 {
     static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
@@ -147,7 +147,7 @@ static void a_traceback_that_was_printed(void **state)
     }
 }
 
-/* Killed, and a shell says so by its status. */
+/* The program was killed, and a shell reports it as an exit status. */
 static void went_on_and_was_killed(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void an_old_driver_that_was_outlived(void **state)
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
     expect("script-exception", GW_ESTABLISHED);
-    refused_by_the_runtime(); /* its last words are about something else */
+    refused_by_the_runtime(); /* its last output is about something else */
     gw_feed_stderr(&feed, "prog: cannot open input.bin\n");
     gw_feed_exit(&feed, 1, 0);
     expect("driver-too-old", GW_SUPPORTED);
@@ -217,7 +217,7 @@ static void two_cudnn_and_another_end(void **state)
 
 /* ---- calls that a program can do without ---- */
 
-/* PyTorch refuses in the child; the parent does without it, and ends an hour later. */
+/* PyTorch refuses in the child; the parent manages without the child and ends an hour later. */
 static void a_forked_child_that_was_told(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void a_second_image_that_loads(void **state)
     expect_unproven("arch-not-in-binary");
 }
 
-/* A worker looks whether there is a GPU, is refused, and does without. `end_of_child` is its exit status. */
+/* A worker checks for a GPU, is refused, and manages without one. `end_of_child` is its exit status. */
 static void forked_worker_asks(int end_of_child)
 {
     gw_feed_open_bare(&feed);
@@ -272,13 +272,13 @@ static void a_forked_child_that_coped(void **state)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
     expect_unproven("fork-after-init");
-    forked_worker_asks(0); /* a pool hands the worker's exception on */
+    forked_worker_asks(0); /* a pool passes on the worker's exception */
     gw_feed_stderr(&feed, TRACE "RuntimeError: CUDA error: initialization error\n");
     gw_feed_exit(&feed, 1, 0);
     expect("fork-after-init", GW_ESTABLISHED);
 }
 
-/* A test failed, and at its end destructors free what the reset before had freed. */
+/* A test failed, and at its end destructors free memory that an earlier reset had already freed. */
 static void a_free_after_the_reset_at_the_end(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void a_free_after_the_reset_at_the_end(void **state)
     }
 }
 
-/* As a search among kernels does: one of them asks for too much shared memory. */
+/* Autotuning: one of the tried kernels requests too much shared memory. */
 static void launch_too_large(void)
 {
     open_run();
@@ -343,7 +343,7 @@ static void no_page_locked_memory_and_another_end(void **state)
 
 /* ---- memory ---- */
 
-/* Two small helpers stand on the card of a process that fills it by itself; the second card is meant for others. */
+/* Two small helpers use the card of a process that fills it by itself; the second card is meant for others. */
 static void small_helpers_on_the_card(void **state)
 {
     (void)state;
@@ -364,7 +364,7 @@ static void small_helpers_on_the_card(void **state)
     expect_unproven("gpu-context-pileup");
 }
 
-/* The neighbour holds less than a tenth of the card, and without it the program had fitted. */
+/* The neighbour holds less than a tenth of the card, and without it the program would have fitted. */
 static void a_small_neighbour_that_mattered(void **state)
 {
     (void)state;
@@ -377,7 +377,7 @@ static void a_small_neighbour_that_mattered(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-/* Two blocks of 690 KiB fill a page of 2 MiB but for a third: nothing was ever freed. */
+/* Two blocks of 690 KiB leave a third of a 2 MiB page unused, although nothing was ever freed. */
 static void pages_wasted_by_rounding(void **state)
 {
     (void)state;
@@ -390,7 +390,7 @@ static void pages_wasted_by_rounding(void **state)
     expect_unproven("gpu-oom-fragmentation");
 }
 
-/* The process keeps a block in every step and had filled the card alone, a little later. */
+/* The process keeps a block in every step and would have filled the card by itself a little later. */
 static void a_neighbour_of_what_may_be_a_leak(void **state)
 {
     (void)state;
@@ -405,7 +405,7 @@ static void a_neighbour_of_what_may_be_a_leak(void **state)
     expect_unproven("gpu-oom-other-process");
 }
 
-/* Steps give back all that they take, but for the last ones, which keep a little. */
+/* Steps free all that they allocate, except the last ones, which keep a little. */
 static void run_beside_a_neighbour(int keeping_steps)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -440,7 +440,7 @@ static void a_neighbour_of_a_small_leak(void **state)
     expect("gpu-oom-other-process", GW_ESTABLISHED);
 }
 
-/* A process of this run took `bytes` of 2,000 MiB, and then this one found no room for a context. */
+/* Another process of this run allocated `bytes` of 2,000 MiB, and then this one found no room for a context. */
 static void start_beside(uint64_t bytes)
 {
     gw_feed_open(&feed, 2000 * mib);
@@ -456,7 +456,8 @@ static void start_beside(uint64_t bytes)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The ledger knows what the other one asked for; that its context lies on the card, too, needs no look at the card. */
+/* The ledger has the other process's allocations. Its context is also on the card, which is known without reading the
+ * card. */
 static void no_context_beside_a_recorded_process(void **state)
 {
     (void)state;
@@ -493,7 +494,7 @@ static void lose_context(uint16_t result)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The card had an error that this process outlived by far, or one that ends no process. */
+/* The card had an error that this process survived for a long time, or one that does not end a process. */
 static void an_old_error_of_the_card(void **state)
 {
     (void)state;
@@ -525,7 +526,7 @@ static void a_full_card_after_an_error_of_the_card(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-/* A kernel's own fault; the card was taken away while the program cleaned up. */
+/* A kernel had a fault of its own; the card was lost while the program cleaned up. */
 static void a_card_that_was_lost_later(void **state)
 {
     (void)state;
@@ -564,7 +565,7 @@ static void start_fails(uint16_t result, uint64_t mode)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, result, 0, 0, 0, 0);
 }
 
-/* 802 without a switch, 46 without somebody who holds the card. */
+/* 802 without a switch, 46 without a holder of the card. */
 static void refusals_of_several_meanings(void **state)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
@@ -618,7 +619,7 @@ static void shared_memory_that_was_full_once(void **state)
     expect_unproven("shm-exhausted");
 }
 
-/* The message is the same where inotify's limit is reached. */
+/* inotify's limit causes the same message. */
 static void too_many_files_with_few_open(void **state)
 {
     (void)state;
@@ -630,7 +631,7 @@ static void too_many_files_with_few_open(void **state)
     expect("fd-or-process-limit", GW_SUPPORTED);
 }
 
-/* A program that fails may end its own process group. */
+/* A failing program may end its own process group. */
 static void a_signal_after_an_exception(void **state)
 {
     (void)state;
@@ -648,7 +649,7 @@ static void a_signal_after_an_exception(void **state)
     expect("killed-by-scheduler-or-user", GW_ESTABLISHED);
 }
 
-/* A worker was killed for lack of memory, the parent took another one, and failed by itself an hour later. */
+/* A worker was killed for lack of memory; the parent replaced it and failed by itself an hour later. */
 static void a_killed_worker_that_was_replaced(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What tests of verdicts have in common: a fed program is judged, and its verdict searched. Each test keeps its own
- * feed and verdict. For cmocka's tests alone. */
+/* Helpers for verdict tests: judge a fed program and search its verdict. Each test keeps its own feed and verdict. Only
+ * for cmocka tests. */
 #ifndef GW_JUDGE_TESTLIB_H
 #define GW_JUDGE_TESTLIB_H
 
@@ -38,7 +38,8 @@ static inline void verdict_print(const gw_verdict *verdict)
         printf("  next: %s\n", verdict->next.item[i]);
 }
 
-/* The caller's. The feed is closed; the verdict stands by itself. Printed where GW_TEST_PRINT is set. */
+/* Judge the feed and close it. The verdict belongs to the caller and does not depend on the feed. Prints it if
+ * GW_TEST_PRINT is set. */
 static inline gw_verdict *judge_fed(gw_feed *feed)
 {
     gw_error err;
@@ -51,7 +52,7 @@ static inline gw_verdict *judge_fed(gw_feed *feed)
     return verdict;
 }
 
-/* A text as a log; the caller's. Only where gw_logs_are_supported(). */
+/* Read a text as a log, which belongs to the caller. Only if gw_logs_are_supported(). */
 static inline gw_log *log_of(const char *name, const char *text)
 {
     gw_log_reader *reader = NULL;
@@ -81,13 +82,13 @@ static inline bool evidence_has(const gw_verdict *verdict, const char *part)
     return false;
 }
 
-/* In its head line or its evidence. */
+/* True if the headline or the evidence contains the part. */
 static inline bool why_has(const gw_verdict *verdict, const char *part)
 {
     return strstr(verdict->headline, part) != NULL || evidence_has(verdict, part);
 }
 
-/* GW_CERTAINTY_NONE: it is no alternative. */
+/* GW_CERTAINTY_NONE: it is not an alternative. */
 static inline gw_certainty certainty_of_alternative(const gw_verdict *verdict, const char *cause)
 {
     for (size_t i = 0; i < verdict->alternative_count; i++) {

@@ -1,5 +1,5 @@
-/* A program that lives at the brim of its card: tens of thousands of refused requests over a large ledger. Judging it
- * must not cost a walk through the ledger for each of them, and the last of them must still be seen. */
+/* A program that nearly fills its card: tens of thousands of refused requests with a large ledger. Judging it must not
+ * walk through the ledger for each of them, and must still find the last one. */
 #include "judge_testlib.h"
 
 #include <time.h>
@@ -7,18 +7,18 @@
 static const uint64_t mib = 1u << 20, gib = 1u << 30;
 enum { LIVE_COUNT = 100000, FAILURE_COUNT = 20000, BLOCK_BYTES = 64 << 10, TURNOVER = 16 };
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_model *model;
 static gw_verdict *verdict;
 static uint64_t block[LIVE_COUNT];
 
 typedef enum manner {
     WITHOUT, /* the same program with room enough */
-    RECOVERED /* each request is granted at the second try */,
-    REFUSED /* none ever is */
+    RECOVERED /* each request is granted on the second try */,
+    REFUSED /* none is ever granted */
 } manner;
 
-/* Between two failures some of what is alive makes way for other blocks: no two pictures are the same. */
+/* Between two failures some live blocks are replaced by others, so that no two snapshots are equal. */
 static void turn_over(unsigned from)
 {
     for (unsigned i = 0; i < TURNOVER; i++) {
@@ -30,7 +30,7 @@ static void turn_over(unsigned from)
 
 static void ask(manner how, unsigned turn)
 {
-    uint64_t bytes = 2 * mib + turn * 512; /* no two are the same request */
+    uint64_t bytes = 2 * mib + turn * 512; /* no two requests are equal */
     if (how != WITHOUT)
         gw_feed_no_room(&feed, bytes, mib, 8 * gib);
     if (how != REFUSED)
@@ -80,7 +80,8 @@ static void judge_many(manner how, double without_s)
     double with_s = judge(how);
     print_message("%u failures over %u blocks: %.1f times the cost of the run without them\n", FAILURE_COUNT,
                   LIVE_COUNT, with_s / without_s);
-    assert_true(with_s < 5 * without_s); /* a walk through the ledger for each: some hundred times */
+    assert_true(with_s < 5 * without_s); /* a walk through the ledger for each failure would take some hundred times as
+                                          * long */
     assert_true(lists_made() <= 2);
     assert_true(model->failure_count + model->failures_dropped == FAILURE_COUNT + 1);
 }
@@ -97,7 +98,8 @@ static void test_many_failures_cost_little(void **state)
     close_judged();
 }
 
-/* The picture at the last failure is of what was alive then, whatever died and was made between the pictures. */
+/* The snapshot at the last failure shows the blocks alive then, whatever was freed and allocated between the snapshots.
+ */
 static void test_the_last_of_many_is_the_root(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* Each cause on a run that has it and on one that nearly has it. */
+/* Tests each cause on a run with the cause and on one that comes close. */
 #include "judge_testlib.h"
 
 static const uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 enum { STREAM = 0x5151, KERNEL = 0xf1f1 };
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void judge_open(void)
@@ -26,7 +26,7 @@ static void expect_fault(const char *cause, gw_certainty certainty)
     assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
     assert_true(verdict->evidence_count > 0);
     assert_true(verdict->next.count > 0);
-    if (verdict->where != NULL) { /* nothing is fed of call sites: a traceback alone names a place */
+    if (verdict->where != NULL) { /* no call sites are fed, so only a traceback names a place */
         assert_string_equal(verdict->where->what, "the exception was raised here");
         return;
     }
@@ -296,7 +296,7 @@ static void test_unchecked_allocation(void **state)
     open_program(8 * gib);
     gw_feed_alloc(&feed, 5 * gib);
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
-    for (int i = 0; i < 4; i++) { /* smaller things go on, and are given back */
+    for (int i = 0; i < 4; i++) { /* smaller blocks are still allocated and freed */
         uint64_t workspace = gw_feed_alloc(&feed, 16 * mib);
         gw_feed_launch(&feed, KERNEL, STREAM);
         gw_feed_free(&feed, workspace);
@@ -332,11 +332,11 @@ static void test_unchecked_near_handled_then_an_unrelated_fault(void **state)
 
 typedef enum after {
     AFTER_NOTHING,
-    AFTER_RESULTS,  /* what was computed before is fetched */
+    AFTER_RESULTS,  /* earlier results are copied back */
     AFTER_COPIES,   /* input, a launch, and its result by a blocking copy */
     AFTER_FILLS,    /* fills, waited for by a blocking copy */
     AFTER_REQUESTS, /* very many of them */
-    AFTER_NULL      /* the same as COPIES, then the pointer that was refused */
+    AFTER_NULL      /* the same as COPIES, then a use of the NULL pointer */
 } after;
 
 static void refuse_then(after what)
@@ -382,7 +382,7 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         refuse_then(good[i]);
         say_value_error();
-        /* A little work after it: the exception may still be the program's answer to the refusal. */
+        /* Only a little work follows, so the exception may still be the program's reaction to the refusal. */
         expect_fault("script-exception", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
         judge_close();
@@ -418,7 +418,7 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
     }
 }
 
-/* The exit code alone: only what is surely coped with is no root. */
+/* Only an exit code: a refusal is not the root only if the program certainly coped with it. */
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
     (void)state;
@@ -436,7 +436,7 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
-    refuse_then(AFTER_REQUESTS); /* the program says itself that it was for lack of memory */
+    refuse_then(AFTER_REQUESTS); /* the program itself reports a lack of memory */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
                           "MemoryError: CUDA out of memory: cuMemAlloc of 4 GiB\n");
     close_program(1);
@@ -446,7 +446,8 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
 }
 
-/* Half as much at the same line: a loop that looks for what fits. Elsewhere it is just the next request. */
+/* Half the size at the same line is a loop that searches for a size that fits. At another line it is just the next
+ * request. */
 static void test_a_retreat_without_a_free(void **state)
 {
     (void)state;
@@ -467,7 +468,7 @@ static void test_a_retreat_without_a_free(void **state)
     }
 }
 
-/* Ever less at one line, until nothing fits: the last refusal is the one that ended it. */
+/* Decreasing sizes at one line until nothing fits: the last refusal ended the program. */
 static void test_a_search_for_what_fits(void **state)
 {
     (void)state;
@@ -487,7 +488,7 @@ static void test_a_search_for_what_fits(void **state)
     judge_close();
 }
 
-/* A pool keeps so much of 16 GiB that a plain block finds no room. */
+/* A pool keeps so much of 16 GiB that there is no room for a plain block. */
 static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
 {
     enum { POOL = 0xb001, THRESHOLD = 4 };
@@ -521,7 +522,7 @@ static void test_a_pool_of_its_own(void **state)
     refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb002); /* another pool than the one that keeps it */
     assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
     judge_close();
-    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* its own serves it */
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* its own pool serves it */
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
     assert_false(has_alternative("gpu-oom-other-process"));
     judge_close();
@@ -621,7 +622,7 @@ static void refuse_at(int where, uint64_t bytes)
     feed.site = 0;
 }
 
-/* A layer's parts are staged, copied and waited for, and stay. `kept`: where they are put; NULL: nowhere. */
+/* A layer's parts are staged, copied and waited for, and stay alive. `kept`: where they are stored; NULL: nowhere. */
 static void load_layer_of(uint64_t bytes, uint64_t *kept)
 {
     for (int k = 0; k < PARTS; k++) {
@@ -664,7 +665,7 @@ static void test_second_run_near_layers_that_repeat(void **state)
     judge_close();
 }
 
-/* The same layers are loaded for a second time after iterations, and those of the first time are still there. */
+/* The same layers are loaded a second time after iterations, while the first ones are still alive. */
 static void test_second_run_of_loaded_layers(void **state)
 {
     (void)state;
@@ -683,7 +684,7 @@ static void test_second_run_of_loaded_layers(void **state)
     judge_close();
 }
 
-/* Two trainings of other sizes, in the same lines. The first one's memory is kept, or given back before the second. */
+/* Two trainings with different sizes at the same lines. The first one's memory is kept, or freed before the second. */
 static void train_another_size(bool keep)
 {
     enum { LAYERS = 8 };
@@ -731,7 +732,7 @@ static void test_second_run_near_layers_that_grow(void **state)
     judge_close();
 }
 
-/* A thread loads parts of many sizes while another one trains: by their places their requests repeat, as it happens. */
+/* A thread loads parts of many sizes while another one trains. By chance, their requests repeat in their call sites. */
 static void test_second_run_near_two_threads(void **state)
 {
     (void)state;
@@ -751,7 +752,7 @@ static void test_second_run_near_two_threads(void **state)
     judge_close();
 }
 
-/* Whole runs repeat each other: the newest is the second or third, however far it came. */
+/* Whole runs repeat each other: the newest is the second or third, whatever it reached. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
     (void)state;
@@ -857,7 +858,7 @@ static void test_places_of_a_reset(void **state)
     judge_close();
 }
 
-/* The call that reports a fault is named, and called what it is. */
+/* The call that reports a fault is named as such. */
 static void test_place_of_a_late_report(void **state)
 {
     (void)state;
@@ -875,7 +876,7 @@ static void test_place_of_a_late_report(void **state)
     judge_close();
 }
 
-/* A stack that nobody could read, and one without a frame of the user's: no place, and why. */
+/* An unreadable stack, and one without a user's frame: no place, but a reason. */
 static void test_no_place_says_why(void **state)
 {
     static const struct {
@@ -941,7 +942,7 @@ static void test_leak_near_activations_of_one_pass(void **state)
     judge_close();
 }
 
-/* Nothing but allocations was seen: a pool in pieces, or a loop that keeps what it takes. Neither is sure. */
+/* Only allocations were recorded: a pool in pieces, or a loop that keeps its blocks. Neither is certain. */
 static void test_equal_blocks_without_work(void **state)
 {
     (void)state;
@@ -1077,7 +1078,8 @@ static void test_framework_fragmentation(void **state)
     judge_close();
 }
 
-/* PyTorch may take 2867 MiB of 140 GiB, by its own account or not; or the driver has no more, whatever is allowed. */
+/* PyTorch may take 2867 MiB of 140 GiB, with or without reporting this limit; or the driver has no more memory,
+ * whatever the limit is. */
 static void at_own_limit(bool is_told, bool by_driver)
 {
     const uint64_t allowed = 2867 * mib, card = 140 * gib, left = by_driver ? 10 * mib : 134 * gib;
@@ -1095,7 +1097,7 @@ static void at_own_limit(bool is_told, bool by_driver)
     judge_open();
 }
 
-/* A refusal of the driver's that was outlived is not the one that PyTorch's own limit raised later. */
+/* A survived refusal by the driver is not the one that PyTorch's own limit caused later. */
 static void test_pytorchs_own_limit_after_an_outlived_refusal(void **state)
 {
     (void)state;
@@ -1310,7 +1312,7 @@ static void test_torch_without_its_observer(void **state)
     gw_feed_no_room(&feed, 5 * gib, 3 * gib, 16 * gib);
     torch_oom_message();
     close_program(1);
-    expect_status(GW_VERDICT_UNDETERMINED); /* segments alone do not tell what lives */
+    expect_status(GW_VERDICT_UNDETERMINED); /* segments alone do not show live memory */
     assert_true(has_alternative("gpu-oom-capacity"));
     judge_close();
 }
@@ -1369,7 +1371,7 @@ static void test_peak_phase_near_always_high(void **state)
     judge_close();
 }
 
-/* One request too large for a nearly empty card is no phase, however flat the time before was. */
+/* One request that is too large for a nearly empty card is not a phase, however flat the use was before. */
 static void test_peak_phase_near_one_large_request(void **state)
 {
     (void)state;
@@ -1384,7 +1386,7 @@ static void test_peak_phase_near_one_large_request(void **state)
     judge_close();
 }
 
-/* A step with a much larger batch fills the card by a few requests of the size of what is refused. */
+/* A step with a much larger batch fills the card with a few requests as large as the refused one. */
 static void test_peak_phase_near_one_larger_step(void **state)
 {
     (void)state;
@@ -1466,9 +1468,9 @@ static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
                      age_ns, GW_BLOCK_LIVE);
 }
 
-/* A step fails at once: a library asks for two workspaces in vain, then a tensor finds no room, and that is caught.
- * A smaller step uploads its batch and fails for the same size within milliseconds. `kept`: what the first one held
- * is alive still. */
+/* A step fails immediately: two workspace requests of a library are refused, then one of a tensor, which the program
+ * catches. A smaller step uploads its batch and fails for the same size within milliseconds. `kept`: the memory of the
+ * first step is still alive. */
 static void fail_twice(bool kept, bool second)
 {
     open_torch(7 * gib);
@@ -1501,7 +1503,7 @@ static void test_kept_exception_fails_at_once(void **state)
     expect_fault("gpu-oom-leak", GW_SUPPORTED);
     assert_true(has_value((double)(1226 * mib), "bytes"));
     assert_true(says("exception"));
-    bool is_hypothesis = false; /* what the program needs at once is not told while the first step is kept */
+    bool is_hypothesis = false; /* capacity is not judged while the first step is kept */
     for (size_t i = 0; i < verdict->alternative_count; i++)
         is_hypothesis = is_hypothesis || (strcmp(verdict->alternatives[i].cause, "gpu-oom-capacity") == 0 &&
                                           verdict->alternatives[i].certainty == GW_HYPOTHESIS);
@@ -1574,7 +1576,7 @@ static void test_illegal_address_near_lost_events(void **state)
     gw_error err;
     assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
     close_program(1);
-    expect_fault("illegal-address", GW_SUPPORTED); /* what was lost might say otherwise */
+    expect_fault("illegal-address", GW_SUPPORTED); /* lost events could contradict it */
     assert_true(list_has(&verdict->advice, "7 events were lost"));
     judge_close();
 }
@@ -1660,7 +1662,7 @@ static void test_launch_config(void **state)
 static void test_launch_config_near_nothing_is_over(void **state)
 {
     (void)state;
-    launch_refused(32, 0, 1); /* refused for another reason: a bad handle, say */
+    launch_refused(32, 0, 1); /* refused for another reason, such as a bad handle */
     expect_status(GW_VERDICT_UNDETERMINED);
     judge_close();
     launch_refused(4096, 0, 0); /* a probe: the program ended well */
@@ -1689,7 +1691,7 @@ static void test_context_destroyed(void **state)
     (void)state;
     uint64_t weights = reset_with_things_kept();
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, weights, 0, 0, 0);
-    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n"); /* a free that failed need not be why */
+    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n"); /* a failed free need not be the reason */
     close_program(1);
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("reset"));
@@ -1720,7 +1722,7 @@ static void test_context_destroyed(void **state)
     judge_close();
 }
 
-/* Every kind, by its handle or by a pointer into it. The last call is the failing one's. */
+/* Every kind, used by its handle or by a pointer into it. The last call fails. */
 static void test_context_destroyed_by_kind(void **state)
 {
     (void)state;
@@ -1752,7 +1754,7 @@ static void test_context_destroyed_by_kind(void **state)
             gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
             if (anew)
                 gw_feed_call(&feed, rows[i].make, rows[i].made, 0, HANDLE, bytes, 0, 0);
-            /* the number is also that of something else by now, which is no reason */
+            /* the number now also belongs to another object, which does not explain the failure */
             if (rows[i].made != GW_EV_STREAM_CREATE)
                 gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, HANDLE, 0, 0, 0);
             feed.tid++;
@@ -1769,7 +1771,7 @@ static void test_context_destroyed_by_kind(void **state)
     }
 }
 
-/* The thread's current context is gone: where it had been made. */
+/* The thread's current context is gone; the verdict shows where it had been made. */
 static void test_context_destroyed_and_still_current(void **state)
 {
     (void)state;
@@ -1863,8 +1865,7 @@ static void forked(bool parent_had_initialised)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The runtime library's cudaMalloc() comes no further than to a question. The parent may not look how the child ends.
- */
+/* The runtime's cudaMalloc() gets no further than a query. The parent may not check how the child ends. */
 static void test_fork_after_init_by_a_question(void **state)
 {
     (void)state;
@@ -1876,7 +1877,7 @@ static void test_fork_after_init_by_a_question(void **state)
     }
 }
 
-/* It asked, worked on without a GPU, and was ended or gave its answer long after. */
+/* The child called the driver, worked on without a GPU, and was ended or returned its answer long after. */
 static void test_fork_near_the_child_worked_on(void **state)
 {
     (void)state;
@@ -1919,7 +1920,7 @@ static void test_fork_near_the_parent_had_not_initialised(void **state)
     judge_close();
 }
 
-/* PyTorch refuses by itself: the child makes no driver call. */
+/* PyTorch itself refuses, so the child makes no driver call. */
 static void told_of_a_fork(const char *last)
 {
     gw_feed_open_bare(&feed);
@@ -1944,7 +1945,7 @@ static void test_fork_after_init_told(void **state)
     judge_close();
     told_of_a_fork("Traceback (most recent call last):\n  File \"/project/train.py\", line 30, in <module>\n"
                    "KeyError: 'labels'\n");
-    expect_fault("script-exception", GW_ESTABLISHED); /* the program outlived the refusal */
+    expect_fault("script-exception", GW_ESTABLISHED); /* the program survived the refusal */
     judge_close();
 }
 
@@ -2110,7 +2111,7 @@ static void test_the_guards_refusal(void **state)
                       .context = feed.context,
                       .arg = {0, 5 * gib, 0, 0}};
     gw_feed_event(&feed, &event);
-    /* a stranger on the same card: the guard does not count it */
+    /* a foreign process on the same card, which the guard does not count */
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
     close_program(1);
     expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
@@ -2172,7 +2173,7 @@ static void test_catalogue(void **state)
 
 /* ---- what real runs taught ---- */
 
-/* Live bytes over time, in spans of 1 ms: the most and the least of each. Call it in the order of time. */
+/* Feed the live bytes over time: maximum and minimum of each span of 1 ms. Call it in order of time. */
 static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
 {
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
@@ -2184,7 +2185,7 @@ static void observe_block(uint64_t address, uint64_t bytes, uint64_t ago_ms)
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, address, bytes, ago_ms * 1000000, GW_BLOCK_LIVE);
 }
 
-/* What one training keeps: weights, then `kept` results of steps, each 300 MiB with a smaller one. */
+/* The memory that one training keeps: weights, then `kept` results of steps, each 300 MiB with a smaller one. */
 static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
 {
     static const uint64_t weights[] = {7168, 512, 294912, 1024, 250880, 1536};
@@ -2196,7 +2197,7 @@ static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
     }
 }
 
-/* Steps that each need 900 MiB more than what is kept, and give it back. */
+/* Steps that each need 900 MiB beyond the kept memory, and free it. */
 static void observe_steps(uint64_t ago_ms, uint64_t count, uint64_t base)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -2208,7 +2209,7 @@ static void judge_two_trainings(bool first_is_kept)
     open_torch(4 * gib);
     gw_feed_wait(&feed, 2000000000);
     gw_feed_alloc(&feed, 3900 * mib);
-    /* barely as much cached as was wanted: that proves no fragmentation */
+    /* barely as much cached as requested, which does not prove fragmentation */
     observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
     if (first_is_kept)
         observe_training(900, 6, 0x100000000);
@@ -2259,7 +2260,7 @@ static void test_a_leak_near_a_copy_of_the_weights(void **state)
     judge_close();
 }
 
-/* A loop that keeps something of every few steps, seen by an observer only. */
+/* A loop that keeps some memory every few steps, seen only by an observer. */
 static void judge_kept_steps(bool later_phase)
 {
     open_torch(4 * gib);
@@ -2299,7 +2300,7 @@ static void test_kept_steps_near_a_late_phase(void **state)
 }
 
 /* The history begins 800 ms before the failure, of 12 blocks that steps kept the first 3 are older. `earlier_ns`: how
- * long before it the process had asked for memory already. */
+ * long before the history the process had already allocated memory. */
 static void judge_kept_steps_with_undated(uint64_t earlier_ns)
 {
     open_torch(4 * gib);
@@ -2326,7 +2327,7 @@ static void test_kept_steps_of_which_some_have_no_age(void **state)
     judge_close();
 }
 
-/* What the history shows fills all of it; of the run it is the last part. */
+/* The pattern fills the whole history, but the history covers only the last part of the run. */
 static void test_kept_steps_near_a_history_that_began_late(void **state)
 {
     (void)state;
@@ -2379,7 +2380,7 @@ static void test_kept_exception_near_ages_that_are_not_known(void **state)
     }
 }
 
-/* A deep model's first pass keeps the same size layer by layer, with workspaces that come and go. */
+/* A deep model's first pass keeps the same size layer by layer, with workspaces that are allocated and freed. */
 static void test_kept_steps_near_a_first_pass(void **state)
 {
     (void)state;
@@ -2587,7 +2588,7 @@ static void test_no_context_near_memory_is_free(void **state)
     judge_close();
 }
 
-/* What healthy programs ask on the way in and out. */
+/* The queries of healthy programs at their start and end. */
 static void ask_harmless(void)
 {
     gw_feed_call(&feed, "cuCtxGetDevice_v2", GW_EV_CALL, 201, 0, 0, 0, 0);

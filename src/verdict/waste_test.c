@@ -1,8 +1,8 @@
-/* Waste in runs that end well, and what the host refuses, each with a run that nearly has it. */
+/* Wasted time in runs that end well, and refusals by the host. Each case has a counterpart that comes close. */
 #include "judge_testlib.h"
 
 static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void judge(void)
@@ -15,7 +15,7 @@ static bool advises(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* The run ends well and is clean; it gets this advice, or, `is_there` false, does not. */
+/* Expect a clean run with this advice, or without it if `is_there` is false. */
 static void expect_advice(const char *part, bool is_there)
 {
     gw_feed_exit(&feed, 0, 0);
@@ -73,7 +73,7 @@ static void a_wait_after_every_step(void **state)
     expect_advice("sync-storm", false);
 }
 
-/* What is waited for takes long: then the wait costs nothing. */
+/* The awaited work takes long, so the wait costs nothing. */
 static void a_wait_for_every_large_kernel(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void small_kernels_on_a_busy_card(void **state)
     expect_advice("launch-bound", false);
 }
 
-/* The host does something else between launches: not they are what takes the time. */
+/* The host does other work between launches, so the launches do not take the time. */
 static void rare_launches(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void pauses_before_input(void **state)
 static void input_that_comes_in_time(void **state)
 {
     (void)state;
-    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the pause is the wait for the GPU */
+    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the pause is a wait for the GPU */
     expect_advice("input-bound", false);
 }
 
@@ -205,7 +205,7 @@ static void memory_again_and_again(void **state)
     expect_advice("alloc-churn: the program allocated device memory 2001 times", true);
 }
 
-/* Often, but it costs next to nothing. */
+/* Often, but with almost no cost. */
 static void memory_in_no_time(void **state)
 {
     (void)state;
@@ -407,7 +407,7 @@ static void a_full_disk(void **state)
     (void)state;
     no_room(4096);
     expect("disk-or-quota-full", GW_ESTABLISHED);
-    no_room(100 * gib); /* another disk than those that are watched */
+    no_room(100 * gib); /* another disk than the watched ones */
     expect("disk-or-quota-full", GW_SUPPORTED);
 }
 
@@ -419,7 +419,7 @@ static void a_used_up_quota(void **state)
     expect("disk-or-quota-full", GW_ESTABLISHED);
 }
 
-/* It was said, and coped with; the end is another exception. */
+/* The message was printed but survived; another exception ended the run. */
 static void a_full_disk_is_not_the_end(void **state)
 {
     (void)state;
@@ -463,7 +463,7 @@ static void many_files_and_another_end(void **state)
     (void)state;
     files(1020, "ValueError: bad label");
     expect("script-exception", GW_ESTABLISHED);
-    /* said for many reasons */
+    /* a message with many causes */
     files(40, "BlockingIOError: [Errno 11] Resource temporarily unavailable");
     expect("script-exception", GW_ESTABLISHED);
 }
@@ -480,7 +480,7 @@ static void no_more_threads(void **state)
 
 /* ---- memory that nobody asked for ---- */
 
-/* 1 GiB is asked for, and of 16 so much is free when the next request comes. */
+/* 1 GiB is allocated; of 16 GiB, `free_gib` are free at the next request. */
 static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -514,7 +514,7 @@ static void memory_of_somebody(void **state)
     (void)state;
     run_out(10, 7, "pid=4711 bytes=8589934592 cmd=other");
     expect_other("gpu-hidden-driver-growth");
-    run_out(10, 7, NULL); /* nobody said who holds what */
+    run_out(10, 7, NULL); /* no holders were recorded */
     expect_other("gpu-hidden-driver-growth");
 }
 
@@ -523,7 +523,7 @@ static void it_would_not_fit_in_any_case(void **state)
     (void)state;
     run_out(16, 7, "pid=100 bytes=9663676416 cmd=program");
     expect_other("gpu-hidden-driver-growth");
-    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program"); /* what a context takes */
+    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program"); /* the size of a context */
     expect_other("gpu-hidden-driver-growth");
 }
 
@@ -549,7 +549,7 @@ static void links(void **state)
     expect("nvlink-fault", GW_SUPPORTED);
 }
 
-/* One card has no link to use: whatever its links do is not why it failed. */
+/* A single card uses no links, so errors on them did not cause the failure. */
 static void links_of_a_single_card(void **state)
 {
     (void)state;

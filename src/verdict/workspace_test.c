@@ -1,8 +1,8 @@
-/* A library that takes a smaller workspace, and runs that nearly do. */
+/* A library that chooses a smaller workspace, and counterparts that come close. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 
 typedef struct story {
     bool library, other_place, kept, late, logged;
@@ -45,7 +45,7 @@ static void tell(const story *told)
     gw_feed_exit(&feed, 0, 0);
 }
 
-/* The advice; "" none. */
+/* The advice; "": none. */
 static const char *advice_on(const story *told)
 {
     static char text[1000];
@@ -75,8 +75,8 @@ static void what_is_nearly_that_is_not(void **state)
     (void)state;
     const story near[] = {
         {.small_bytes = 96 * mib},                                       /* no library that chooses */
-        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* something else was asked for */
-        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* no workspace: it stays */
+        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* another request at another place */
+        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* not a workspace: it is kept */
         {.library = true, .small_bytes = 96 * mib, .late = true},        /* later */
         {.library = true, .small_bytes = 3 * gib / 2},                   /* a little less */
         {.library = true, .small_bytes = 2 * gib},                       /* the same again */
@@ -88,7 +88,7 @@ static void what_is_nearly_that_is_not(void **state)
     }
 }
 
-/* What cuDNN's own log says of then, and only where there is something to say. */
+/* The line of cuDNN's own log at that time, only if there is one. */
 static void the_librarys_own_word(void **state)
 {
     (void)state;

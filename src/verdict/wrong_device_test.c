@@ -1,4 +1,4 @@
-/* Calls that fail because what they name is another GPU's, and calls that fail alike for another reason. */
+/* Calls that fail because they use an object of another GPU, and calls that fail in the same way for another reason. */
 #include "judge_testlib.h"
 
 enum { FIRST = 0xc0de, SECOND = 0xc1de, MODULE = 0xa0d0, KERNEL = 0xf000, EVENT = 0xe000, STREAM = 0x5000 };
@@ -6,7 +6,7 @@ enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, ILLEGAL_ADDRESS = 700 };
 static const char id[] = "wrong-current-device";
 static const uint64_t mib = 1 << 20, block = 0x7000000000;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 
 /* GPU 0 has a kernel, an event and a block; GPU 1, now the current one, a stream. */
 static void begin(void)
@@ -37,7 +37,7 @@ static void handles_of_another_gpu(void **state)
     begin(); /* the wrong GPU is current */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_SUPPORTED);
-    begin(); /* the right one is, but the stream is the other's */
+    begin(); /* the right GPU is current, but the stream belongs to the other */
     feed.context = FIRST;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, STREAM);
     expect(GW_SUPPORTED);
@@ -53,10 +53,10 @@ static void the_same_answer_for_another_reason(void **state)
     feed.context = FIRST; /* all of one GPU */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* not known where it belongs */
+    begin(); /* its GPU is not known */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 16, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* a library's kernels are at home everywhere */
+    begin(); /* a library's kernels are loaded on every GPU */
     gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, KERNEL + 32, MODULE, GW_OWNER_LIBRARY, 0, "any");
     feed.context = FIRST;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 32, 1, 1, STREAM);

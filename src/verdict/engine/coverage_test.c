@@ -1,4 +1,4 @@
-/* What is said of a GPU only where it was observed, and what the program itself said last. */
+/* Claims about the GPU are only made where it was observed. Also tests the program's last output. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -6,7 +6,7 @@
 #include <signal.h>
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static bool has(const char *part)
@@ -117,7 +117,8 @@ static void test_a_good_end(void **state)
     done();
 }
 
-/* The exception is the program's own, whatever else was not seen; but not what it says of a child that was not. */
+/* The exception belongs to the program itself, whatever else was not observed, unless it reports about an unobserved
+ * child. */
 static void test_an_exception_beside_it(void **state)
 {
     static const char own[] =
@@ -158,7 +159,7 @@ static void test_ended_inside_a_call(void **state)
     }
 }
 
-/* A question that was answered with no, and the process ended there; its twin went on. */
+/* The driver refused a query and the process ended there; in the counterpart it went on. */
 static void test_ended_at_a_question(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void test_last_words(void **state)
     assert_false(has("two") || has("20%") || has("a word of ours"));
     assert_null(strstr(verdict->headline, "did not say why"));
     done();
-    work(); /* of stdout nothing is known */
+    work(); /* stdout was not recorded */
     end(3, 0);
     assert_null(strstr(verdict->headline, "did not say why"));
     done();
@@ -257,7 +258,7 @@ static void test_raised_inside(void **state)
     assert_int_equal(verdict->where->frame[0].line, 4);
     assert_string_equal(verdict->where->frame[0].function, "step");
     done();
-    work(); /* stderr has it: its word counts */
+    work(); /* stderr has it, so that source counts */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"
                           "ValueError: bad labels\n");
     raise_inside(at_top);
@@ -268,7 +269,7 @@ static void test_raised_inside(void **state)
     done();
 }
 
-/* The last exception of an interpreter need not be what ended it. */
+/* The last exception of an interpreter need not have ended it. */
 static void test_raised_and_outlived(void **state)
 {
     (void)state;

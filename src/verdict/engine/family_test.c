@@ -1,4 +1,4 @@
-/* Runs of several processes: who was first, who followed, what went unnoticed. */
+/* Runs of several processes: which failed first, which failures were consequences, and which went unnoticed. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -6,7 +6,7 @@
 enum { COMMAND = GW_FEED_PID, FIRST_RANK = 200, MS = 1000000 };
 static const uint64_t gib = 1u << 30;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void be(uint32_t pid)
@@ -98,7 +98,7 @@ static void the_first_rank_is_the_root(void **state)
     (void)state;
     begin_ranks(4);
     lose_context(202);
-    lose_context(201); /* an echo of a dead peer */
+    lose_context(201); /* a consequence of a dead peer */
     end_of(202, 1, 0);
     end_of(201, 1, 0);
     end_of(200, -1, SIGTERM);
@@ -112,7 +112,7 @@ static void the_first_rank_is_the_root(void **state)
     done();
 }
 
-/* A peer's death without any failed call comes before the survivors' lost contexts. */
+/* A peer's death without any failed call takes precedence over the survivors' later lost contexts. */
 static void a_peers_death_comes_before_its_echo(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void a_child_that_coped_is_none(void **state)
     done();
 }
 
-/* A worker that fails, and another one after it that does not. */
+/* A worker fails, and another one that replaces it does not. */
 static void replace_worker(void)
 {
     gw_feed_open_bare(&feed);
@@ -190,7 +190,7 @@ static void a_replaced_child_is_none(void **state)
     done();
 }
 
-/* When the run itself ends badly and nothing else says why, a worker that failed before its successor came counts. */
+/* If the run itself ends badly without another explanation, a worker that failed before it was replaced counts. */
 static void a_replaced_child_of_a_bad_run_counts(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void a_replaced_child_of_a_bad_run_counts(void **state)
     done();
 }
 
-/* Another program, or one that began before, takes nobody's place. */
+/* Another program, or one that started earlier, is not a replacement. */
 static void a_sibling_is_no_replacement(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void a_sibling_is_no_replacement(void **state)
     done();
 }
 
-/* Pools end their workers so. */
+/* Pools end their workers like this. */
 static void ended_workers_of_a_good_run_are_none(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void ended_workers_of_a_good_run_are_none(void **state)
     done();
 }
 
-/* A child whose status is an answer, long before the run fails by itself. */
+/* A child whose exit status is an answer ends long before the run fails by itself. */
 static void a_probing_child_is_not_blamed(void **state)
 {
     (void)state;

@@ -1,14 +1,15 @@
-/* Which refusal is the root, by what the program did after it and how it ended. Each with a run that nearly has it. */
+/* The choice of the root among refusals, from the program's later work and its end. Each case has a counterpart that
+ * comes close. */
 #include "judge_testlib.h"
 
 #include <signal.h>
 
 enum { KERNEL = 7, OTHER_THREAD = 101 };
 static const uint64_t mib = 1u << 20, gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
-/* What the refused thread, or another one, does from a refusal on. */
+/* The work of the refused thread, or of another one, after a refusal. */
 typedef enum rounds { WORKING, NOT_WAITED_FOR, ONLY_MEMORY, IN_A_ROW } rounds;
 
 static void work(int count, rounds how)
@@ -72,7 +73,8 @@ static void expect_undetermined(void)
     verdict = NULL;
 }
 
-/* A search for what fits, work, and a refusal that nothing followed: the first ones went well, the last one did not. */
+/* A search for a size that fits, then work, then a last refusal without further work. Only the last refusal is the
+ * root. */
 static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
@@ -112,7 +114,7 @@ static void a_value_that_is_missing(void **state)
     expect("script-exception", GW_SUPPORTED);
 }
 
-/* What is raised while a refusal is handled is mostly about it, though it says something else. */
+/* An exception raised while a refusal is handled is usually about it, even if it reports something else. */
 static void an_exception_in_a_chain(void **state)
 {
     (void)state;
@@ -164,7 +166,7 @@ static void a_status_alone(void **state)
     }
 }
 
-/* A NULL pointer of a failed request is often used at once, and sometimes late. */
+/* The NULL pointer of a failed request is often used immediately, and sometimes later. */
 static void a_crash(void **state)
 {
     static const int signals[] = {SIGSEGV, SIGABRT};
@@ -184,7 +186,7 @@ static void a_crash(void **state)
     }
 }
 
-/* The trainer is refused, and gives up; meanwhile the loader goes on for a little, or for long. */
+/* The trainer is refused and gives up. Meanwhile the loader goes on for a short or a long time. */
 static void the_work_of_another_thread(void **state)
 {
     (void)state;
@@ -195,7 +197,8 @@ static void the_work_of_another_thread(void **state)
         end(-1, SIGABRT);
         expect(much ? "host-crash-of-process" : "gpu-oom-capacity", GW_SUPPORTED);
     }
-    for (int worked = 0; worked < 2; worked++) { /* now the other one is refused, and the main thread raises */
+    for (int worked = 0; worked < 2; worked++) { /* now the other thread is refused, and the main thread raises the
+                                                  * exception */
         gw_feed_open(&feed, 16 * gib);
         gw_feed_alloc(&feed, gib);
         feed.tid = OTHER_THREAD;
@@ -207,7 +210,7 @@ static void the_work_of_another_thread(void **state)
     }
 }
 
-/* Refused with little in between: the first one. With work in between: the last one. */
+/* With little work between the refusals, the first is the root. With more work, the last one is. */
 static void several_refusals(void **state)
 {
     (void)state;

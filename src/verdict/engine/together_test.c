@@ -1,4 +1,4 @@
-/* Recordings of several hosts judged together: clocks that agree, that are shifted, that nobody keeps right. */
+/* Recordings of several hosts judged together, with clocks that agree, are shifted, or are not synchronised. */
 #include "judge_testlib.h"
 
 #include <inttypes.h>
@@ -7,16 +7,16 @@
 static const uint64_t gib = 1u << 30, second_ns = 1000000000u;
 static const uint64_t noon_ns = 1700000000ull * 1000000000u;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *run[3], *whole;
 
 typedef struct host {
     const char *name, *boot;
     uint64_t start_ns;      /* by its own clock */
     uint64_t error_us;      /* UINT64_MAX: not recorded */
-    uint64_t trouble_at_ns; /* after its start; 0: none */
-    uint16_t result;        /* of a call; 0: it ends by itself with status 1 */
-    int signal;             /* that ends it */
+    uint64_t trouble_at_ns; /* after the run's start; 0: none */
+    uint16_t result;        /* result of the failing call; 0: the run ends by itself with status 1 */
+    int signal;             /* the signal that ends it */
 } host;
 
 static void feed_number(const char *key, uint64_t value)
@@ -87,7 +87,8 @@ static void the_host_that_failed_first_is_the_root(void **state)
     done();
 }
 
-/* The same, but one clock is shifted by more than it owns up to: nothing can be done. Shifted by less: no order. */
+/* The same, but one clock is shifted by more than its reported error, which cannot be detected. If it is shifted by
+ * less, no order is claimed. */
 static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 {
     (void)state;
@@ -111,7 +112,7 @@ static void an_unrecorded_clock_proves_no_order(void **state)
     done();
 }
 
-/* Two supervisors on one machine: its monotonic clock is right however wrong its other one is. */
+/* Two supervisors on one machine: the monotonic clock is right even if the realtime clock is wrong. */
 static void one_machine_needs_no_clock(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Small logs: cause, certainty, place, and the words of evidence and advice. */
+/* Small logs: cause, certainty, place, evidence and advice. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -22,10 +22,10 @@
     "14.36 GiB memory in use. Of the allocated memory 6.10 GiB is allocated by PyTorch, and 8.00 GiB is reserved "     \
     "by PyTorch but unallocated.\n"
 
-/* says: parts of headline, evidence, next; silent: parts that are nowhere. Separated by |. */
+/* says: texts expected in headline, evidence or next steps; silent: texts that must not appear. Separated by |. */
 typedef struct log_row {
     const char *name, *log, *cause, *where, *says, *silent;
-    gw_certainty certainty_most; /* no more than that */
+    gw_certainty certainty_most; /* the maximum certainty */
 } log_row;
 
 static const log_row rows[] = {
@@ -101,7 +101,7 @@ static const log_row rows[] = {
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "train.py:41 in step", "noticed late", "", GW_ESTABLISHED},
 
-    /* the program had outlived it, and ended by an exception of its own: never established */
+    /* the program had survived it and ended with an exception of its own: never established */
     {"the kernel killed another program",
      "Out of memory: Killed process 812 (chrome) total-vm:9000000kB, anon-rss:8000000kB, file-rss:0kB, "
      "shmem-rss:0kB\n" TRACE IN("train.py", 41, "step") "KeyError: 'label'\n",
@@ -196,7 +196,7 @@ static const log_row rows[] = {
      "| 0  NVIDIA A100-SXM4-40GB            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS, "gpu-oom-capacity",
      "train.py:41 in step", "the card is a NVIDIA A100|torch.bfloat16", "does not support bfloat16", GW_SUPPORTED},
 
-    /* exceptions that are nobody's but the program's */
+    /* exceptions of the program itself */
     {"an exception of the program's own", TRACE IN("train.py", 3, "<module>") "ValueError: no such mode\n",
      "script-exception", "train.py:3 in <module>", "", "", GW_SUPPORTED},
 };
@@ -269,7 +269,7 @@ static void the_callers_of_the_place_are_the_users(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Hostile: no frame, line or version that the log could make up may break anything. */
+/* Hostile input: no invented frame, line or version may break anything. */
 static void strange_logs_do_no_harm(void **state)
 {
     static const char *const logs[] = {
@@ -301,7 +301,8 @@ static void strange_logs_do_no_harm(void **state)
     free(deep);
 }
 
-/* The same line: at the end of all, before many lines, before many lines and an exception, before few of them. */
+/* The same line at the end of the log, before many lines, before many lines and an exception, and before a few lines.
+ */
 static void what_the_output_outlives_is_no_fault(void **state)
 {
     static const char *const warnings[] = {

@@ -1,10 +1,9 @@
-/* Questions: what a code is read as, and that a code alone is never a verdict. */
+/* Questions: the readings of a code, and that a code alone never makes a fault verdict. */
 #include "gwi_ask.h"
 
 #include "judge_testlib.h"
 
-/* question, kind and code of its first meaning, first cause ("": none), a word of the command that decides ("": none)
- */
+/* question, kind and code of its first meaning, first cause ("": none), a word of the deciding command ("": none) */
 static const struct {
     const char *question, *kind;
     int code;
@@ -100,7 +99,7 @@ static void a_number_with_several_meanings_names_all(void **state)
     assert_int_equal(readings.count, 2);
     assert_int_equal(readings.reading[0].code, 4000);
     assert_int_equal(readings.reading[1].code, 4);
-    assert_true(gwi_read_question("8", &readings)); /* 8 of old runtimes is 98 of today's */
+    assert_true(gwi_read_question("8", &readings)); /* 8 in old runtimes is 98 today */
     assert_true(has_kind(&readings, "CUDA error of the runtime before 10.1"));
     assert_true(has_kind(&readings, "Xid"));
 }

@@ -1,11 +1,11 @@
-/* Host code that uses GPU memory, and errors that nobody looked at, each with a run that nearly has it. */
+/* Host code that uses GPU memory, and unchecked errors. Each case has a counterpart that comes close. */
 #include "judge_testlib.h"
 
 #include <signal.h>
 
 enum { MAPERR = 1, BY_KERNEL = 0x80, SENT = 0 };
 static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void expect(const char *cause, gw_certainty certainty)
@@ -87,7 +87,7 @@ static void by_a_core_dump(void **state)
     done();
 }
 
-/* In no block, without an address, sent by somebody, or a number that makes no sense. */
+/* An address in no block, no address, a signal sent by a process, or an invalid number. */
 static void by_a_core_dump_of_another_crash(void **state)
 {
     static const struct {
@@ -150,7 +150,7 @@ static void in_managed_memory(void **state)
     done();
 }
 
-/* General protection, or a signal that somebody sent: there is no address. */
+/* A general protection fault, or a signal sent by a process: there is no address. */
 static void without_an_address(void **state)
 {
     static const int codes[] = {BY_KERNEL, SENT, -6};
@@ -209,7 +209,7 @@ static void the_program_copes(void **state)
     done();
 }
 
-/* It had coped with one, and died of another reason long after. */
+/* The program survived a fault and died long after for another reason. */
 static void an_earlier_fault(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void the_null_of_a_refusal(void **state)
     expect("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(list_has(&verdict->consequences, "the NULL pointer of the failed cuMemAlloc"));
     done();
-    /* a wild address is another matter */
+    /* a wild address is another case */
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
     crash_at(0x700000000000, MAPERR);
@@ -275,7 +275,7 @@ static void an_error_without_a_word(void **state)
     fail_a_copy(20, "something went wrong\n", 1);
     expect("none", GW_CERTAINTY_NONE);
     done();
-    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* that is another one */
+    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* that is another error */
     expect("none", GW_CERTAINTY_NONE);
     done();
     fail_a_copy(20, "CUDA error: invalid argument\n", 0);
@@ -284,7 +284,7 @@ static void an_error_without_a_word(void **state)
     done();
 }
 
-/* It was printed at once: the call that failed was looked at. */
+/* The error was printed immediately, so the program checked the failed call. */
 static void an_error_that_was_looked_at(void **state)
 {
     (void)state;

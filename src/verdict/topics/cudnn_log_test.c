@@ -1,4 +1,4 @@
-/* What cuDNN's own log proves, and runs that nearly have it. */
+/* Conclusions from cuDNN's own log, with counterpart runs that come close. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -6,7 +6,7 @@
 #include <signal.h>
 
 static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void logged_of(uint32_t pid, const char *severity, const char *status, const char *reason, unsigned count)
@@ -33,7 +33,7 @@ static void expect(const char *cause, gw_certainty certainty)
     assert_cause(verdict, cause, certainty);
 }
 
-/* How many lines of evidence are the library's own. */
+/* The number of evidence lines from the library's log. */
 static size_t library_lines(const char *part)
 {
     size_t count = 0;
@@ -76,7 +76,7 @@ static void a_handle_without_room(void **state)
     done();
 }
 
-/* The same word long before, of another process, or as a warning, is not about that request. */
+/* The same status long before, from another process, or as a warning, is not about that request. */
 static void not_about_that_request(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void another_reason_came_after(void **state)
     done();
 }
 
-/* A program that lives on for long after it, dies of a signal, or ends well. */
+/* The program goes on for a long time afterwards, dies of a signal, or ends well. */
 static void not_the_end(void **state)
 {
     (void)state;
@@ -167,7 +167,8 @@ static void two_versions(void **state)
             assert_null(verdict->cause);
         } else {
             expect("cudnn-mixed-libraries", GW_ESTABLISHED);
-            assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2); /* the line, and what its status means */
+            assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2); /* the line, and the meaning of its
+                                                                                * status */
         }
         done();
     }

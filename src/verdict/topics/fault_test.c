@@ -1,10 +1,10 @@
-/* Kernel faults that more is known of than the call that reported them: GPU core dumps, a second run. */
+/* Kernel faults with more evidence than the call that reported them: GPU core dumps, a second run. */
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, GOOD = 0xf1f1, BAD = 0xf2f2, ABORT = 6 };
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static const char found_late[] = "exception=14\nname=WARP_ILLEGAL_ADDRESS\nresult=700\ndevice=0\nsm=124\ncount=1\n"
@@ -15,7 +15,7 @@ static const char waiting[] = "exception=12\nname=WARP_ASSERT\nresult=710\ndevic
                               "function=_Z8scribblePfm\noffset=320\n";
 static const char file_read[] = "path=/tmp/run.100.cudacore\nbytes=4096\nkept=1\nfaults=1\nbeyond=0\nskip_abort=0\n";
 
-/* Two kernels on their way since the last good synchronisation. */
+/* Two kernels were launched since the last good synchronisation. */
 static void open_program(void)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -61,7 +61,7 @@ static bool has_alternative(const char *cause)
 
 /* ---- streams ---- */
 
-/* The bad kernel on a stream of its own; then work elsewhere, which is waited for. */
+/* The faulty kernel runs on its own stream; then other work follows that the program waits for. */
 static void fault_beside(uint64_t bad_stream, bool joined)
 {
     enum { OTHER = 0x6161, EVENT = 0xe0, NON_BLOCKING = 1 };
@@ -132,13 +132,13 @@ static void test_dump_of_an_assertion(void **state)
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", waiting);
     gw_feed_exit(&feed, -1, ABORT);
-    judge("device-assert-index", GW_ESTABLISHED); /* without its text it was supported alone */
+    judge("device-assert-index", GW_ESTABLISHED); /* without its text it was only supported */
     assert_true(says("block (1,2,0), thread (5,0,0) of a grid of (4,4,1) blocks of (32,1,1) threads; 7 threads"));
     assert_true(says("its code has no line information"));
     close_verdict();
 }
 
-/* With skip_abort the calls report it, too. */
+/* With skip_abort, the calls also report the fault. */
 static void test_dump_beside_a_call(void **state)
 {
     (void)state;
@@ -175,13 +175,12 @@ static void test_dump_that_cannot_be_read(void **state)
     open_program();
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nrefused=/tmp/x: not an ELF file\n");
     gw_feed_exit(&feed, -1, ABORT);
-    judge("kernel-fault-other",
-          GW_SUPPORTED); /* the driver writes one only at a fault, but which it was is not known */
+    judge("kernel-fault-other", GW_SUPPORTED); /* the driver writes a dump only at a fault, but the kind is not known */
     assert_true(says("could not be read: /tmp/x: not an ELF file"));
     close_verdict();
 }
 
-/* A program that aborts by itself, with dumps asked for but none written. */
+/* A program aborts by itself; dumps are enabled but none was written. */
 static void test_abort_without_dump(void **state)
 {
     (void)state;
@@ -193,7 +192,7 @@ static void test_abort_without_dump(void **state)
     close_verdict();
 }
 
-/* A dump that was asked for by hand holds no exception, and nobody died of it. */
+/* A manually requested dump has no exception and ended no process. */
 static void test_dump_without_exception(void **state)
 {
     (void)state;
@@ -206,7 +205,7 @@ static void test_dump_without_exception(void **state)
     close_verdict();
 }
 
-/* Whatever stands in a recording, it must not lead to a wrong read. */
+/* No content of a recording may cause an invalid read. */
 static void test_hostile_facts(void **state)
 {
     (void)state;
@@ -234,7 +233,7 @@ static void test_hostile_facts(void **state)
     }
 }
 
-/* A failed allocation that nobody looked at explains the kernel's NULL pointer, with a dump as without. */
+/* An unchecked failed allocation explains the kernel's NULL pointer, with or without a dump. */
 static void test_dump_after_an_unchecked_allocation(void **state)
 {
     (void)state;
@@ -309,7 +308,7 @@ static void test_blame_in_launch(void **state)
     close_verdict();
 }
 
-/* The verdict's place is that of the launch at fault, not of the call that told of it; whatever the text holds. */
+/* The verdict's place is the launch at fault, not the call that reported it, whatever the text contains. */
 static void test_blame_place(void **state)
 {
     (void)state;
@@ -337,7 +336,7 @@ static void test_blame_place(void **state)
     static const char *const without[] = {
         "end=in-launch\nresult=700\nuser=0\n", /* no frame */
         "end=in-launch\nresult=700\nuser=7\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
-        "end=in-launch\nresult=716\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n", /* another fault's */
+        "end=in-launch\nresult=716\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n", /* of another fault */
         "end=elsewhere\nresult=700\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
         "end=in-launch\nresult=700\nuser=0\nstack.0=\n"};
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
@@ -361,7 +360,7 @@ static void test_blame_with_another_result(void **state)
 {
     (void)state;
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* not named by another fault's launch */
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* not named by of another fault launch */
     assert_true(says("two faults"));
     close_verdict();
 }
@@ -372,7 +371,7 @@ static void test_blame_elsewhere(void **state)
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
     assert_true(says("no launch reported an error itself"));
     assert_true(says("of fine on the default stream, is probably at fault"));
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* likely is not proved */
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* likely is not proof */
     close_verdict();
 }
 
@@ -395,7 +394,7 @@ static void test_window_before_the_ring(void **state)
     close_verdict();
 }
 
-/* 717 is an address computed wrongly, no trap and no assertion; 718 stays what it was. */
+/* 717 is a badly computed address, not a trap or an assertion; 718 is unchanged. */
 static void test_wrong_address_space(void **state)
 {
     (void)state;

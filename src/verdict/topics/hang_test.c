@@ -1,4 +1,4 @@
-/* Hangs: what proves which, what proves nothing, and facts that make no sense. */
+/* Hangs: the proof of each kind, facts that prove nothing, and invalid facts. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -6,7 +6,7 @@
 enum { MAIN = GW_FEED_PID, LEFT = 501, RIGHT = 502 };
 static const uint64_t gib = 1u << 30, second_ns = 1000000000u;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void fact_of(uint32_t pid, uint32_t tid, const char *key, const char *value)
@@ -80,7 +80,7 @@ static void a_kernel_that_is_waited_for(void **state)
          "wait=running owner=0 owner_ended=0 in=cuCtxSynchronize in_ms=5000 questions=0 where= name=main");
     fact(MAIN, "hang.frame", "0x7f00 in libc.so.6");
     fact(MAIN, "hang.frame", "train+0x12 in program");
-    judge(-1, 0); /* it lives */
+    judge(-1, 0); /* still running */
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_true(has_evidence("inside cuCtxSynchronize for 5.0 s"));
     assert_true(has_evidence("spin was launched on stream 0x5151"));
@@ -88,7 +88,7 @@ static void a_kernel_that_is_waited_for(void **state)
     done();
 }
 
-/* Where a thread stands is a site; the place of the verdict is the line of the user's that waits, not a join. */
+/* A thread's position is a site. The verdict's place is the user's line that waits, not a join. */
 static void a_site_is_the_place(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void a_hang_that_ended_well_is_clean(void **state)
     done();
 }
 
-/* Nothing was launched that could be waited for: then it is not the kernel. */
+/* Nothing was launched that the thread could wait for, so a kernel is not the cause. */
 static void nothing_outstanding_is_no_kernel(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151 and nothing has waited for it since"));
     assert_false(has_evidence("stream 0xb000"));
     done();
-    begin_two_streams(); /* of many launches elsewhere the one on the kernel's stream is still shown */
+    begin_two_streams(); /* the launch on the kernel's stream is still shown among many other launches */
     for (int i = 0; i < 6; i++)
         gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     judge_wait();
@@ -216,7 +216,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151"));
     assert_true(has_evidence("and 3 launches before these"));
     done();
-    begin_two_streams(); /* B came after it, and B is over */
+    begin_two_streams(); /* B was launched after it, and B has ended */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, 0x5151);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -255,7 +255,8 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
     assert_int_equal(certainty_of_alternative(verdict, "kernel-never-ends"), hypothesis);
 }
 
-/* Somebody ended it, or looks at it: what nothing waited for is told. It is no hang, and nothing is proved. */
+/* The run was ended from outside or is being inspected: streams without a wait are reported. This is not a hang and
+ * proves nothing. */
 static void a_stream_left_alone_is_told(void **state)
 {
     (void)state;
@@ -268,7 +269,7 @@ static void a_stream_left_alone_is_told(void **state)
     assert_false(verdict->is_hang);
     assert_int_equal(verdict->left_alone.count, 1);
     done();
-    begin_alone(STEPS_FEW); /* it lives */
+    begin_alone(STEPS_FEW); /* still running */
     gw_feed_drain(&feed);
     judge(-1, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
@@ -281,7 +282,7 @@ static void a_stream_left_alone_is_told(void **state)
     done();
 }
 
-/* A kernel that is meant to run on, work that is over, and ends that say themselves why. */
+/* A kernel that is meant to keep running, work that has ended, and ends with a reason. */
 static void a_stream_left_alone_is_no_fault(void **state)
 {
     (void)state;
@@ -298,7 +299,7 @@ static void a_stream_left_alone_is_no_fault(void **state)
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     assert_false(has_evidence("spin"));
     done();
-    begin_alone(STEPS_FEW); /* B waited for it, and B is over */
+    begin_alone(STEPS_FEW); /* B waited for it, and B has ended */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, STREAM_ALONE);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -306,7 +307,7 @@ static void a_stream_left_alone_is_no_fault(void **state)
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     done();
-    begin_alone(STEPS_FEW); /* it was launched again and again: not so many launches can be outstanding */
+    begin_alone(STEPS_FEW); /* it was launched repeatedly: that many launches cannot be outstanding */
     for (int i = 0; i < 1100; i++)
         gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
@@ -322,7 +323,7 @@ static void a_stream_left_alone_is_no_fault(void **state)
     done();
 }
 
-/* The program's own calls pushed the launch out: that is said, and no more. */
+/* The program's own calls pushed the launch out of the ring. Only this is reported. */
 static void a_launch_that_left_the_record_is_unknown(void **state)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
@@ -378,11 +379,11 @@ static void another_thread_may_have_waited(void **state)
     }
 }
 
-/* The program waits for it at last. */
+/* Finally the program waits for it. */
 static void waits_for(int steps, const char *thread)
 {
     begin_alone(steps);
-    if (steps == STEPS_FEW) /* all of it is over */
+    if (steps == STEPS_FEW) /* all of it has ended */
         gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     gw_feed_drain(&feed);
     gw_feed_wait(&feed, 10 * second_ns);
@@ -410,13 +411,13 @@ static void a_wait_for_what_left_the_record(void **state)
         expect(NULL, GW_CERTAINTY_NONE);
         assert_false(verdict->is_hang);
         done();
-        waits_for(STEPS_FEW, waits[i]); /* the record reaches back to the beginning, and all is over */
+        waits_for(STEPS_FEW, waits[i]); /* the rings reach back to the beginning, and all launches have ended */
         expect(NULL, GW_CERTAINTY_NONE);
         done();
     }
 }
 
-/* gpuwhy poke tells of threads that go on, too. */
+/* gpuwhy poke also reports threads that go on. */
 static void who_goes_on_hangs_not(void **state)
 {
     (void)state;
@@ -436,7 +437,7 @@ static void a_circle_of_locks(void **state)
     (void)state;
     begin("spin");
     hang(NULL);
-    fact(MAIN, "hang.thread", "wait=input name=main"); /* other threads may do what they like */
+    fact(MAIN, "hang.thread", "wait=input name=main"); /* other threads do not matter */
     fact(LEFT, "hang.thread", "wait=lock owner=502 owner_ended=0 name=left");
     fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
     judge(-1, SIGKILL);
@@ -463,7 +464,7 @@ static void all_threads_wait_for_each_other(void **state)
     hang("3");
     fact(MAIN, "hang.thread", "wait=join owner=501 name=main");
     fact(LEFT, "hang.thread", "wait=lock owner=0 name=left");
-    fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr"); /* the driver's own */
+    fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr"); /* the driver's own thread */
     judge(-1, 0);
     expect("host-deadlock", GW_SUPPORTED);
     done();
@@ -476,7 +477,7 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
     fact(tid, "hang.thread", text);
 }
 
-/* The threads in the program's own lines come first, by line; workers without work are one line together. */
+/* Threads in the program's own lines come first, by line. All idle workers share one line. */
 static void idle_workers_are_one_line(void **state)
 {
     (void)state;
@@ -509,7 +510,7 @@ static void idle_workers_are_one_line(void **state)
     done();
 }
 
-/* A worker that runs a line of the program, waits for a known owner, or came into Python, does not idle. */
+/* A worker that runs a line of the program, waits for a known owner, or entered Python is not idle. */
 static void busy_workers_are_named(void **state)
 {
     (void)state;
@@ -555,7 +556,7 @@ static void who_waits_for_input_hangs_not(void **state)
     }
 }
 
-/* A lock that its owner will give back: it is at work. */
+/* The owner of the lock is at work and will release it. */
 static void a_busy_owner_is_no_deadlock(void **state)
 {
     (void)state;
@@ -587,7 +588,7 @@ static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
     done();
 }
 
-/* Two ranks in one collective that stands still, on a machine with such a bus. */
+/* Two ranks hang in one collective, on a machine with such a bus. */
 static void stuck_on(const char *peers, const char *nccl_p2p_disable)
 {
     static const char kernel[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
@@ -621,7 +622,7 @@ static void copies_are_redirected(void **state)
     done();
 }
 
-/* Passed through, switched, one card, switched off, or a fact that makes no sense. */
+/* Passed through, switched, one card, switched off, or an invalid fact. */
 static void copies_are_not_redirected(void **state)
 {
     static const struct {

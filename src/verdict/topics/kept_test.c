@@ -1,9 +1,9 @@
-/* What was kept, by phase: said where the program names phases, silent where it names none, and a leak where an earlier
- * phase ran out of memory and its share is what is missing now. */
+/* Memory held by phase: reported if the program names phases, silent if it names none, and a leak if an earlier phase
+ * ran out of memory and its share is missing now. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void phase(const char *name)
@@ -12,7 +12,7 @@ static void phase(const char *name)
     gw_feed_text_call(&feed, "", GW_EV_PHASE, 0, 0, 0, 0, name);
 }
 
-/* `alone`: the phase that is judged alone; NULL: the whole run. */
+/* `alone`: the only phase to judge; NULL: the whole run. */
 static void judge(const char *alone)
 {
     gw_error err;
@@ -27,7 +27,7 @@ static bool says(const char *part)
     return evidence_has(verdict, part);
 }
 
-/* 12 GiB that live, 2 GiB free, 4 GiB wanted; the first phase is refused something when `failed`. */
+/* 12 GiB live, 2 GiB free, 4 GiB requested; with `failed`, a request of the first phase is refused. */
 static void run(const char *first, const char *second, bool failed, uint64_t first_bytes)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -116,7 +116,7 @@ static void test_no_phases_no_words(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A phase judged alone: what failed before it was told before, what cost the context still counts. */
+/* A phase judged alone: earlier failures were already reported, but a lost context still counts. */
 static void test_one_phase_alone(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* Leaks of runs that end well: every kind that is never given back is listed with its place, what lives until exit by
- * design is not. */
+/* Leaks of runs that end well: every kind that is never freed is listed with its place; objects that live until exit by
+ * design are not. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void judge(void)
@@ -22,7 +22,7 @@ static bool advised(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* How a kind is made and ended: `a1` is its bytes where it has any. */
+/* How a kind is made and freed; `a1` is its size in bytes, if it has one. */
 typedef struct row {
     const char *kind, *make, *end;
     gw_event_kind made, ended;
@@ -80,7 +80,7 @@ static void end(const row *r, uint64_t key)
     gw_feed_call(&feed, r->end, r->ended, 0, key, 0, r->a2, 0);
 }
 
-/* One of every kind each round, all ended but those of `kept`. */
+/* Makes one of every kind per round and frees all except those of `kept`. */
 static void work(const row *kept, uint64_t rounds)
 {
     uint32_t site = gw_feed_site(&feed, "make make.py 5"), other = gw_feed_site(&feed, "other make.py 9");
@@ -131,7 +131,7 @@ static void test_what_is_given_back_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* All that a program makes at its start, and a cache that fills up: nothing comes to it when the work goes on. */
+/* Objects that a program makes at its start, and a cache that fills up: neither grows when the work goes on. */
 static void test_what_lives_until_exit_by_design_is_none(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The same, and the work that goes on makes nothing: time tells. */
+/* The same, but the later work makes no objects, so that time decides. */
 static void test_a_start_before_much_work_is_none(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void test_a_start_before_much_work_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A few of a kind stay, as libraries keep them. */
+/* A few of a kind stay alive, as libraries keep them. */
 static void test_a_few_are_none(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void test_a_few_are_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The reset is what gives back: never more than one round's is alive. */
+/* The reset frees them, so never more than those of one round are alive. */
 static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The driver gives the same address each time, and wants to be told as often that it is done with. */
+/* The driver returns the same address each time, and it must be closed as often. */
 static void test_memory_opened_twice_is_closed_twice(void **state)
 {
     (void)state;
@@ -214,13 +214,14 @@ static void test_memory_opened_twice_is_closed_twice(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A loop that takes a block a step from one place and gives back as the case says; its other memory comes and goes. */
+/* A loop that allocates one block per step at one place and frees blocks as the case says. Its other memory is
+ * allocated and freed. */
 typedef struct window {
     const char *name;
-    int steps, length; /* beyond so many the oldest is freed; 0: none is */
-    int freed_of;      /* of so many blocks one is freed at once; 0: none is */
-    int cleared_every; /* after so many steps all are freed; 0: never */
-    uint64_t left;     /* listed as a leak; 0: no leak is */
+    int steps, length; /* beyond this number the oldest is freed; 0: none is */
+    int freed_of;      /* one of this many blocks is freed immediately; 0: none is */
+    int cleared_every; /* after this many steps all are freed; 0: never */
+    uint64_t left;     /* blocks listed as a leak; 0: no leak */
 } window;
 
 static const window windows[] = {
@@ -348,7 +349,7 @@ static void load_layers(int layers)
     feed.site = 0;
 }
 
-/* Iterations that fill a cache of the program's own. */
+/* Iterations that fill the program's own cache. */
 static void warm_up(int steps)
 {
     static const uint64_t sizes[] = {2, 4, 19, 2, 18, 15, 10, 20, 7, 16, 18, 12, 17, 11, 10};
@@ -371,7 +372,7 @@ static void test_what_was_over_before_the_last_iterations_is_none(void **state)
         load_layers(60);
         warm_up(5);
         if (again)
-            load_layers(60); /* that goes on for ever, as far as is seen */
+            load_layers(60); /* as far as recorded, this never ends */
         judge();
         assert_int_equal(verdict->leak_count, again ? 2 : 0);
         gw_verdict_free(verdict);

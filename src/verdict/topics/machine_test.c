@@ -1,8 +1,8 @@
-/* Causes in machine and card, each with a run that nearly has it. */
+/* Causes in machine and card. Each case has a counterpart that comes close. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void judge(void)
@@ -70,7 +70,7 @@ static void the_group_count_rises_with_the_death(void **state)
     done();
 }
 
-/* The count rose long before: somebody else in the group died then. */
+/* The count rose long before, when another process of the group died. */
 static void the_group_count_rose_earlier(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void somebody_else_was_killed(void **state)
     done();
 }
 
-/* Nobody could read anything: nothing is ruled out. */
+/* No values could be read, so nothing is ruled out. */
 static void nothing_is_known_of_the_host(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void shm_has_room_at_sigbus(void **state)
     done();
 }
 
-/* Little is left, not nothing: the process may have asked for more than that, and may have died of something else. */
+/* A little room is left. The process may have requested more than that, or may have died for another reason. */
 static void shm_has_little_room_at_sigbus(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void shm_has_little_room_at_sigbus(void **state)
     done();
 }
 
-/* Somebody else had filled it before, and it did the run no harm until then. */
+/* Another process had filled it before, without harm to the run until then. */
 static void shm_was_full_all_the_time_at_sigbus(void **state)
 {
     (void)state;
@@ -212,8 +212,8 @@ static void shm_was_full_all_the_time_at_sigbus(void **state)
     done();
 }
 
-/* The fault's own record decides, however full /dev/shm was. `file`: as a core dump names it; NULL: a handler told, and
- * it knows of no files. */
+/* The fault's own record decides, however full /dev/shm was. `file`: from a core dump; NULL: from a handler, which has
+ * no file names. */
 static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char *file)
 {
     enum { BUS = 7, ADDRESS = 0x7f00000 };
@@ -361,7 +361,7 @@ static void off_the_bus_by_the_log_alone(void **state)
     done();
 }
 
-/* The card went long after the program had failed of something else. */
+/* The card was lost long after the program had failed for another reason. */
 static void off_the_bus_too_late(void **state)
 {
     (void)state;
@@ -412,7 +412,7 @@ static void uncorrectable_memory(void **state)
     done();
 }
 
-/* The counter alone rose while an ordinary fault of a kernel was reported. */
+/* Only the counter rose, while an ordinary kernel fault was reported. */
 static void uncorrectable_memory_by_the_counter(void **state)
 {
     (void)state;
@@ -425,7 +425,7 @@ static void uncorrectable_memory_by_the_counter(void **state)
     done();
 }
 
-/* Another process of the card was struck, ours ran out of memory. */
+/* The error affected another process on the card; ours ran out of memory. */
 static void contained_error_of_somebody_else(void **state)
 {
     (void)state;
@@ -461,7 +461,7 @@ static void old_memory_errors_are_no_news(void **state)
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 5);
     gw_feed_wait(&feed, second_ns);
-    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9); /* another card's */
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9); /* of another card */
     lose_context(700);
     expect("illegal-address", GW_ESTABLISHED);
     done();
@@ -496,7 +496,8 @@ static void the_holder_is_on_another_card(void **state)
     done();
 }
 
-/* Somebody held the card when a first request was refused, and had long gone when the program failed by itself. */
+/* Another process held the card when a first request was refused, but had ended long before the program failed by
+ * itself. */
 static void the_holder_had_gone(void **state)
 {
     (void)state;
@@ -515,7 +516,7 @@ static void the_holder_had_gone(void **state)
     done();
 }
 
-/* In a container: NVML counts processes as the host does. Nobody is named, and the reason is said. */
+/* In a container, NVML lists processes with the host's pids. No holder is named, and the reason is reported. */
 static void holders_of_another_namespace(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* What is a fault, what a suspicion, and what neither: memory given back while a copy may still use it. */
+/* Memory freed while a copy may still use it: faults, hypotheses, and harmless cases. */
 #include "judge_testlib.h"
 
 enum { A = 0xa000, B = 0xb000, EVENT = 0xe000, NON_BLOCKING = 1, LEGACY = 0 };
 static const uint64_t mib = 1 << 20, us = 1000, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
 static const char race_id[] = "cross-stream-use-after-free", read_id[] = "host-read-not-ordered";
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static uint32_t number;
 
 static void tell(gw_order_step step, uint64_t object, uint64_t stream, uint64_t age_ns)
@@ -47,7 +47,7 @@ static bool is_advised(const gw_verdict *verdict, const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* CERTAINTY_NONE: clean, and nothing is suspected. */
+/* CERTAINTY_NONE: clean, without any hypothesis. */
 static void expect(const char *cause, gw_certainty certainty)
 {
     gw_feed_exit(&feed, 0, 0);
@@ -102,7 +102,7 @@ static void the_host_may_have_looked(void **state)
 
     begin(NON_BLOCKING);
     copy(weights, block, mib);
-    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime may have told */
+    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime may have shown it */
     give_back();
     expect(race_id, GW_HYPOTHESIS);
 

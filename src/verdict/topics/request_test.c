@@ -1,9 +1,9 @@
-/* What the refused request tells by its size and its GPU, and advice for what the program did alone. */
+/* Verdicts from the size and the GPU of the refused request, and advice only for calls that the program made. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20, tib = (uint64_t)1 << 40;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void judge(const char *cause, gw_certainty certainty)
@@ -61,7 +61,7 @@ static void test_size_beyond_all_cards(void **state)
     done();
 }
 
-/* More than this card, and yet a size that a program may mean. */
+/* Larger than this card, but a size that a program may intend. */
 static void test_honest_sizes(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void test_largest_block(void **state)
     assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
     done();
-    hold_one_block(7 * gib, 6 * gib); /* most of what is held, and less than half of the card */
+    hold_one_block(7 * gib, 6 * gib); /* most of the held memory, but less than half of the card */
     assert_false(headline_has("one block"));
     assert_false(list_has(&verdict->next, "the whole block"));
     done();

@@ -1,8 +1,8 @@
-/* Causes in the software around a program: each with the run that has it and with one that nearly has it. */
+/* Causes in the software around a program. Each has a run with the cause and one that comes close. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void judge(void)
@@ -50,7 +50,7 @@ static void open_with_driver(unsigned api)
 
 /* ---- CUDA does not start ---- */
 
-/* The program says as its last words that this call failed, and exits. */
+/* The program's last output reports that this call failed; then it exits. */
 static void ends_of(const char *call, uint16_t result)
 {
     char words[128];
@@ -81,13 +81,13 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
         init_fails(cases[i].result);
         ends_of("cuInit", cases[i].result);
         expect(cases[i].cause, cases[i].certainty, "cuInit returned");
-        init_fails(cases[i].result); /* it did not say why it ended */
+        init_fails(cases[i].result); /* it did not print why it ended */
         gw_feed_exit(&feed, 1, 0);
         expect(cases[i].cause, GW_SUPPORTED, "cuInit returned");
-        init_fails(cases[i].result); /* it went on without a GPU, and well */
+        init_fails(cases[i].result); /* it went on without a GPU and succeeded */
         gw_feed_exit(&feed, 0, 0);
         expect_not_fault(GW_VERDICT_CLEAN);
-        init_fails(cases[i].result); /* it went on, and failed of something else */
+        init_fails(cases[i].result); /* it went on and failed for another reason */
         gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
                               "KeyError: 'loss'\n");
         gw_feed_exit(&feed, 1, 0);
@@ -106,7 +106,7 @@ static void test_paths_make_it_certain(void **state)
     library("kind=driver version=? from=1 major_only=0 path=/usr/local/cuda/compat/libcuda.so.580.65.06");
     ends_of("cuInit", 804);
     expect("forward-compat-misuse", GW_ESTABLISHED, "/compat/");
-    init_fails(803); /* the files agree: what cuInit saw was something else, or a moment ago */
+    init_fails(803); /* the files agree: cuInit saw something else, or earlier files */
     gw_feed_meta(&feed, "driver.module", "580.65.06");
     library("kind=driver version=580.65.6 from=1 major_only=0 path=/usr/lib/libcuda.so.580.65.06");
     ends_of("cuInit", 803);
@@ -138,7 +138,7 @@ static void raise_error(const char *line)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* As PyTorch says it: these exceptions are the failure, not another one. */
+/* PyTorch's exceptions about this failure do not count as another failure. */
 static void test_frameworks_words_for_a_failed_start(void **state)
 {
     (void)state;
@@ -219,17 +219,17 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     gw_feed_sync(&feed);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(12020); /* one newer call is missing of a family that the driver knows */
+    open_with_driver(12020); /* one newer call is missing, of a family that the driver supports */
     library("kind=cudart version=12.4.127 from=1 major_only=0 path=/c/libcudart.so.12.4.127");
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
     ends_of("cuStreamCreate", 36);
     expect("driver-too-old", GW_SUPPORTED, "12.4.127");
-    open_with_driver(12020); /* the runtime refuses by itself: no call fails */
+    open_with_driver(12020); /* the runtime itself refuses, and no call fails */
     library(RUNTIME_13);
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
     gw_feed_exit(&feed, 1, 0);
     expect("driver-too-old", GW_ESTABLISHED, "insufficient");
-    open_with_driver(13000); /* the same words with versions that fit */
+    open_with_driver(13000); /* the same message with matching versions */
     library(RUNTIME_13);
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
     gw_feed_exit(&feed, 1, 0);
@@ -244,7 +244,7 @@ static void test_ordinals(void **state)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
     ends_of("cuDevicePrimaryCtxRetain", 101);
     expect("invalid-device-ordinal", GW_ESTABLISHED, "numbers the cards in it from 0");
-    open_with_driver(13000); /* it counted by asking */
+    open_with_driver(13000); /* it counted the devices by trying */
     gw_feed_call(&feed, "cuDeviceGet", GW_EV_CALL, 101, 0, 1, 0, 0);
     gw_feed_launch(&feed, 0xf1, 0);
     gw_feed_sync(&feed);
@@ -267,12 +267,12 @@ static void test_mixed_cudnn(void **state)
     gw_feed_stderr(&feed, error);
     gw_feed_exit(&feed, 1, 0);
     expect("cudnn-mixed-libraries", GW_ESTABLISHED, "(1002) means");
-    open_with_driver(13000); /* both are there, and all is well */
+    open_with_driver(13000); /* both are loaded, and the run succeeds */
     library(wheel);
     library(system);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(13000); /* one copy, and another trouble */
+    open_with_driver(13000); /* one copy, and another problem */
     library(wheel);
     gw_feed_stderr(&feed, trace);
     gw_feed_stderr(&feed, error);

@@ -1,10 +1,10 @@
-/* Which kernels a fault that surfaces late may be of, and from where they were launched. */
+/* The suspected kernels of a fault that surfaces late, and the places that launched them. */
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, MINE = 0xf1f1, OTHER = 0xf2f2, LIBRARY = 0xf300 };
 static const uint64_t gib = 1u << 30;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
 static void name(uint64_t function, const char *text)
@@ -95,7 +95,7 @@ static void test_only_kernel(void **state)
     close_verdict();
 }
 
-/* What was waited for was one stream: the kernel of another one may be at fault as well. */
+/* Only one stream was waited for, so a kernel on another one may also be at fault. */
 static void test_wait_for_another_stream(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void test_wait_for_another_stream(void **state)
         open_program();
         launched_at(OTHER, NULL, "copy train.py 3");
         gw_feed_launch(&feed, OTHER, OTHER_STREAM);
-        if (i == 1) { /* the stream that is waited for waits for the other one */
+        if (i == 1) { /* the awaited stream waits for the other one */
             gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
             gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
         }
@@ -158,7 +158,7 @@ static void test_several_places(void **state)
     close_verdict();
 }
 
-/* Earlier launches are not known one by one: the kernel of those that are need not be the one. */
+/* Earlier launches are not in the ring, so the kernel of the known launches need not be at fault. */
 static void test_only_kernel_of_a_cut_window(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_kernel_of_the_assertion(void **state)
     close_verdict();
 }
 
-/* A lambda has no name, and a name that fits two kernels names none of them. */
+/* A lambda has no name, and a name that matches two kernels selects neither. */
 static void test_assertion_without_a_kernel(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void test_own_before_libraries(void **state)
     close_verdict();
 }
 
-/* A recording without launch sites: the newest come first, as ever. */
+/* A recording without launch sites: the newest kernels come first. */
 static void test_nothing_known(void **state)
 {
     (void)state;
