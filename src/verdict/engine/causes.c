@@ -1,4 +1,4 @@
-/* The table of causes, in the order in which they are asked. */
+/* The table of causes, in the order in which they judge a case. */
 #include "gwi_cause.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What a cause found: its headline, evidence and lists, as they grow. */
+/* Builds a finding: the headline, evidence and lists that a cause adds. */
 #include "gwi_cause.h"
 
 #include "gw_array.h"

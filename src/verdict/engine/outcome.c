@@ -1,4 +1,4 @@
-/* A verdict as it grows, and as it is freed. */
+/* Builds and frees a verdict. */
 #include "gwi_cause.h"
 #include "gwi_kept.h"
 #include "gwi_leaks.h"

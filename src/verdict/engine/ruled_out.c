@@ -1,4 +1,4 @@
-/* What the numbers of a refused request exclude. */
+/* Rules out explanations that the numbers of a refused request exclude. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>

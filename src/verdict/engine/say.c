@@ -111,7 +111,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     "this process held %s that it had asked for, %" PRIu64 " block%s",
                     gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count,
                     memory->snapshot->usage.live_count == 1 ? "" : "s");
-        gwi_weigh(finding, GW_WEIGHT_ASIDE); /* what lives of it is told with its sites */
+        gwi_weigh(finding, GW_WEIGHT_ASIDE); /* the live part of it is reported with its sites */
     }
     gwi_say_kept(c, finding);
 }

@@ -1,4 +1,4 @@
-/* What calls, kernels, streams and processes are called in sentences. */
+/* Texts for calls, kernels, streams and processes in sentences. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>

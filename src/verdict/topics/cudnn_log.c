@@ -1,4 +1,4 @@
-/* Picks the entries of cuDNN's log that belong to a failure, and says them as evidence. */
+/* Finds the entries of cuDNN's log that belong to a failure, and reports them as evidence. */
 #include "gwi_cudnn_log.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Says what cards and machine did around the failure. */
+/* Reports events and states of cards and machine around the failure. */
 #include "gwi_machine.h"
 
 #include "gw_data.h"
