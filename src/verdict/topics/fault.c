@@ -414,7 +414,7 @@ static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *
         gwi_next(finding, "Run it with gpuwhy run --core: a GPU core dump then names the kernel and the line");
     if (!gwi_is_own_report(c, sticky) && !c->model->faults.blame.known)
         gwi_next(finding,
-                 "Run it with gpuwhy run --blame: a second run then waits for each launch and finds the one at fault");
+                 "Run it with gpuwhy run --blame: a second run then waits for each launch, to find the one at fault");
 }
 
 void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
