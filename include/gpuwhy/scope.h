@@ -249,8 +249,8 @@ typedef struct gs_report {
     int has_memory; /* the driver could report free memory both at the start and at the end */
     uint64_t free_begin_bytes, free_end_bytes;
     int64_t missing_bytes; /* decrease of free memory, without what scopes that are still open took meanwhile */
-    uint64_t
-        allowed_bytes; /* part of it that a context normally keeps (streams, shared pages); more indicates a leak */
+    /* part of it that a context normally keeps (streams, shared pages); more indicates a leak */
+    uint64_t allowed_bytes;
     gs_context_end context;
 } gs_report;
 

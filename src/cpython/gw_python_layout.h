@@ -25,8 +25,8 @@ typedef struct gw_python_layout {
     uint16_t thread_next, thread_interpreter, thread_frame, thread_ident, thread_id;
     bool has_holder;
     uint16_t holder_frame;
-    uint16_t
-        thread_stack; /* where the memory of the frames starts; the next word is where its free part starts; 0: none */
+    /* where the memory of the frames starts; the next word is where its free part starts; 0: none */
+    uint16_t thread_stack;
     /* interpreter state */
     bool hides_subinterpreters;                     /* PyGILState_GetThisThreadState() does not distinguish them */
     uint16_t interpreter_next, interpreter_threads; /* for versions that publish no offsets */

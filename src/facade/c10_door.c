@@ -17,8 +17,8 @@ void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t re
 void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                  gw_c10_device device) __asm__(GW_C10_OOM) EXPORTED;
 extern gw_c10_door gw_the_c10_door EXPORTED;
-extern gw_c10_door the_door
-    __attribute__((alias("gw_the_c10_door"), visibility("hidden"))); /* an alias that needs no symbol lookup */
+/* an alias that needs no symbol lookup */
+extern gw_c10_door the_door __attribute__((alias("gw_the_c10_door"), visibility("hidden")));
 
 /* Before glibc 2.34 these are in libdl, which PyTorch itself links to. If they are missing, no call is passed on. */
 #pragma weak dlopen

@@ -41,8 +41,8 @@ typedef struct gw_facade_head {
     const uint8_t *stubs;        /* the code that `dlsym` returns: name i is at stubs + i * stub_bytes ... */
     uint32_t stub_bytes;
     uint32_t attached; /* 1 once the hook has filled the table */
-    const uint8_t
-        *read_stubs; /* ... except for the first read_count names, which are at read_stubs + i * read_stub_bytes */
+    /* ... except for the first read_count names, which are at read_stubs + i * read_stub_bytes */
+    const uint8_t *read_stubs;
     uint32_t read_stub_bytes;
     uint32_t read_count;
     void **reads; /* read_count words, alone on a page: the targets of those names; NULL: jump through the table */

@@ -41,8 +41,8 @@ typedef struct gw_frame {
     const char *function; /* NULL: not known */
     const char *file;     /* source file; NULL: not known */
     const char *module;   /* native: the mapped file; NULL: not known. NULL for Python frames */
-    uint64_t
-        address;   /* native: address of the call, in the module's symbol table or, without a module, in the process */
+    /* native: address of the call, in the module's symbol table or, without a module, in the process */
+    uint64_t address;
     uint32_t line; /* 0: not known */
     uint8_t whose; /* gw_whose: the owner */
     uint8_t state; /* native: gw_symbol_state of the name */

@@ -256,8 +256,8 @@ static bool site_event(gw_sites *sites, const gw_event *event)
     site->flags = (unsigned)event->arg[2];
     if ((site->flags & GW_SITE_PYTHON_BORROWED) != 0 && event->arg[3] <= UINT32_MAX) {
         uint32_t lender = gw_sites_number(sites, event->pid, (uint32_t)event->arg[3]);
-        site =
-            site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0])); /* the array may have moved */
+        /* the array may have moved */
+        site = site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0]));
         site->python_number = lender;
     }
     site->sequence = program->mapping_count == 0 ? 0 : program->mapping[program->mapping_count - 1].sequence;

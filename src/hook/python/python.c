@@ -11,8 +11,8 @@
 enum { INTERPRETERS_MAX = 64, THREADS_MAX = 4096, MAIN_THREAD_ID = 1, STEPS_MAX = 1024 };
 
 static _Atomic uint32_t main_site;
-static _Atomic uintptr_t
-    main_thread; /* in a forked child: the thread state of the thread that forked; 0: not a child */
+/* in a forked child: the thread state of the thread that forked; 0: not a child */
+static _Atomic uintptr_t main_thread;
 
 /* ---- finding the thread state ---- */
 

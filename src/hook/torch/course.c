@@ -46,13 +46,13 @@ enum {
     LOOK_EVERY = 16, /* read the clock after this many events without a newer time */
     LOG_ROOM = 512,
     SETTLE_EVERY = 256, /* the other half is for events that arrive during a read */
-    FETCHED_MAX =
-        64, /* prefetch the lines of this many events at once, so that they stay in the cache until they are used */
+    /* prefetch the lines of this many events at once, so that they stay in the cache until they are used */
+    FETCHED_MAX = 64,
     SITES_IN_HAND = 1 << 24,
     SITES_TIME_PARTS = 1024,
     PAUSE_TICKS = 1 << 26, /* 20 to 70 ms */
-    CALM_REQUESTS =
-        2048, /* a stretch of this many requests is calm if it keeps no more memory than the one before; ... */
+    /* a stretch of this many requests is calm if it keeps no more memory than the one before; ... */
+    CALM_REQUESTS = 2048,
     CALM_STRETCHES = 4, /* ... after this many calm stretches the course may rest */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
@@ -69,8 +69,8 @@ typedef struct seen_counts {
  * generation. */
 typedef struct logged {
     uint64_t who;
-    int64_t
-        bytes; /* positive: allocated, negative: freed; 0: this entry holds the call site of the request before it */
+    /* positive: allocated, negative: freed; 0: this entry holds the call site of the request before it */
+    int64_t bytes;
     uint64_t ticks;
     union {
         struct {
@@ -103,8 +103,8 @@ typedef struct gwi_course_of_device {
     uint16_t stale;               /* events since the last newer time */
     _Atomic bool is_busy;         /* a thread is appending */
     /* Rarely written. */
-    _Alignas(64) _Atomic uint64_t
-        rest_below;        /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
+    /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
+    _Alignas(64) _Atomic uint64_t rest_below;
     gw_c10_usage_fn *next; /* PyTorch's own */
     /* Protected by the lock, except for atomic fields. */
     _Alignas(64) _Atomic uint32_t lock;
@@ -131,8 +131,8 @@ typedef struct gwi_course_of_device {
 _Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
-    _Atomic uint32_t
-        mark; /* mark of the process whose allocations are followed; its forked children are not followed */
+    /* mark of the process whose allocations are followed; its forked children are not followed */
+    _Atomic uint32_t mark;
     gw_c10_door *door;
     _Atomic uint64_t missed_outside; /* events without a course, because creating it failed */
 } courses;
