@@ -85,7 +85,7 @@ typedef enum gw_site_flag {
     X(MISSING, 4, "is not there any more")                                                                             \
     X(CHANGED, 5, "is not the one that ran")                                                                           \
     X(DAMAGED, 6, "cannot be read")                                                                                    \
-    X(UNSUPPORTED, 7, "was not read: this build lacks elfutils")                                                       \
+    X(UNSUPPORTED, 7, "was not read: the recording build lacked elfutils")                                             \
     X(LATE, 8, "took too long to read")
 
 typedef enum gw_symbol_state {

@@ -90,7 +90,10 @@ size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
 bool gwi_is_binary(const char *bytes, size_t count)
 {
     enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 20 };
+    static const char recording[] = "GPUWHY\r\n"; /* GWI_FILE_MAGIC of src/format: compressed ones look like text */
     size_t odd = 0;
+    if (count >= sizeof recording - 1 && memcmp(bytes, recording, sizeof recording - 1) == 0)
+        return true;
     if (count >= 2 && ((unsigned char)bytes[0] == 0xff || (unsigned char)bytes[0] == 0xfe))
         return false; /* a byte order mark of UTF-16 */
     count = count < LOOK_BYTES ? count : LOOK_BYTES;

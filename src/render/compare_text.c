@@ -5,7 +5,7 @@
  *
  *    Differs  driver       kernel module        550.54.14 -> 535.104.05
  *             environment  CUDA_VISIBLE_DEVICES (none) -> 1
- *    Parts    after 214 equal calls
+ *    Diverges after 214 identical calls
  *             good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
  *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
  *    Same     command (2), driver (3), libraries (9) */
@@ -113,14 +113,14 @@ static void add_side(page *at, const char *which, const gw_parting_side *side)
 static void add_parting(page *at, const gw_parting *parting)
 {
     gw_text line = {0};
-    at->label = "Parts";
+    at->label = "Diverges";
     if (!parting->known)
         gw_text_addf(&line, "not known: %s", parting->reason);
     else if (!parting->parted)
         gw_text_addf(&line, "nowhere: the same %" PRIu64 " calls in the same order%s", parting->same,
                      parting->cut ? ", as far as they were kept" : "");
     else
-        gw_text_addf(&line, "after %" PRIu64 " equal calls", parting->same);
+        gw_text_addf(&line, "after %" PRIu64 " identical calls", parting->same);
     if (parting->parted && !parting->is_main)
         gw_text_addf(&line, " of thread %u of process %u", parting->thread, parting->process);
     add_line(at, gw_text_str(&line));

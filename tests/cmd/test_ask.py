@@ -53,6 +53,19 @@ class Ask(unittest.TestCase):
             done = explain("700", cwd=folder)
             self.assertNotIn("illegal-address", done.stdout)
 
+    def test_a_recording_is_one_under_any_name(self):
+        """Also compressed ones, which look like text: one in five of their bytes is odd at most."""
+        fixtures = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "real"
+        recordings = sorted(fixtures.glob("*.gpuwhy"))
+        self.assertTrue(recordings)
+        for recording in recordings:
+            with self.subTest(recording=recording.name), tempfile.TemporaryDirectory() as folder:
+                for name in ("x.gpuwhy", "x.gw", "train.log"):
+                    pathlib.Path(folder, name).write_bytes(recording.read_bytes())
+                first, *others = (explain(name, cwd=folder).stdout.split("Details")[0] for name in ("x.gpuwhy", "x.gw", "train.log"))
+                self.assertIn("Verdict", first)
+                self.assertEqual([first, first], others)
+
     def test_bad_usage(self):
         for words in [["-m"], ["-m", "700", "file"], ["-m", "700", "--cell", "1"]]:
             with self.subTest(words=words):

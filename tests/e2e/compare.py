@@ -55,7 +55,7 @@ def another_batch(place):
     expect(parting["parted"] and parting["main"] and parting["bad"]["bytes"] == 2 * parting["good"]["bytes"], parting)
     expect("cnn.c:" in parting["bad"]["place"], parting)
     status, out, _ = gpuwhy("diff", good, bad)
-    expect(status == 1 and len(out.splitlines()) < 50 and "Parts    after" in out, out)
+    expect(status == 1 and len(out.splitlines()) < 50 and "Diverges after" in out, out)
 
 
 def fault_and_twin(place):
