@@ -28,6 +28,7 @@ EXPLAIN_SECONDS_MAX = 60
 WALK_SECONDS_MAX = 1.0
 ITEMS_MAX = 20000
 TRACEBACK_BYTES_MAX = 64 << 10
+SAME_FAILURE_S = 0.05  # the clock of a running program is calibrated as it runs, so a failure's time may still move
 NAMES_SHOWN_MAX = 8
 # The cell's own error message already shows these.
 NOT_TOLD = ("script-exception",)
@@ -414,7 +415,7 @@ class Cells:
             return
         if error is None and not failure["context_lost"]:
             return  # the cell handled the failure
-        if failure["t_s"] in self.told:
+        if any(abs(failure["t_s"] - told) < SAME_FAILURE_S for told in self.told):
             if failure["context_lost"]:
                 self.show(f"gpuwhy   {cell}: the GPU was lost to this process in {failure['phase'] or 'an earlier cell'} "
                           f"({verdict['cause']}): restart the kernel")

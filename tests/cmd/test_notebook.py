@@ -40,6 +40,30 @@ def rows(shell, error=None):
     return {label: {a: size for a, (size, _, _) in what.items()} for label, what in found}, cut
 
 
+class Failures(unittest.TestCase):
+    def shown(self, *times):
+        """What is shown for cells that report a lost GPU whose failure has each of these times."""
+        cells, shown = notebook.Cells(Shell(), "gpuwhy", "/run", "/hook"), []
+        cells.show = shown.append
+        for number, t_s in enumerate(times, 1):
+            failure = {"t_s": t_s, "context_lost": True, "phase": "In [1]"}
+            cells.ask = lambda cell, error: {"status": "fault", "cause": "illegal-address", "failure": failure}
+            notebook.render, real = lambda cell, *more: f"verdict of {cell}", notebook.render
+            try:
+                cells.judge(f"In [{number}]", RuntimeError())
+            finally:
+                notebook.render = real
+        return shown
+
+    def test_a_failure_is_the_same_if_its_time_moved_a_little(self):
+        first, second = self.shown(0.613201, 0.613198)
+        self.assertEqual(first, "verdict of In [1]")
+        self.assertIn("restart the kernel", second)
+
+    def test_a_later_failure_is_another_one(self):
+        self.assertEqual(self.shown(0.6, 1.9), ["verdict of In [1]", "verdict of In [2]"])
+
+
 class Names(unittest.TestCase):
     def names(self, error=None, **names):
         return rows(Shell(**names), error)[0]
