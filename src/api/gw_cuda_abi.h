@@ -448,7 +448,7 @@ typedef struct CUcoredumpCallbackEntry_st *CUcoredumpCallbackHandle;
 typedef struct CUIcheckpointOperation_st *CUcheckpointOperationHandle;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
 
-/* Enumerations of which no value is used here. */
+/* Enumerations whose values are not used here. */
 typedef int CUaddress_mode, CUatomicOperation, CUcliqueType, CUfilter_mode, CUflushGPUDirectRDMAWritesScope,
     CUflushGPUDirectRDMAWritesTarget, CUGLDeviceList, CUgraphRecaptureStatus, CUlogicalEndpointIpcHandleType,
     CUoutput_mode, CUprocessState, CUtensorMapAllocClass, CUtensorMapDataType, CUtensorMapFloatOOBfill,

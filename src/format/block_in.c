@@ -78,7 +78,7 @@ static gw_status check_file_head(gwi_in *in, gw_error *err)
         return st;
     if (got < sizeof head)
         return fail_at(in, 0, GW_CORRUPT, got == 0 ? "the file is empty" : "too short to be a recording", err);
-    bool magic = memcmp(head.magic, GWI_FILE_MAGIC, sizeof head.magic) == 0;
+    bool magic = memcmp(head.magic, GW_RECORDING_MAGIC, sizeof head.magic) == 0;
     bool crc = !CRC_MATTERS || head.head_crc == gwi_crc32c(0, &head, sizeof head - 4);
     if (magic && crc) {
         if (head.version > GWI_FILE_VERSION)

@@ -69,7 +69,7 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
         return gw_fail(err, GW_NOMEM, "%s: no memory for a block", path);
     out->packer = ZSTD_createCCtx();
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
-    memcpy(head.magic, GWI_FILE_MAGIC, sizeof head.magic);
+    memcpy(head.magic, GW_RECORDING_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
     /* Write the header first: reserving space may wait for a busy disk, and if the supervisor dies meanwhile, an
      * empty file would not be recognised as a recording. */

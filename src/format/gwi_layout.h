@@ -6,13 +6,13 @@
 #ifndef GWI_LAYOUT_H
 #define GWI_LAYOUT_H
 
+#include "gw_magic.h"
 #include "gw_recording.h"
 
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integers are written as they lie in memory");
 
-#define GWI_FILE_MAGIC "GPUWHY\r\n"
 enum {
     GWI_FILE_VERSION = 1,
     GWI_FILE_HEAD_BYTES = 32,
@@ -41,7 +41,7 @@ typedef enum gwi_block_type {
     GWI_BLOCK_FACTS = 2,  /* items that are never dropped: META, PROCESS, EXIT, MAPS, SUPERVISOR, MACHINE */
     GWI_BLOCK_EVENTS = 3, /* events; near the size limit the oldest blocks are dropped */
     GWI_BLOCK_CARRY = 4,  /* events kept from dropped blocks; encoded like EVENTS */
-    GWI_BLOCK_STATE = 5,  /* items of which the latest replaces the earlier ones: COUNTERS, RING, LOST */
+    GWI_BLOCK_STATE = 5,  /* COUNTERS, RING, LOST: the latest item replaces the earlier ones */
     GWI_BLOCK_STDERR = 6, /* STDERR; near the size limit the oldest blocks are dropped */
     GWI_BLOCK_SYNC = 7,   /* marks a flush: all blocks before it belong together; holds the DRAINED marks */
     GWI_BLOCK_END = 8,    /* the end of the recording */

@@ -169,7 +169,7 @@ static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, un
     return gwi_enter_as(th, fn, true);
 }
 
-/* Enter the wrapper of a short call, of which only failures are recorded as events. False: do not record the call. */
+/* Enter the wrapper of a short call. Only its failures are recorded as events. False: do not record the call. */
 static inline __attribute__((always_inline)) bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn)
 {
     return gwi_enter_as(th, fn, false);

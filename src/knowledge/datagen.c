@@ -36,7 +36,7 @@ typedef enum column_type {
     PARTS,          /* literal alternatives of a pattern, separated by |; "=" means the column `text`; or "-" */
     WORD,           /* one of `words`, kept as text */
     ENUM,           /* one of `words`, written as a C prefix and the word in capitals */
-    FLAG            /* one of two words, of which the first means true */
+    FLAG            /* one of two words; the first one means true */
 } column_type;
 
 typedef struct column {

@@ -1,6 +1,8 @@
 /* Removes what only a terminal understands: escape sequences (ECMA-48). Also converts UTF-16 to bytes. */
 #include "gwi_logs.h"
 
+#include "gw_magic.h"
+
 #include <string.h>
 
 enum { PLAIN, ESCAPE, SEQUENCE, STRING, STRING_ESCAPE };
@@ -90,10 +92,10 @@ size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
 bool gwi_is_binary(const char *bytes, size_t count)
 {
     enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 20 };
-    static const char recording[] = "GPUWHY\r\n"; /* GWI_FILE_MAGIC of src/format: compressed ones look like text */
+    enum { MAGIC_BYTES = sizeof GW_RECORDING_MAGIC - 1 };
     size_t odd = 0;
-    if (count >= sizeof recording - 1 && memcmp(bytes, recording, sizeof recording - 1) == 0)
-        return true;
+    if (count >= MAGIC_BYTES && memcmp(bytes, GW_RECORDING_MAGIC, MAGIC_BYTES) == 0)
+        return true; /* compressed recordings look like text */
     if (count >= 2 && ((unsigned char)bytes[0] == 0xff || (unsigned char)bytes[0] == 0xfe))
         return false; /* a byte order mark of UTF-16 */
     count = count < LOOK_BYTES ? count : LOOK_BYTES;

@@ -54,7 +54,7 @@ typedef struct stack {
 
 /* ---- start of a process ---- */
 
-/* All memory of the call sites: one mapping, most of which is never touched. */
+/* All memory of the call sites: one mapping; most of it is never touched. */
 typedef struct memory {
     place table[TABLE_PLACES];
     char unwind[GWI_UNWIND_BYTES];
