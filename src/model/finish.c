@@ -83,6 +83,7 @@ static void snapshot_survivors(gw_model *model)
 gw_status gw_model_finish(gw_model *model, gw_error *err)
 {
     snapshot_survivors(model);
+    gwi_groups_finish(model);
     gwi_phases_sort(model);
     decode_rings(model);
     gwi_waits_finish(model);

@@ -66,6 +66,7 @@ typedef struct gw_group {
     uint64_t alloc_count, free_count, live_count, live_count_peak;
     uint64_t buried_count; /* of free_count: nobody gave them back, they went with their context */
     uint64_t t_first_ns, t_last_ns;
+    uint64_t t_kept_ns; /* when the youngest of those never given back was made; known once the model is finished */
     /* Of device and managed memory: counted in such allocations and frees of the process. Of all else: in things made
      * (made_total) and ended, whatever they are. */
     uint64_t order_first, order_last;

@@ -230,6 +230,8 @@ size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
 
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
+void gwi_groups_finish(gw_model *model);
+void gwi_group_kept(gw_model *model, const gwi_object *object); /* it was never given back */
 /* What an event made. A thing of the same sort and key that is still there ends first. `device` -1: unknown, taken for
  * the first. The object is good until the next one is added; NULL: no memory, and nomem is set. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,

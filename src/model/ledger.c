@@ -106,6 +106,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
             continue;
         if (gwi_object_take(process, object->space, object->key, &index)) {
             model->group[object->group].buried_count++;
+            gwi_group_kept(model, object);
             gwi_object_drop(model, process, index);
         }
     }

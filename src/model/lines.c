@@ -78,6 +78,7 @@ static void take_over(gw_group *kin, gw_group *group)
     kin->step_count += group->step_count;
     kin->grown_at += group->grown_at;
     kin->buried_count += group->buried_count;
+    kin->t_kept_ns = group->t_kept_ns > kin->t_kept_ns ? group->t_kept_ns : kin->t_kept_ns;
     kin->t_first_ns = group->t_first_ns < kin->t_first_ns ? group->t_first_ns : kin->t_first_ns;
     kin->order_first = group->order_first < kin->order_first ? group->order_first : kin->order_first;
     if (group->t_last_ns > kin->t_last_ns) {

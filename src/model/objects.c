@@ -104,6 +104,23 @@ static inline void group_grow(gw_group *group, uint64_t frees, uint64_t order, u
     group->frees_at_last = frees;
 }
 
+void gwi_group_kept(gw_model *model, const gwi_object *object)
+{
+    gw_group *group = &model->group[object->group];
+    if (object->t_ns > group->t_kept_ns)
+        group->t_kept_ns = object->t_ns;
+}
+
+void gwi_groups_finish(gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gwi_process *process = model->inner->process[i];
+        for (uint32_t k = 0; k < process->object_count; k++)
+            if (gwi_is_alive(&process->object[k]))
+                gwi_group_kept(model, &process->object[k]);
+    }
+}
+
 /* ---- objects ---- */
 
 static GWI_RARE bool grow_objects(gwi_process *process)

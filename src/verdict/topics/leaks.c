@@ -147,13 +147,13 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* Drop the groups made only until that time. A group that was also made later stays in the list. */
+/* Drop the groups of which nothing made after that time was kept. The same place may have made, and freed, more. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
     uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
     size_t kept = 0;
     for (size_t i = 0; i < list->count; i++)
-        if (!is_of_memory(&list->item[i]) || list->item[i].group->t_last_ns >= end_ns)
+        if (!is_of_memory(&list->item[i]) || list->item[i].group->t_kept_ns >= end_ns)
             list->item[kept++] = list->item[i];
     list->count = kept;
 }

@@ -297,6 +297,16 @@ static void load_mapped(uint64_t layers)
     }
 }
 
+/* Mapped memory from the place of the layers, for one step. */
+static void map_for_a_step(uint64_t key)
+{
+    const row *mapped[] = {row_of("address reservation"), row_of("virtual memory management")};
+    feed.site = gw_feed_site(&feed, "load net.c 20");
+    for (int k = 0; k < 2; k++)
+        end(mapped[k], make(mapped[k], key));
+    feed.site = 0;
+}
+
 static void train(int steps, bool reserves)
 {
     uint32_t site = gw_feed_site(&feed, "step net.c 40"), reserved = gw_feed_site(&feed, "view net.c 50");
@@ -311,6 +321,7 @@ static void train(int steps, bool reserves)
         gw_feed_launch(&feed, 0xf01, 0);
         gw_feed_sync(&feed);
         gw_feed_free(&feed, batch);
+        map_for_a_step((uint64_t)(5000 + i));
     }
 }
 
