@@ -53,6 +53,8 @@ typedef struct gw_iterations {
     uint64_t last_work;     /* between the last two requests */
     uint64_t least_work;    /* between any two others with work in between; 0: there are none */
     uint64_t most_requests; /* of one place */
+    uint64_t again_bytes;   /* a place that asked again had so much more alive, the host having waited in between: one
+                             * iteration may have left it behind. 0: none */
     bool searched;          /* false: there are too few requests, or work is not known */
     /* Iterations that left something behind, in a row up to the newest. All zero: there are none. */
     uint64_t leak_count;

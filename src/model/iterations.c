@@ -610,10 +610,30 @@ static void keep_candidate(search *it, const candidate *found)
     it->tried_count++;
 }
 
+/* A place that asks again after kernels ran and the host waited for the GPU begins a further turn. How much more was
+ * alive at its last turn than at its first one? The first of three and more does not count: it also fills what the
+ * program keeps on purpose, such as the state of an optimizer. */
+static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_iterations *found)
+{
+    const gw_request *first = &all->request[mark[0]], *turn = first;
+    size_t turns = 1;
+    for (size_t i = 1; i < count; i++) {
+        const gw_request *next = &all->request[mark[i]];
+        if (next->launches == turn->launches || next->waits + next->reads == turn->waits + turn->reads)
+            continue;
+        first = turns == 2 ? turn : first;
+        turn = next;
+        turns++;
+    }
+    if (turn->live_bytes > first->live_bytes && turn->live_bytes - first->live_bytes > found->again_bytes)
+        found->again_bytes = turn->live_bytes - first->live_bytes;
+}
+
 /* Requests of one place, `mark` its indexes: those with work since the one before them are marks. */
 static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
 {
     size_t kept = 0;
+    note_growth(&it->all, mark, count, found);
     for (size_t i = 0; i < count; i++) {
         if (kept == 0 || work_at(&it->all.request[mark[i]]) > work_at(&it->all.request[mark[kept - 1]]))
             mark[kept++] = mark[i];
@@ -720,6 +740,7 @@ static void choose(search *it, gw_iterations *found)
         return;
     best.searched = found->searched;
     best.most_requests = found->most_requests;
+    best.again_bytes = found->again_bytes;
     best.balanced_count = found->balanced_count;
     best.balanced_whole = found->balanced_whole;
     best.balanced_span = found->balanced_span;

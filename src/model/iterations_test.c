@@ -123,6 +123,28 @@ static void test_nothing_is_kept(void **state)
     assert_true(found.balanced_count >= 3);
 }
 
+/* The state that a first step makes stays, and the steps after it keep nothing more. */
+static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
+{
+    (void)state;
+    for (int steps = 2; steps <= 5; steps++) {
+        begin();
+        step(100 * MIB);
+        for (int i = 1; i < steps; i++)
+            step(0);
+        find(GW_REQUESTS_OF_DRIVER);
+        assert_int_equal(found.again_bytes, steps == 2 ? 100 * MIB : 0);
+    }
+    begin();
+    step(100 * MIB);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.again_bytes, 0);
+    for (int i = 0; i < 3; i++)
+        step(100 * MIB);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.again_bytes, 200 * MIB);
+}
+
 /* A cache that was filled by the first steps, and then a validation that wants more than all of it. */
 static void test_a_phase_outgrows_what_was_kept(void **state)
 {
@@ -422,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_three_that_keep_are_seen_and_not_proven),
         cmocka_unit_test(test_many_after_idle_ones_are_proven),
         cmocka_unit_test(test_nothing_is_kept),
+        cmocka_unit_test(test_what_the_first_of_many_keeps_is_not_growth),
         cmocka_unit_test(test_a_phase_outgrows_what_was_kept),
         cmocka_unit_test(test_kept_near_a_phase),
         cmocka_unit_test(test_a_model_is_loaded_through_buffers),

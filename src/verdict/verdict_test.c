@@ -1168,6 +1168,39 @@ static void test_other_process(void **state)
     judge_close();
 }
 
+/* A step takes a batch and waits for the GPU; `keeps` says what it leaves behind. */
+static void train_beside_another(int steps, uint64_t keeps)
+{
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, gib);
+    for (int i = 0; i < steps; i++) {
+        uint64_t batch = gw_feed_alloc(&feed, 2 * gib);
+        if (keeps != 0)
+            gw_feed_alloc(&feed, keeps + (uint64_t)i * mib);
+        gw_feed_launch(&feed, 0xf00, 0);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+    gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=11811160064 cmd=python notebook.py");
+    close_program(1);
+}
+
+/* One step that kept a quarter of what the program has may be the first of a leak: then it would have died anyhow. */
+static void test_other_process_and_a_first_step_that_keeps(void **state)
+{
+    (void)state;
+    train_beside_another(1, 512 * mib);
+    expect_fault("gpu-oom-other-process", GW_SUPPORTED);
+    judge_close();
+    train_beside_another(1, 0);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    judge_close();
+    train_beside_another(6, 0);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    judge_close();
+}
+
 /* What a device beyond the model's table holds is not known one by one: nothing is reckoned, least of all with the
  * memory of device 0. */
 static void test_a_refusal_beyond_the_table_is_not_of_the_first_card(void **state)
@@ -2682,6 +2715,7 @@ int main(void)
         cmocka_unit_test(test_pytorchs_own_limit_after_an_outlived_refusal),
         cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
         cmocka_unit_test(test_other_process),
+        cmocka_unit_test(test_other_process_and_a_first_step_that_keeps),
         cmocka_unit_test(test_a_refusal_beyond_the_table_is_not_of_the_first_card),
         cmocka_unit_test(test_other_process_of_the_same_run),
         cmocka_unit_test(test_other_process_near_its_share_is_small),

@@ -3,8 +3,8 @@
  * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without that
  * memory, the request would have fitted, this process alone would have fitted into the limit, and the others held at
  * least half as much as it did. There must be no iterations that kept a sixteenth of its memory or more, for whatever
- * reason: these may be a leak, which would have filled the card by itself a little later. Before any context: the
- * others leave less memory than a context needs.
+ * reason, and no place that asked again with so much more alive: these may be a leak, which would have filled the card
+ * by itself a little later. Before any context: the others leave less memory than a context needs.
  * Supported by: holders known only from a difference; further memory in use that no known process accounts for; a
  * process that itself holds more than twice as much. */
 #include "gwi_cause.h"
@@ -115,6 +115,15 @@ static bool is_more_unseen(const gwi_memory *memory)
            memory->rest_bytes > memory->foreign_bytes;
 }
 
+/* A possible leak might have filled the card by itself a little later, however little it has kept so far. */
+static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
+{
+    enum { KEPT_PART = 16 };
+    uint64_t kept = growth->loop.leak_count > 0 ? growth->loop_bytes : 0;
+    kept = kept > growth->loop.again_bytes ? kept : growth->loop.again_bytes;
+    return kept > 0 && kept * KEPT_PART >= own_bytes;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -166,10 +175,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS; /* it would have filled the card by itself a little later */
     bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* a process that takes so much more may simply need
                                                                    * too much */
-    /* A possible leak might have filled the card by itself a little later, however little it has kept so far. */
-    enum { KEPT_PART = 16 };
-    const gw_growth *growth = &memory->growth;
-    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * KEPT_PART >= memory->own_bytes;
+    bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
     return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
