@@ -1003,6 +1003,40 @@ static void test_context_leak(void **state)
     judge_close();
 }
 
+/* Balanced steps, and a refusal that without two further contexts would not have been. */
+static void train_in_contexts(int made)
+{
+    open_program(3 * gib);
+    gw_feed_alloc(&feed, gib);
+    for (int i = 0; i < 8; i++) {
+        uint64_t batch = gw_feed_alloc(&feed, 200 * mib);
+        gw_feed_launch(&feed, 0xf00, 0);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+    for (int i = 0; i < made; i++)
+        gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xa000 + (uint64_t)i, 0, 0, GW_CONTEXT_PLAIN);
+    gw_feed_no_room(&feed, 200 * mib, 100 * mib, 3 * gib);
+    close_program(1);
+}
+
+static void test_further_contexts_are_an_alternative(void **state)
+{
+    (void)state;
+    train_in_contexts(2);
+    judge_open();
+    assert_null(verdict->cause);
+    assert_true(has_alternative("gpu-oom-leak"));
+    assert_true(has_alternative("gpu-oom-capacity"));
+    assert_false(list_has(&verdict->ruled_out, "a leak"));
+    judge_close();
+    train_in_contexts(0);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    assert_true(list_has(&verdict->ruled_out, "a leak"));
+    judge_close();
+}
+
 static void small_blocks(bool free_half)
 {
     static uint64_t block[7000];
@@ -2708,6 +2742,7 @@ int main(void)
         cmocka_unit_test(test_stream_leak),
         cmocka_unit_test(test_stream_leak_near_memory_holds_it),
         cmocka_unit_test(test_context_leak),
+        cmocka_unit_test(test_further_contexts_are_an_alternative),
         cmocka_unit_test(test_driver_fragmentation),
         cmocka_unit_test(test_driver_fragmentation_near_pages_are_full),
         cmocka_unit_test(test_framework_fragmentation),

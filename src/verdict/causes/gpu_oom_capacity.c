@@ -6,8 +6,8 @@
  * requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, at most one
  * wait, no call site that allocates in a loop). The live memory plus the request must then exceed the limit or fill it.
  * A leak needs iterations that leave something behind, so both cases exclude it; the silence of a detector does not.
- * Every other explanation that holds enough memory (other processes, idle pages, a caught failure, an earlier run)
- * makes it a hypothesis, and it is dropped if another cause is established. In a log alone, (1) is established by the
+ * Every other explanation that holds enough memory (other processes, idle pages, a caught failure, an earlier run,
+ * further contexts) makes it a hypothesis, and it is dropped if another cause is established. In a log alone, (1) is established by the
  * numbers of the message.
  * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without
  * the memory that others hold or that is idle. */
@@ -98,8 +98,10 @@ static bool may_be_leak(const gwi_memory *memory)
 /* True if another explanation holds enough memory. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
+    enum { CONTEXTS_MANY = 2 }; /* besides the primary one: a loop may have made them */
     const gw_growth *growth = &memory->growth;
-    return memory->caught != NULL || gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
+    return memory->caught != NULL || (memory->made_context_count >= CONTEXTS_MANY && gwi_objects_may_hold(memory)) ||
+           gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
            (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
            (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
            (growth->steps && growth->step_fallen > growth->step_waited &&
@@ -180,7 +182,8 @@ static gw_certainty certainty_of(const gwi_case *c)
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
     bool rest_is_contexts = memory->rest_known && memory->own_bytes * 2 >= memory->limit_bytes &&
                             memory->rest_bytes <= context_bytes * (memory->context_count + 1);
-    return exceeds || fills || rest_is_contexts ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool only_need = fills || rest_is_contexts;
+    return exceeds || (only_need && !gwi_objects_may_hold(memory)) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

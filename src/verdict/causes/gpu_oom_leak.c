@@ -160,7 +160,7 @@ static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
 typedef struct handle_leak {
     gw_class cls;
     const char *name;
-    uint64_t count, count_min;
+    uint64_t count, count_min, count_few; /* from count_few on it is a hypothesis */
     uint64_t each_bytes; /* measured on a real card */
 } handle_leak;
 
@@ -200,7 +200,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     uint64_t held = memory->rest_known && memory->rest_bytes < taken ? memory->rest_bytes : taken;
     bool is_most = held * 4 >= memory->limit_bytes && memory->own_bytes <= held;
     bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
-    if (leak->count < leak->count_min || held < taken / 2 || !(is_most || matters))
+    if (leak->count < leak->count_few || held < taken / 2 || !(is_most || matters))
         return GW_CERTAINTY_NONE;
     uint64_t one = bytes_each(c, leak->cls, leak->count);
     char place[GWI_PLACE_TEXT_MAX];
@@ -229,6 +229,8 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     gwi_next(finding, "Create %ss once and reuse them, or destroy each one (%s) when its work is done", leak->name,
              leak->cls == GW_CLASS_STREAM ? "cuStreamDestroy" : "cuCtxDestroy");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    if (leak->count < leak->count_min)
+        return GW_HYPOTHESIS;
     return is_most && memory->rest_known && held * 2 >= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
@@ -236,8 +238,8 @@ static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *f
 {
     const gwi_memory *memory = &c->memory;
     /* Measured: 0.55 MiB a stream, 527 MiB a context. */
-    handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 563u << 10};
-    handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 500u << 20};
+    handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 256, 563u << 10};
+    handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 2, 500u << 20};
     gw_certainty certainty = judge_handles(c, finding, &streams);
     return certainty != GW_CERTAINTY_NONE ? certainty : judge_handles(c, finding, &contexts);
 }
