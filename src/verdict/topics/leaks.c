@@ -106,10 +106,21 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
            goes_on(process, group, process->alloc_order);
 }
 
+/* True if far more kernels were launched after the last request than in any iteration of the loop: the loop made what
+ * the program then worked with. Requests count the work of the thread that makes them; if there is none, nothing is
+ * known. */
+static bool has_worked_since(const gw_process *process, const gw_snapshot *snapshot, const gw_iterations *loop)
+{
+    enum { ITERATIONS_MANY = 8, SLACK = 4 };
+    uint64_t launches = gw_launches(process->counter);
+    bool is_counted = snapshot->launches + snapshot->copies + snapshot->waits > 0;
+    return is_counted && launches > snapshot->launches + ITERATIONS_MANY * loop->launches + SLACK;
+}
+
 /* The time until which the program filled long-lived structures. A program that loads its model layer by layer and soon
  * ends well also keeps blocks in a loop. A loop that ended long before the last request filled something that was
- * needed afterwards, and so did requests that ended before the program's last iterations began. 0: none of these
- * applies. */
+ * needed afterwards, and so did requests that ended before the program's last iterations began, whether these request
+ * memory or not. 0: none of these applies. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
@@ -126,7 +137,8 @@ static uint64_t filled_until(const gw_model *model, const gw_process *process)
     if (loop->leak_count == 0)
         return 0;
     uint64_t one_ns = (loop->leak_end_ns - loop->leak_begin_ns) / loop->leak_count;
-    bool is_over = loop->doubt == GW_LOOP_LOADING || loop->doubt == GW_LOOP_ONE_PASS || !loop->leak_is_current;
+    bool is_over = loop->doubt == GW_LOOP_LOADING || loop->doubt == GW_LOOP_ONE_PASS || !loop->leak_is_current ||
+                   has_worked_since(process, snapshot, loop);
     return is_over ? loop->leak_end_ns + 2 * one_ns : loop->leak_begin_ns;
 }
 

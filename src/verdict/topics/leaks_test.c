@@ -375,6 +375,29 @@ static void warm_up(int steps)
     feed.site = 0;
 }
 
+/* Each block is waited for, and then the program works without a further request. */
+static void test_a_model_before_work_without_requests_is_none(void **state)
+{
+    (void)state;
+    for (int works = 0; works < 2; works++) {
+        gw_feed_open(&feed, 16 * gib);
+        for (uint64_t i = 0; i < 100; i++) {
+            feed.site = gw_feed_site(&feed, "load net.c 20");
+            make(row_of("address reservation"), i);
+            gw_feed_alloc(&feed, 8 * mib);
+            feed.site = 0;
+            gw_feed_sync(&feed);
+        }
+        for (int i = 0; works && i < 20; i++) {
+            gw_feed_launch(&feed, 0xf00, 0);
+            gw_feed_sync(&feed);
+        }
+        judge();
+        assert_int_equal(verdict->leak_count, works ? 0 : 1);
+        gw_verdict_free(verdict);
+    }
+}
+
 static void test_what_was_over_before_the_last_iterations_is_none(void **state)
 {
     (void)state;
@@ -402,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_memory_opened_twice_is_closed_twice),
         cmocka_unit_test(test_a_window_is_no_leak),
         cmocka_unit_test(test_a_mapped_model_is_no_leak),
+        cmocka_unit_test(test_a_model_before_work_without_requests_is_none),
         cmocka_unit_test(test_what_was_over_before_the_last_iterations_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
