@@ -51,6 +51,7 @@ typedef struct gw_keeper {
 
 typedef struct gw_iterations {
     uint64_t last_work;     /* between the last two requests */
+    uint64_t waits_between; /* the first request and the last */
     uint64_t least_work;    /* between any two others with work in between; 0: there are none */
     uint64_t most_requests; /* of one place */
     uint64_t again_bytes;   /* a place that asked again had so much more alive, the host having waited in between: one

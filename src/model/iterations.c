@@ -759,6 +759,7 @@ void gw_iterations_find(const gw_request *request, size_t count, gw_request_sour
             try_all(&it, false, live_bytes_now, ret_found) && try_all(&it, true, live_bytes_now, ret_found);
         choose(&it, ret_found);
         const gw_request *last = &request[count - 1];
+        ret_found->waits_between = last->waits - request[0].waits;
         ret_found->least_work = least_work(request, count);
         ret_found->last_work = count < 2 ? work_at(last) : work_at(last) - work_at(&request[count - 2]);
         ret_found->balanced_asked = ret_found->balanced_count > 0 && were_asked(&it.all, ret_found);

@@ -3,12 +3,12 @@
  * Established only by: one of two observations, and the program did not go on afterwards. (1) One request is larger
  * than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made room
  * for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this one
- * requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, at most one
- * wait, no call site that allocates in a loop). The live memory plus the request must then exceed the limit or fill it.
- * A leak needs iterations that leave something behind, so both cases exclude it; the silence of a detector does not.
- * Every other explanation that holds enough memory (other processes, idle pages, a caught failure, an earlier run,
- * further contexts) makes it a hypothesis, and it is dropped if another cause is established. In a log alone, (1) is established by the
- * numbers of the message.
+ * requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no wait since
+ * the first request, no call site that allocates in a loop). The live memory plus the request must then exceed the limit
+ * or fill it. A leak needs iterations that leave something behind, and memory that lies idle needs an end of its use, so
+ * both cases exclude them; the silence of a detector does not. Every other explanation that holds enough memory (other
+ * processes, idle pages, a caught failure, an earlier run, further contexts) makes it a hypothesis, and it is dropped if
+ * another cause is established. In a log alone, (1) is established by the numbers of the message.
  * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without
  * the memory that others hold or that is idle. */
 #include "gwi_cause.h"
@@ -113,13 +113,12 @@ static bool explained_otherwise(const gwi_memory *memory)
 }
 
 /* True if the live memory is what one iteration needs. Either whole iterations freed all that they allocated, and this
- * one requests more than they did. Or the first iteration has not ended: the host has neither waited for the GPU nor
- * read from it, nothing was freed, no call site allocated twice, as a loop would, and no more work precedes the refused
+ * one requests more than they did. Or the first iteration has not ended: since the first request, the host has not
+ * waited for the GPU, and it has never read from it, nothing was freed, no call site allocated twice, as a loop would, and no more work precedes the refused
  * request than any other, so that no iteration without requests is hidden there. Then nothing can be left over from
  * earlier. The second proof needs the driver's requests: for a framework's refusal, the work before it is not known. */
 static bool is_one_need(const gwi_case *c)
 {
-    enum { WAITS_FEW = 1 };
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     const gw_iterations *loop = &growth->loop;
@@ -130,7 +129,7 @@ static bool is_one_need(const gwi_case *c)
     if (memory->report != NULL || memory->snapshot == NULL)
         return false;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
-           memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
+           memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && loop->waits_between == 0 &&
            loop->most_requests <= 1 && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
 }
 
