@@ -4,6 +4,7 @@
 
 #include "gw_array.h"
 #include "gw_event.h"
+#include "gw_python_walk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,6 @@
 
 enum {
     INTERPRETERS_MAX = 64, /* in one copy of Python: the main one and its sub-interpreters */
-    STEPS_MAX = 1024,      /* frames and shims of one thread */
     CODES_MAX = 4096,
     TABLE_BYTES_MAX = 1 << 16, /* longer line tables are not stored */
     NAME_BYTES_MAX = 400,
@@ -347,51 +347,56 @@ static int take_code(const gwi_python *python, const gwi_interpreter *copy, uint
 
 /* ---- frames ---- */
 
-static int32_t instruction_of(const gw_python_layout *layout, const uint8_t *frame, uint64_t code)
+/* A walk along the frames of a thread, and where they go. */
+typedef struct walk {
+    const gwi_python *python;
+    const gwi_interpreter *copy;
+    gw_stack_process *process;
+    uint64_t *first;
+    uint64_t at; /* of the frame in `bytes` */
+    uint8_t bytes[1024];
+} walk;
+
+static bool open_frame(void *user, uintptr_t frame, size_t bytes)
 {
-    if (layout->instruction_bytes != 0) {
-        int32_t last = number_in(frame, layout->frame_instruction);
-        return last < 0 || last > INT32_MAX / 2 ? -1 : last * layout->instruction_bytes;
-    }
-    uint64_t bytes = word_in(frame, layout->frame_instruction) - code - layout->code_start;
-    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
+    walk *it = user;
+    it->at = frame;
+    return bytes <= sizeof it->bytes && read_at(it->python, frame, it->bytes, bytes);
+}
+
+static void fetch_field(void *user, uintptr_t at, void *out, size_t bytes)
+{
+    walk *it = user;
+    memcpy(out, it->bytes + (at - it->at), bytes);
+}
+
+static bool take_frame(void *user, size_t index, const gw_python_found *found)
+{
+    walk *it = user;
+    int code = take_code(it->python, it->copy, found->code, it->process);
+    if (code < 0)
+        return false;
+    it->first[index] = GW_FRAME_OF_CODE((uint32_t)code, found->instruction) | (found->is_entry ? GW_FRAME_ENTRY : 0);
+    return true;
+}
+
+static void enter_frame(void *user, size_t index)
+{
+    walk *it = user;
+    it->first[index] |= GW_FRAME_ENTRY;
 }
 
 /* Read the frames. False: the memory does not look like frames. */
 static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
                         gw_stack_thread *thread)
 {
-    const gw_python_layout *layout = &copy->layout;
-    uint8_t frame[1024];
-    size_t end = furthest(furthest(layout->frame_code, layout->frame_previous),
-                          furthest(layout->frame_instruction, layout->frame_mark)) +
-                 8;
-    uint64_t *first = thread->frame + thread->frame_count;
+    static const gw_python_reader reader = {open_frame, fetch_field, take_frame, enter_frame};
+    walk it = {.python = python, .copy = copy, .process = process, .first = thread->frame + thread->frame_count};
     size_t count = 0;
-    for (unsigned steps = 0; at != 0; steps++) {
-        if (!gw_python_plausible(at) || steps == STEPS_MAX || end > sizeof frame || !read_at(python, at, frame, end))
-            return false;
-        uint8_t mark = layout->entry != GW_PYTHON_ENTRY_ALL ? frame[layout->frame_mark] : 1;
-        at = word_in(frame, layout->frame_previous);
-        if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
-            if (count != 0)
-                first[count - 1] |= GW_FRAME_ENTRY;
-            continue;
-        }
-        if (count == GW_SITE_PYTHON_MAX) { /* only now, so that a shim right after the last frame is still seen */
-            thread->flags |= GW_SITE_PYTHON_CUT;
-            break;
-        }
-        /* In 3.14 the lowest bits of a reference are flags for reference counting. */
-        uint64_t address = word_in(frame, layout->frame_code) & ~(uint64_t)7;
-        int code = take_code(python, copy, address, process);
-        if (code < 0)
-            return false;
-        first[count] = GW_FRAME_OF_CODE((uint32_t)code, instruction_of(layout, frame, address));
-        if (layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0)
-            first[count] |= GW_FRAME_ENTRY;
-        count++;
-    }
+    bool cut = false;
+    if (!gw_python_walk(&copy->layout, at, &reader, &it, GW_SITE_PYTHON_MAX, &count, &cut))
+        return false;
+    thread->flags |= cut ? GW_SITE_PYTHON_CUT : 0;
     thread->frame_count += count;
     return true;
 }

@@ -1,6 +1,7 @@
 /* Read the Python frames of the calling thread, without the interpreter's lock, and compute a mark of each frame's
  * code. gwi_site.h describes the interface. */
 #include "gw_python_rows.h"
+#include "gw_python_walk.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
 
@@ -8,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { INTERPRETERS_MAX = 64, THREADS_MAX = 4096, MAIN_THREAD_ID = 1, STEPS_MAX = 1024 };
+enum { INTERPRETERS_MAX = 64, THREADS_MAX = 4096, MAIN_THREAD_ID = 1 };
 
 static _Atomic uint32_t main_site;
 /* in a forked child: the thread state of the thread that forked; 0: not a child */
@@ -216,53 +217,54 @@ static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory 
 
 /* ---- frames ---- */
 
-static inline __attribute__((always_inline)) int32_t
-instruction_of(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t frame, uintptr_t code)
+/* Frames that are read in place, and where they go. */
+typedef struct in_place {
+    const gw_python_layout *layout;
+    uintptr_t code_type, last_file;
+    uint64_t last_file_mark;
+    gwi_python_frame *out;
+} in_place;
+
+static inline bool open_in_place(void *user, uintptr_t frame, size_t bytes)
 {
-    if (layout->instruction_bytes != 0) {
-        int32_t last = (int32_t)gwi_python_half(memory, frame + layout->frame_instruction);
-        return last < 0 ? -1 : last * layout->instruction_bytes;
-    }
-    uintptr_t bytes = gwi_python_word(memory, frame + layout->frame_instruction) - code - layout->code_start;
-    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
+    (void)user, (void)frame, (void)bytes;
+    return true;
 }
+
+static inline void fetch_in_place(void *user, uintptr_t at, void *out, size_t bytes)
+{
+    (void)user;
+    memcpy(out, (const void *)at, bytes);
+}
+
+static inline bool take_in_place(void *user, size_t index, const gw_python_found *found)
+{
+    in_place *it = user;
+    if (gwi_python_word(NULL, found->code + GW_PYTHON_OB_TYPE) != it->code_type)
+        return false;
+    it->out[index] =
+        (gwi_python_frame){.code = found->code,
+                           .mark = mark_of(NULL, it->layout, found->code, &it->last_file, &it->last_file_mark),
+                           .instruction = found->instruction,
+                           .is_entry = found->is_entry};
+    return true;
+}
+
+static inline void enter_in_place(void *user, size_t index)
+{
+    in_place *it = user;
+    it->out[index].is_entry = true;
+}
+
+static const gw_python_reader reader_in_place = {open_in_place, fetch_in_place, take_in_place, enter_in_place};
 
 /* Read the frames in place. False: the memory does not look like frames. */
 static inline __attribute__((always_inline)) bool read_by(const gw_python_layout *layout, uintptr_t code_type,
                                                           uintptr_t frame, gwi_python_frame *out, size_t max,
                                                           size_t *ret_count, bool *ret_cut)
 {
-    uintptr_t last_file = 0;
-    uint64_t last_file_mark = 0;
-    size_t count = 0;
-    for (unsigned steps = 0; frame != 0; steps++) {
-        if (!gw_python_plausible(frame) || steps == STEPS_MAX)
-            return false;
-        uint8_t mark = 1;
-        if (layout->entry != GW_PYTHON_ENTRY_ALL)
-            gwi_python_fetch(NULL, frame + layout->frame_mark, &mark, sizeof mark);
-        if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
-            if (count != 0)
-                out[count - 1].is_entry = true;
-            frame = gwi_python_word(NULL, frame + layout->frame_previous);
-            continue;
-        }
-        if (count == max) { /* only now, so that a shim right after the last frame is still seen */
-            *ret_cut = true;
-            break;
-        }
-        /* In 3.14 the lowest bits of a reference are flags for reference counting. */
-        uintptr_t code = gwi_python_word(NULL, frame + layout->frame_code) & ~(uintptr_t)7;
-        if (!gw_python_plausible(code) || gwi_python_word(NULL, code + GW_PYTHON_OB_TYPE) != code_type)
-            return false;
-        out[count++] = (gwi_python_frame){.code = code,
-                                          .mark = mark_of(NULL, layout, code, &last_file, &last_file_mark),
-                                          .instruction = instruction_of(NULL, layout, frame, code),
-                                          .is_entry = layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0};
-        frame = gwi_python_word(NULL, frame + layout->frame_previous);
-    }
-    *ret_count = count;
-    return true;
+    in_place it = {.layout = layout, .code_type = code_type, .out = out};
+    return gw_python_walk(layout, frame, &reader_in_place, &it, max, ret_count, ret_cut);
 }
 
 /* One case per row, so that the compiler generates a loop with constant offsets for each. */
@@ -300,15 +302,6 @@ static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *la
 /* ---- frames in memory that may be freed: request everything in as few steps as possible ---- */
 
 enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; further ones are requested one by one */
-
-static size_t frame_bytes(const gw_python_layout *layout)
-{
-    uint16_t last = layout->frame_code;
-    last = layout->frame_previous > last ? layout->frame_previous : last;
-    last = layout->frame_instruction > last ? layout->frame_instruction : last;
-    last = layout->frame_mark > last ? layout->frame_mark : last;
-    return last + sizeof(uintptr_t);
-}
 
 /* In versions with a frame stack, frames are adjacent in memory: request a part of it. */
 static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
@@ -348,38 +341,48 @@ static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout
     *last_file = file;
 }
 
-/* Like read_by(), but without the marks. */
+/* Frames that are copied, and where they go; the marks are computed later. */
+typedef struct by_copy {
+    gwi_python_memory *memory;
+    const gw_python_layout *layout;
+    gwi_python_frame *out;
+} by_copy;
+
+static bool open_copy(void *user, uintptr_t frame, size_t bytes)
+{
+    by_copy *it = user;
+    gwi_python_want(it->memory, frame, bytes);
+    return !it->memory->failed;
+}
+
+static void fetch_copy(void *user, uintptr_t at, void *out, size_t bytes)
+{
+    by_copy *it = user;
+    gwi_python_fetch(it->memory, at, out, bytes);
+}
+
+static bool take_copy(void *user, size_t index, const gw_python_found *found)
+{
+    by_copy *it = user;
+    it->out[index] =
+        (gwi_python_frame){.code = found->code, .instruction = found->instruction, .is_entry = found->is_entry};
+    want_code(it->memory, it->layout, found->code);
+    return true;
+}
+
+static void enter_copy(void *user, size_t index)
+{
+    by_copy *it = user;
+    it->out[index].is_entry = true;
+}
+
+static const gw_python_reader reader_by_copy = {open_copy, fetch_copy, take_copy, enter_copy};
+
 static bool copy_frames(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t frame,
                         gwi_python_frame *out, size_t max, size_t *ret_count, bool *ret_cut)
 {
-    size_t count = 0;
-    for (unsigned steps = 0; frame != 0; steps++) {
-        if (!gw_python_plausible(frame) || steps == STEPS_MAX || memory->failed)
-            return false;
-        uint8_t mark = 1;
-        gwi_python_want(memory, frame, frame_bytes(layout));
-        if (layout->entry != GW_PYTHON_ENTRY_ALL)
-            gwi_python_fetch(memory, frame + layout->frame_mark, &mark, sizeof mark);
-        bool is_shim = layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner;
-        if (is_shim && count != 0)
-            out[count - 1].is_entry = true;
-        if (!is_shim && count == max) {
-            *ret_cut = true;
-            break;
-        }
-        if (!is_shim) {
-            uintptr_t code = gwi_python_word(memory, frame + layout->frame_code) & ~(uintptr_t)7;
-            if (!gw_python_plausible(code))
-                return false;
-            out[count++] = (gwi_python_frame){.code = code,
-                                              .instruction = instruction_of(memory, layout, frame, code),
-                                              .is_entry = layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0};
-            want_code(memory, layout, code);
-        }
-        frame = gwi_python_word(memory, frame + layout->frame_previous);
-    }
-    *ret_count = count;
-    return true;
+    by_copy it = {memory, layout, out};
+    return gw_python_walk(layout, frame, &reader_by_copy, &it, max, ret_count, ret_cut);
 }
 
 static bool copy_marks(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code_type,

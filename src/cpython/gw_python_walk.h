@@ -1,0 +1,98 @@
+/* The walk along the frames of one Python thread, innermost first: for the hook, which reads its own process, and for
+ * readers of another process or of copied memory.
+ *
+ * A reader supplies the functions that read memory and take what was found. Everything is inlined: if the reader is a
+ * constant, the compiler generates a loop without indirect calls. */
+#ifndef GW_PYTHON_WALK_H
+#define GW_PYTHON_WALK_H
+
+#include "gw_python_layout.h"
+
+#include <string.h>
+
+typedef struct gw_python_found {
+    uintptr_t code;      /* address of the code object; plausible, its type is not checked */
+    int32_t instruction; /* bytes from the start of the code; -1: not known */
+    bool is_entry;       /* the first frame of an evaluation loop, as far as this frame shows */
+} gw_python_found;
+
+typedef struct gw_python_reader {
+    /* `bytes` bytes of a frame will be read. False: they are not readable. */
+    bool (*open)(void *user, uintptr_t frame, size_t bytes);
+    /* Copy a field of the frame that was opened last. */
+    void (*fetch)(void *user, uintptr_t at, void *out, size_t bytes);
+    /* Take the frame with this number, counted from 0. False: this is no frame. */
+    bool (*take)(void *user, size_t index, const gw_python_found *found);
+    /* The frame with this number, taken before, is the first one of an evaluation loop. */
+    void (*enter)(void *user, size_t index);
+} gw_python_reader;
+
+/* Bytes of a frame up to the end of the last word that is read. */
+static inline size_t gw_python_frame_bytes(const gw_python_layout *layout)
+{
+    uint16_t last = layout->frame_code;
+    last = layout->frame_previous > last ? layout->frame_previous : last;
+    last = layout->frame_instruction > last ? layout->frame_instruction : last;
+    last = layout->frame_mark > last ? layout->frame_mark : last;
+    return last + sizeof(uintptr_t);
+}
+
+#define GW_PYTHON_INLINE static inline __attribute__((always_inline))
+
+GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void *user, uintptr_t at)
+{
+    uintptr_t word = 0;
+    reader->fetch(user, at, &word, sizeof word);
+    return word;
+}
+
+GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, void *user,
+                                               const gw_python_layout *layout, uintptr_t frame, uintptr_t code)
+{
+    if (layout->instruction_bytes != 0) {
+        int32_t last = -1;
+        reader->fetch(user, frame + layout->frame_instruction, &last, sizeof last);
+        return last < 0 || last > INT32_MAX / 2 ? -1 : last * layout->instruction_bytes;
+    }
+    uintptr_t bytes = gw_python_field(reader, user, frame + layout->frame_instruction) - code - layout->code_start;
+    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
+}
+
+/* Read the frames from `frame` on, at most `max`; `*ret_cut` is set to true if there are more. False: the memory does
+ * not look like frames, or take() or open() returned false. */
+GW_PYTHON_INLINE bool gw_python_walk(const gw_python_layout *layout, uintptr_t frame, const gw_python_reader *reader,
+                                     void *user, size_t max, size_t *ret_count, bool *ret_cut)
+{
+    enum { STEPS_MAX = 1024 }; /* frames and shims of one thread */
+    size_t count = 0;
+    for (unsigned steps = 0; frame != 0; steps++) {
+        uint8_t mark = 1;
+        if (!gw_python_plausible(frame) || steps == STEPS_MAX ||
+            !reader->open(user, frame, gw_python_frame_bytes(layout)))
+            return false;
+        if (layout->entry != GW_PYTHON_ENTRY_ALL)
+            reader->fetch(user, frame + layout->frame_mark, &mark, sizeof mark);
+        if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
+            if (count != 0)
+                reader->enter(user, count - 1);
+        } else if (count == max) { /* only now, so that a shim right after the last frame is still seen */
+            *ret_cut = true;
+            break;
+        } else {
+            /* In 3.14 the lowest bits of a reference are flags for reference counting. */
+            uintptr_t code = gw_python_field(reader, user, frame + layout->frame_code) & ~(uintptr_t)7;
+            if (!gw_python_plausible(code))
+                return false;
+            gw_python_found found = {code, gw_python_instruction(reader, user, layout, frame, code),
+                                     layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0};
+            if (!reader->take(user, count, &found))
+                return false;
+            count++;
+        }
+        frame = gw_python_field(reader, user, frame + layout->frame_previous);
+    }
+    *ret_count = count;
+    return true;
+}
+
+#endif
