@@ -7,61 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-uint64_t gwi_current_context(void)
-{
-    CUcontext context = NULL;
-    gw_fn_t_cuCtxGetCurrent *get = GWI_REAL(cuCtxGetCurrent);
-    if (get == NULL || !atomic_load_explicit(&gwi.head->initialised, memory_order_relaxed) || get(&context) != 0)
-        return 0;
-    return (uint64_t)(uintptr_t)context;
-}
-
-static bool capture_is_open(void)
-{
-    return atomic_load_explicit(&gwi.head->captures_open, memory_order_relaxed) != 0;
-}
-
-bool gwi_turn(_Atomic uint64_t *last_ns)
-{
-    uint64_t now = gw_monotonic_ns(), last = atomic_load(last_ns);
-    return (last == 0 || now - last >= 100000000) && atomic_compare_exchange_strong(last_ns, &last, now);
-}
-
 /* ---- devices ---- */
 
 static const int attributes[] = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 16, 17,  18,
                                  20, 33, 34, 39, 41, 50, 75, 76, 81, 83, 97, 102, 115};
-
-static bool current_device(int *ret_device)
-{
-    gw_fn_t_cuCtxGetDevice *get = GWI_REAL(cuCtxGetDevice);
-    CUdevice device = 0;
-    if (get == NULL || get(&device) != 0)
-        return false;
-    *ret_device = (int)device;
-    return true;
-}
-
-static bool memory_info(size_t *ret_free, size_t *ret_total)
-{
-    gw_fn_t_cuMemGetInfo_v2 *get = GWI_REAL(cuMemGetInfo_v2);
-    return get != NULL && !capture_is_open() && get(ret_free, ret_total) == 0;
-}
-
-bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total)
-{
-    gw_fn_t_cuCtxPushCurrent_v2 *push = GWI_REAL(cuCtxPushCurrent_v2);
-    gw_fn_t_cuCtxPopCurrent_v2 *pop = GWI_REAL(cuCtxPopCurrent_v2);
-    CUcontext popped;
-    int current;
-    if (gwi_current_context() != 0 && current_device(&current) && current == device)
-        return memory_info(ret_free, ret_total);
-    if (push == NULL || pop == NULL || context == 0 || push((CUcontext)(uintptr_t)context) != 0)
-        return false;
-    bool known = memory_info(ret_free, ret_total);
-    (void)pop(&popped);
-    return known;
-}
 
 /* The program may run on any of the devices, so the size of the smallest one is used to decide whether memory is
  * short. */
@@ -294,10 +243,10 @@ static void memory_after_failure(int result)
 {
     size_t free_bytes = 0, total = 0;
     int device = 0;
-    if (capture_is_open() || gw_cuda_is_sticky((unsigned)result) || !may_ask_for_memory() ||
-        !memory_info(&free_bytes, &total))
+    if (gwi_capture_is_open() || gw_cuda_is_sticky((unsigned)result) || !may_ask_for_memory() ||
+        !gwi_memory_info(&free_bytes, &total))
         return;
-    if (!current_device(&device))
+    if (!gwi_current_device(&device))
         device = 0;
     gwi_guard_show(device, &free_bytes, &total);
     gwi_fact(GW_EV_MEMORY_INFO, free_bytes, total, (uint64_t)device, (uint64_t)result, NULL);

@@ -88,7 +88,9 @@ typedef struct gwi_state {
     uint32_t name_count; /* number of the driver's exports */
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
-    char run_dir[1024];          /* "": none */
+    char run_dir[1024]; /* "": none */
+    /* Modules, libraries and contexts created: the handles of their kernels may have had another meaning before. */
+    _Atomic uint32_t handles_made;
     _Atomic uint64_t card_bytes; /* total memory of the smallest device, as the program sees it; 0: not known yet */
 } gwi_state;
 
@@ -257,10 +259,6 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
 
 /* ---- inside the hook ---- */
 
-/* Call this when a module, library or context was created: the handles of its kernels may have had another meaning
- * before (special.c). */
-void gwi_handles_made(void);
-
 /* Record a fact found by the hook. Any thread may call this, inside a wrapper or outside, and also while recording is
  * switched off (gpuwhy_record()). Returns false if the fact was not recorded (no room or no buffer). `text` may be NULL
  * and is cut to GW_TEXT_BYTES_MAX. */
@@ -283,6 +281,16 @@ uint32_t gwi_slot_index(const gw_slot *slot); /* for a shared slot */
  * false if the calling thread already holds it. */
 bool gwi_lock(void);
 void gwi_unlock(void);
+
+/* enter.c. Let the kernel, or else the C library, tell forked children apart from this process. False: neither can;
+ * then nothing is recorded. Call with the lock held. */
+bool gwi_tell_children(void);
+/* What a process does when it starts to record, with the lock held. Set by attach.c before gwi_tell_children(). */
+typedef struct gwi_start {
+    void (*begin)(bool has_buffer);
+    uint32_t (*take_fork)(gw_slot *slot); /* gwi_fork_take() */
+} gwi_start;
+extern GWI_HIDDEN gwi_start gwi_at_start;
 
 /* forks.c. Call this at the first call into the hook, without holding any of our locks. */
 void gwi_forks_watch(void);
@@ -314,12 +322,20 @@ static inline void gwi_order_event(gwi_slot_ref *th, gw_raw_event *event)
     if (gw_kind_is_in(kinds, event->kind))
         gwi_order_event_of(th, event);
 }
-/* Convert ticks to ns; 0: the tick rate is not known yet. */
+/* Convert ticks to ns, or to microseconds of at most UINT16_MAX; 0: the tick rate is not known yet (state.c). */
 uint64_t gwi_ticks_ns(uint64_t ticks);
+uint16_t gwi_took_us(uint64_t ticks);
 
 /* Record facts that follow from a rare event or a failure (facts.c): devices, memory, the driver's log. */
 void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4]);
+
+/* ask.c. The current context; 0: none or not known. */
 uint64_t gwi_current_context(void);
+/* The device of the current context. False: not known. */
+bool gwi_current_device(int *ret_device);
+bool gwi_capture_is_open(void);
+/* Free and total bytes of the device of the current context. False: not known. */
+bool gwi_memory_info(size_t *ret_free, size_t *ret_total);
 /* Read free and total bytes of a device from the driver. If the current context is not on that device, `context` (0:
  * unknown) is made current for the query. False: not known. */
 bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);

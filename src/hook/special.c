@@ -65,19 +65,13 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
  * table entry holds a hash of the last pair recorded there. */
 enum { SAID_COUNT = 4096 };
 static _Atomic uint64_t said_pairs[SAID_COUNT];
-static _Atomic uint32_t handles_made; /* incremented when an old handle may have got a new meaning */
-
-void gwi_handles_made(void)
-{
-    atomic_fetch_add(&handles_made, 1);
-}
 
 __attribute__((hot)) void gwi_after_kernel_function(gwi_slot_ref *th, unsigned fn, CUfunction *pFunc, CUkernel kernel)
 {
     if (pFunc == NULL)
         return;
     uint64_t function = (uint64_t)(uintptr_t)*pFunc, of = (uint64_t)(uintptr_t)kernel;
-    uint64_t when = (uint64_t)gwi_wipe.mark << 32 | atomic_load_explicit(&handles_made, memory_order_relaxed);
+    uint64_t when = (uint64_t)gwi_wipe.mark << 32 | atomic_load_explicit(&gwi.handles_made, memory_order_relaxed);
     uint64_t digest = ((of * 0x9e3779b97f4a7c15u ^ function) * 0xff51afd7ed558ccdu ^ when) * 0xc4ceb9fe1a85ec53u;
     _Atomic uint64_t *said = &said_pairs[(of * 0x9e3779b97f4a7c15u >> 40) % SAID_COUNT];
     if (gwi_likely(atomic_load_explicit(said, memory_order_relaxed) == digest))

@@ -134,6 +134,7 @@ static struct {
     /* mark of the process whose allocations are followed; its forked children are not followed */
     _Atomic uint32_t mark;
     gw_c10_door *door;
+    gwi_course_refusal *refused;
     _Atomic uint64_t missed_outside; /* events without a course, because creating it failed */
 } courses;
 
@@ -848,12 +849,12 @@ static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes
             leave(c);
         }
         uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread());
-        GWI_KEEP_ERRNO(gwi_course_refused((uint64_t)device.index, (uint64_t)bytes, site));
+        GWI_KEEP_ERRNO(courses.refused((uint64_t)device.index, (uint64_t)bytes, site));
     }
     gw_the_c10_door.oom_alone(bytes, allocated_bytes, reserved_bytes, device);
 }
 
-void gwi_course_attach(void)
+void gwi_course_attach(gwi_course_refusal *refusal)
 {
     const char *wanted = getenv("GPUWHY_COURSE");
     if (&gw_the_c10_door == NULL || gw_the_c10_door.version != GW_C10_DOOR_VERSION || gwi.inert ||
@@ -861,6 +862,7 @@ void gwi_course_attach(void)
         return;
     gw_the_c10_door.resolve();
     courses.door = &gw_the_c10_door;
+    courses.refused = refusal;
     __atomic_store_n(&gw_the_c10_door.oom, refused, __ATOMIC_RELEASE);
     __atomic_store_n(&gw_the_c10_door.usage, usage, __ATOMIC_RELEASE);
 }

@@ -73,9 +73,12 @@ typedef struct gwi_course_totals {
     uint64_t first_ticks, last_ticks;         /* of the first event, and of the latest clock reading */
 } gwi_course_totals;
 
-/* Connect PyTorch's allocator events to this module, because the hook is now in the process. Any thread, without the
- * hook's lock. */
-void gwi_course_attach(void);
+/* PyTorch refused a request whose call site is `site`. Called inside PyTorch's allocator, with its lock held. */
+typedef void gwi_course_refusal(uint64_t device, uint64_t bytes, uint32_t site);
+
+/* Connect PyTorch's allocator events to this module, because the hook is now in the process; `refusal` is called at
+ * each refused request. Any thread, without the hook's lock. */
+void gwi_course_attach(gwi_course_refusal *refusal);
 
 /* True if PyTorch's allocations are followed on some device, from the first one on and without a gap. */
 bool gwi_course_is_whole(void);
@@ -113,8 +116,7 @@ bool gwi_course_write(uint64_t device);
 /* Return how long `ticks` was before the last gwi_course_write() of that device. False: nothing was written for it. */
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
-/* PyTorch refused a request whose call site is `site`. Writes a whole report if the observer does not. Called inside
- * PyTorch's allocator, with its lock held. */
+/* A gwi_course_refusal: writes a whole report if the observer does not. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site);
 
 /* Return the call site of the request that PyTorch refused last on that device; 0: not known. Each refusal is returned

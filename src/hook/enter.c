@@ -1,0 +1,134 @@
+/* The slow path into a wrapper, for a new thread or a new process, and facts, which any thread may write. */
+#include "gwi_hook.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+gwi_start gwi_at_start;
+
+/* ---- a new process, a new thread ---- */
+
+static void forked(void)
+{
+    memset(&gwi_wipe, 0, sizeof gwi_wipe);
+}
+
+static _Atomic bool children_are_told; /* written under the lock */
+
+/* Wiping works only for memory without a file behind it, which our zeroed data is. If pages are larger than
+ * GWI_PAGE_BYTES_MAX, neighbouring data would be wiped too. */
+static bool kernel_wipes(void)
+{
+    return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
+}
+
+/* Kernels before 4.14 do not wipe. An atfork handler then does it in children made by fork(), but not by a raw
+ * clone. */
+bool gwi_tell_children(void)
+{
+    if (!children_are_told)
+        children_are_told = kernel_wipes() || pthread_atfork(NULL, NULL, forked) == 0;
+    return children_are_told;
+}
+
+static void write_fork_fact(const gw_buffer_head *parent, uint32_t site)
+{
+    gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), site, 0, NULL);
+}
+
+/* True if the buffer belongs to another living process whose memory we share (vfork, clone with CLONE_VM). Nothing is
+ * recorded then. */
+static bool in_foreign_memory(void)
+{
+    pid_t owner = (pid_t)gwi.head->pid;
+    return gwi.slots != NULL && owner != getpid() && (kill(owner, 0) == 0 || errno != ESRCH);
+}
+
+static gw_slot *enter_slow(void)
+{
+    const gw_buffer_head *inherited = NULL;
+    uint32_t fork_site = 0;
+    if (!children_are_told || !gwi_lock())
+        return NULL;
+    uint32_t mark = atomic_load(&gwi_wipe.mark);
+    bool is_new = mark == 0;
+    if (!is_new && in_foreign_memory()) {
+        gwi_unlock();
+        return NULL;
+    }
+    if (is_new) {
+        inherited = gwi.slots != NULL ? gwi.head : NULL;
+        mark = (uint32_t)gw_monotonic_ns() | 1;
+        gwi_at_start.begin(gwi_buffer_create(mark));
+        atomic_store(&gwi_wipe.mark, mark);
+    }
+    gw_slot *slot = gwi_slot; /* a signal handler may have created it already */
+    if (slot == NULL || slot->mark != mark)
+        gwi_slot = gwi_slot_take(mark);
+    if (is_new)
+        fork_site = gwi_at_start.take_fork(gwi_slot);
+    gwi_unlock();
+    if (is_new && inherited != NULL)
+        write_fork_fact(inherited, fork_site);
+    return gwi_slot;
+}
+
+gw_slot *gwi_enter_slow(void)
+{
+    gw_slot *slot;
+    GWI_KEEP_ERRNO(slot = enter_slow());
+    return slot;
+}
+
+/* ---- facts ---- */
+
+static bool write_fact(gw_slot *slot, unsigned kind, uint32_t site, const uint64_t arg[4], const char *text)
+{
+    uint64_t ticks = gwi_slot_facts_ticks(slot);
+    gw_raw_event event = {.ticks = ticks != 0 ? ticks : gwi_ticks(),
+                          .kind = (uint8_t)kind,
+                          .site = site,
+                          .arg = {arg[0], arg[1], arg[2], arg[3]}};
+    return gwi_write(slot, &event, text);
+}
+
+static bool put_fact(unsigned kind, uint32_t site, const uint64_t arg[4], const char *text)
+{
+    bool written = false;
+    int saved_errno = errno;
+    gw_slot *slot = gwi_slot_usable();
+    if (slot != NULL && gwi_slot_is_shared(slot)) {
+        /* Inside a wrapper the thread is already guarded. Outside, set the guard so that our own calls are not
+         * recorded. */
+        uint32_t inside = atomic_load_explicit(&slot->inside_fn, memory_order_relaxed);
+        if (inside == 0)
+            atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);
+        written = write_fact(slot, kind, site, arg, text);
+        atomic_store_explicit(&slot->inside_fn, inside, memory_order_release);
+    }
+    errno = saved_errno;
+    return written;
+}
+
+bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    return put_fact(kind, 0, (const uint64_t[4]){a0, a1, a2, a3}, text);
+}
+
+bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    return put_fact(kind, site, (const uint64_t[4]){a0, a1, a2, a3}, NULL);
+}
+
+bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text)
+{
+    return gwi_fact(GW_EV_NOTE, reason, a, b, c, text);
+}

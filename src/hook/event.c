@@ -1,0 +1,128 @@
+/* Recording a call that has returned: an event, a failure, or only a count. */
+#include "gw_cuda_results.h"
+#include "gwi_hook.h"
+#include "gwi_site.h"
+
+#include <errno.h>
+
+enum { RESULT_NOT_FOUND = 500 };
+
+/* After one of these calls the driver may reuse the address or handle in another thread before we have recorded the
+ * end. So these events are recorded with the time at which the call began: the creation of an object then never appears
+ * before the end of its predecessor. */
+#define GIVES_BACK(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_ENDS)
+
+static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
+{
+    gw_buffer_head *head = gwi.head;
+    bool is_failure = event->result != 0;
+    uint64_t now = gwi_ticks();
+    event->ticks =
+        !is_failure && th->is_timed && gw_kind_is_in(GW_KINDS(GIVES_BACK), event->kind) ? th->entered_ticks : now;
+    event->took_us = th->is_timed ? gwi_took_us(now - th->entered_ticks) : 0;
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* for the calls that follow */
+    event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
+    if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
+        event->flags |= GW_EVF_CAPTURING;
+    if (is_failure && gw_cuda_is_sticky(event->result)) {
+        uint32_t none = 0;
+        atomic_compare_exchange_strong(&head->sticky, &none, event->result);
+    }
+    event->site = gwi_site(th->slot, event->fn, event->ticks, gwi_is_precious(event));
+    if (gwi_write(th->slot, event, text) && is_failure && event->result != RESULT_NOT_FOUND)
+        atomic_fetch_add(&head->failures, 1);
+}
+
+/* Contexts, modules and libraries hold kernels. */
+#define HOLDS_KERNELS(thing)                                                                                           \
+    (GW_THING_##thing == GW_THING_CONTEXT || GW_THING_##thing == GW_THING_MODULE ||                                    \
+     GW_THING_##thing == GW_THING_LIBRARY)
+#define MAKES_KERNELS(name, price, effect, thing, ...)                                                                 \
+    GW_KIND_BIT(name, HOLDS_KERNELS(thing) && GW_EFFECT_##effect == GW_EFFECT_MAKES)
+#define ENDS_KERNELS(name, price, effect, thing, ...)                                                                  \
+    GW_KIND_BIT(name, HOLDS_KERNELS(thing) && GW_EFFECT_##effect != GW_EFFECT_MAKES)
+
+void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+               uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    int saved_errno = errno;
+    gw_raw_event event = {.fn = (uint16_t)fn,
+                          .kind = (uint8_t)kind,
+                          .flags = (uint8_t)flags,
+                          .result = (uint16_t)result,
+                          .extra = extra,
+                          .arg = {a0, a1, a2, a3}};
+    if (kind == GW_EV_INIT && result == 0)
+        gwi_initialised();
+    if (gwi_unlikely(gwi_guard_on)) {
+        gwi_guard_after(th->slot, kind, result, event.arg, gwi_may_ask(result) ? gwi_current_context() : 0);
+        if (result != 0 && gwi_slot_take_refused(th->slot))
+            event.flags |= GW_EVF_GUARD;
+    }
+    if (gw_kind_is_in(GW_KINDS(MAKES_KERNELS), kind))
+        atomic_fetch_add(&gwi.handles_made, 1);
+    if (gw_kind_is_in(GW_KINDS(ENDS_KERNELS), kind))
+        gwi_launch_forget();
+    if (gw_is_request(event.kind) && gwi_slot_is_shared(th->slot))
+        event.extra = gwi_slot_work(th->slot);
+    if (result == 0)
+        gwi_order_event(th, &event);
+    write_call(th, &event, text);
+    gwi_facts_after(kind, result, event.arg);
+    if (gwi_unlikely(gwi_observer_poke != NULL && gwi.attach_observer))
+        gwi_observer_poke(th, kind, result, event.arg);
+    errno = saved_errno;
+}
+
+/* The counter for results that are normal answers, not failures. -1: a failure. */
+static int counter_of_answer(unsigned kind, int result)
+{
+    if (result == 600)
+        return GW_COUNT_NOT_READY;
+    if (result == 704 || result == 705)
+        return GW_COUNT_PEER_ALREADY;
+    if (result == RESULT_NOT_FOUND && kind == GW_EV_FUNCTION)
+        return GW_COUNT_NOT_FOUND;
+    return -1;
+}
+
+/* Results that a driver returns only after it has read the name or path argument. With other results, the argument may
+ * be any pointer. */
+static bool has_read_text(int result)
+{
+    return (result == 2 || (result >= 200 && result <= 304 && result != 201) || result == RESULT_NOT_FOUND) &&
+           !gw_cuda_is_sticky((unsigned)result);
+}
+
+/* Libraries look up functions that may not exist, some of them many. The first failed lookups are recorded, then ten a
+ * second. */
+static bool is_worth_a_name(void)
+{
+    enum { MISSES_MAX = 64 };
+    static _Atomic uint32_t misses;
+    static _Atomic uint64_t last_ns;
+    if (atomic_load_explicit(&misses, memory_order_relaxed) < MISSES_MAX && atomic_fetch_add(&misses, 1) < MISSES_MAX)
+        return true;
+    return gwi_turn(&last_ns);
+}
+
+void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    int saved_errno = errno;
+    int counter = counter_of_answer(kind, result);
+    if (counter >= 0)
+        gwi_bump(&th->slot->counter[counter], 1);
+    if (counter < 0 || (result == RESULT_NOT_FOUND && text != NULL && is_worth_a_name()))
+        gwi_event(th, fn, kind, result, flags, extra, a0, a1, a2, a3, has_read_text(result) ? text : NULL);
+    errno = saved_errno;
+}
+
+void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    gwi_slot_ref th;
+    if (!gwi_enter_quick(&th, fn)) /* our own call, the driver's, or there is no recording */
+        return;
+    gwi_failed(&th, fn, GW_EV_CALL, result, flags, 0, a0, a1, a2, a3, NULL);
+    gwi_leave(&th);
+}
