@@ -5,7 +5,7 @@
  *   observer_stacks.c  stacks of the history as call sites
  *   observer_raised.c  the uncaught exception, at the interpreter's shutdown
  *   observer_jax.c     JAX's live arrays
- *   observer_py.c      small helpers over Python
+ *   observer_py.c      state, small helpers over Python and PyTorch
  *
  * Everything here runs with the interpreter's lock held, unless a comment says otherwise. */
 #ifndef GWI_OBSERVER_INSIDE_H

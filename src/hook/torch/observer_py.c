@@ -1,9 +1,12 @@
-/* Small helpers over Python's stable ABI. */
+/* The observer's state, and small helpers over Python's stable ABI and PyTorch. */
 #include "gwi_observer_inside.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+struct gwi_obs_state gwi_obs;
 
 uint64_t gwi_obs_clock_ns(clockid_t clock)
 {
@@ -153,4 +156,49 @@ ptrdiff_t gwi_py_list_size(py_object *list)
         count = 0;
     }
     return count;
+}
+
+gwi_obs_saved gwi_obs_enter(void)
+{
+    gwi_obs_saved before = {.error = errno, .guard = gwi_obs.port->guard_enter()};
+    gwi_obs.py.PyErr_Fetch(&before.type, &before.value, &before.traceback);
+    return before;
+}
+
+void gwi_obs_leave(const gwi_obs_saved *before)
+{
+    gwi_obs.py.PyErr_Restore(before->type, before->value, before->traceback);
+    gwi_obs.port->guard_leave(before->guard);
+    errno = before->error;
+}
+
+/* The dict of a fully imported module, otherwise NULL. Runs no code of the module. */
+py_object *gwi_obs_imported(const char *name)
+{
+    py_object *modules = gwi_obs.py.PySys_GetObject("modules");
+    py_object *module = modules == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(modules, name);
+    py_object *dict = module == NULL || module == gwi_obs.py.none ? NULL : gwi_obs.py.PyModule_GetDict(module);
+    if (dict == NULL) {
+        gwi_obs.py.PyErr_Clear();
+        return NULL;
+    }
+    py_object *spec = gwi_obs.py.PyDict_GetItemString(dict, "__spec__");
+    py_object *initializing =
+        spec == NULL || spec == gwi_obs.py.none ? NULL : gwi_obs.py.PyObject_GetAttrString(spec, "_initializing");
+    bool finished = initializing == NULL || gwi_obs.py.PyObject_IsTrue(initializing) == 0;
+    gwi_py_give_back(initializing);
+    gwi_obs.py.PyErr_Clear();
+    return finished ? dict : NULL;
+}
+
+/* False: the program enabled it itself, or this PyTorch cannot report it (the asynchronous allocator, old versions). */
+bool gwi_obs_history_is_off(char *reason)
+{
+    py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);
+    bool off = answer != NULL && gwi_obs.py.PyObject_IsTrue(answer) == 0;
+    if (answer != NULL && !off)
+        snprintf(reason, GWI_OBS_REASON_BYTES, "the program has switched it on itself");
+    gwi_py_give_back(answer);
+    gwi_obs.py.PyErr_Clear();
+    return off;
 }

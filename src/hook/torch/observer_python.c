@@ -39,23 +39,7 @@ enum {
     READ_REST_FACTOR = 20   /* ... later ones only after this many times the duration of the last read */
 };
 
-struct gwi_obs_state gwi_obs;
-
 /* ---- callbacks of PyTorch and the interpreter ---- */
-
-gwi_obs_saved gwi_obs_enter(void)
-{
-    gwi_obs_saved before = {.error = errno, .guard = gwi_obs.port->guard_enter()};
-    gwi_obs.py.PyErr_Fetch(&before.type, &before.value, &before.traceback);
-    return before;
-}
-
-void gwi_obs_leave(const gwi_obs_saved *before)
-{
-    gwi_obs.py.PyErr_Restore(before->type, before->value, before->traceback);
-    gwi_obs.port->guard_leave(before->guard);
-    errno = before->error;
-}
 
 /* The last out-of-memory of a run matters most, but we cannot know which one it is. So the first few read everything.
  * After these, the pause limits the cost for a program that probes for memory. If this returns true, the caller must
@@ -130,25 +114,6 @@ static py_method exit_method = {"gpuwhy_exit", on_exit_of_interpreter, PY_METHOD
 
 typedef enum outcome { OUTCOME_ATTACHED, OUTCOME_LATER, OUTCOME_REFUSED } outcome;
 
-/* The dict of a fully imported module, otherwise NULL. Runs no code of the module. */
-py_object *gwi_obs_imported(const char *name)
-{
-    py_object *modules = gwi_obs.py.PySys_GetObject("modules");
-    py_object *module = modules == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(modules, name);
-    py_object *dict = module == NULL || module == gwi_obs.py.none ? NULL : gwi_obs.py.PyModule_GetDict(module);
-    if (dict == NULL) {
-        gwi_obs.py.PyErr_Clear();
-        return NULL;
-    }
-    py_object *spec = gwi_obs.py.PyDict_GetItemString(dict, "__spec__");
-    py_object *initializing =
-        spec == NULL || spec == gwi_obs.py.none ? NULL : gwi_obs.py.PyObject_GetAttrString(spec, "_initializing");
-    bool finished = initializing == NULL || gwi_obs.py.PyObject_IsTrue(initializing) == 0;
-    gwi_py_give_back(initializing);
-    gwi_obs.py.PyErr_Clear();
-    return finished ? dict : NULL;
-}
-
 static bool flag_in(py_object *dict, const char *name)
 {
     py_object *flag = dict == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(dict, name);
@@ -208,18 +173,6 @@ static bool switch_history_on(char *reason)
             break; /* the reason is not the number of arguments */
     }
     return false;
-}
-
-/* False: the program enabled it itself, or this PyTorch cannot report it (the asynchronous allocator, old versions). */
-bool gwi_obs_history_is_off(char *reason)
-{
-    py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);
-    bool off = answer != NULL && gwi_obs.py.PyObject_IsTrue(answer) == 0;
-    if (answer != NULL && !off)
-        snprintf(reason, GWI_OBS_REASON_BYTES, "the program has switched it on itself");
-    gwi_py_give_back(answer);
-    gwi_obs.py.PyErr_Clear();
-    return off;
 }
 
 /* atexit is imported by modules that torch imports. If it is missing, nothing is read at exit. */
