@@ -67,7 +67,7 @@ typedef union gwi_wipe_page {
         gw_ring *_Atomic rings;        /* NULL: none */
         _Atomic uint64_t launches_due; /* from this tick on, watch the launches of all kernels again; 0: not set */
         struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* by device; NULL: none yet (course.c) */
-        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* launch.c */
+        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* launch_sites.c */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
@@ -374,7 +374,7 @@ uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
 void gwi_slot_note_refused(gw_slot *slot);
 bool gwi_slot_take_refused(gw_slot *slot);
 
-/* Notify the frameworks' observer that a rare call was recorded (observer.c; if it is not linked, nothing happens).
+/* Notify the frameworks' observer that a rare call was recorded (observer_port.c; if it is not linked, nothing happens).
  * gw_event.h gives the meaning of the arguments for each `kind`. */
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 

@@ -1,4 +1,4 @@
-/* Call sites of kernel launches (launch.c). This header has the part that runs on the launch path. */
+/* Call sites of kernel launches (launch_sites.c). This header has the part that runs on the launch path. */
 #ifndef GWI_LAUNCH_H
 #define GWI_LAUNCH_H
 
