@@ -374,8 +374,8 @@ uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
 void gwi_slot_note_refused(gw_slot *slot);
 bool gwi_slot_take_refused(gw_slot *slot);
 
-/* Notify the frameworks' observer that a rare call was recorded (observer_port.c; if it is not linked, nothing happens).
- * gw_event.h gives the meaning of the arguments for each `kind`. */
+/* Notify the frameworks' observer that a rare call was recorded (observer_port.c; if it is not linked, nothing
+ * happens). gw_event.h gives the meaning of the arguments for each `kind`. */
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
 /* The generated wrappers by fn; NULL for rows that pass through. */

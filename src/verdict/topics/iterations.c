@@ -62,8 +62,8 @@ bool gwi_objects_may_hold(const gwi_memory *memory)
 bool gwi_loop_is_balanced(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;
-    return !gwi_objects_may_hold(memory) && loop->balanced_count > 0 && loop->balanced_whole && loop->balanced_asked && !memory->growth.repeats &&
-           (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
+    return !gwi_objects_may_hold(memory) && loop->balanced_count > 0 && loop->balanced_whole && loop->balanced_asked &&
+           !memory->growth.repeats && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
 }
 
 /* "11 iterations (54 allocations, 120 kernels)" */
