@@ -4,13 +4,13 @@
  * than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made room
  * for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this one
  * requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no wait since
- * the first request, no call site that allocates in a loop). The live memory plus the request must then exceed the limit
- * or fill it. A leak needs iterations that leave something behind, and memory that lies idle needs an end of its use, so
- * both cases exclude them; the silence of a detector does not. Every other explanation that holds enough memory (other
- * processes, idle pages, a caught failure, an earlier run, further contexts) makes it a hypothesis, and it is dropped if
- * another cause is established. In a log alone, (1) is established by the numbers of the message.
- * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without
- * the memory that others hold or that is idle. */
+ * the first request, no call site that allocates in a loop). The live memory plus the request must then exceed the
+ * limit or fill it. A leak needs iterations that leave something behind, and memory that lies idle needs an end of its
+ * use, so both cases exclude them; the silence of a detector does not. Every other explanation that holds enough memory
+ * (other processes, idle pages, a caught failure, an earlier run, further contexts) makes it a hypothesis, and it is
+ * dropped if another cause is established. In a log alone, (1) is established by the numbers of the message. Supported
+ * by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without the memory
+ * that others hold or that is idle. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
@@ -114,9 +114,10 @@ static bool explained_otherwise(const gwi_memory *memory)
 
 /* True if the live memory is what one iteration needs. Either whole iterations freed all that they allocated, and this
  * one requests more than they did. Or the first iteration has not ended: since the first request, the host has not
- * waited for the GPU, and it has never read from it, nothing was freed, no call site allocated twice, as a loop would, and no more work precedes the refused
- * request than any other, so that no iteration without requests is hidden there. Then nothing can be left over from
- * earlier. The second proof needs the driver's requests: for a framework's refusal, the work before it is not known. */
+ * waited for the GPU, and it has never read from it, nothing was freed, no call site allocated twice, as a loop would,
+ * and no more work precedes the refused request than any other, so that no iteration without requests is hidden there.
+ * Then nothing can be left over from earlier. The second proof needs the driver's requests: for a framework's refusal,
+ * the work before it is not known. */
 static bool is_one_need(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;

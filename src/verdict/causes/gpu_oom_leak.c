@@ -161,7 +161,7 @@ typedef struct handle_leak {
     gw_class cls;
     const char *name;
     uint64_t count, count_min, count_few; /* from count_few on it is a hypothesis */
-    uint64_t each_bytes; /* measured on a real card */
+    uint64_t each_bytes;                  /* measured on a real card */
 } handle_leak;
 
 /* Bytes per object, from the driver's totals before and now; 0: not known. */

@@ -188,8 +188,8 @@ const char *gwi_memory_source(const gwi_memory *memory);
 /* Memory that iterations leave behind (iterations.c). gwi_loop_certainty: how certain it is that a leak explains the
  * refusal. gwi_objects_may_hold: objects for which the driver takes memory, such as further contexts, may hold so much
  * that the request would have fitted without them. gwi_loop_is_balanced: the iterations freed everything and no objects
- * may hold it, so a leak is ruled out. gwi_say_loop_leak: headline, evidence and place of a leak. gwi_say_loop: evidence
- * if it is not a leak. */
+ * may hold it, so a leak is ruled out. gwi_say_loop_leak: headline, evidence and place of a leak. gwi_say_loop:
+ * evidence if it is not a leak. */
 gw_certainty gwi_loop_certainty(const gwi_memory *memory);
 bool gwi_objects_may_hold(const gwi_memory *memory);
 bool gwi_loop_is_balanced(const gwi_memory *memory);
