@@ -8,9 +8,9 @@
  * limit or fill it. A leak needs iterations that leave something behind, and memory that lies idle needs an end of its
  * use, so both cases exclude them; the silence of a detector does not. Every other explanation that holds enough memory
  * (other processes, idle pages, a caught failure, an earlier run, further contexts) makes it a hypothesis, and it is
- * dropped if another cause is established. In a log alone, (1) is established by the numbers of the message. Supported
- * by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without the memory
- * that others hold or that is idle. */
+ * dropped if another cause is established. In a log alone, (1) is established by the numbers of the message.
+ * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without
+ * the memory that others hold or that is idle. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
