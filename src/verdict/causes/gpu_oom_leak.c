@@ -12,6 +12,7 @@
  * framework without a report of its allocator, everything except (3) is a hypothesis, unless the framework allocates
  * each tensor from the driver. */
 #include "gwi_cause.h"
+#include "gwi_plateau.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -145,11 +146,22 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     return sure ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+/* True if memory was level for most of the run and only the last, short phase kept more. Whether that phase would have
+ * freed it at its end, as validation that keeps its graphs does, cannot be known. */
+static bool is_late_phase(const gwi_memory *memory)
+{
+    uint64_t flat_bytes, flat_end_ns;
+    return gwi_find_plateau(memory->report, &flat_bytes, &flat_end_ns) &&
+           memory->growth.loop.leak_begin_ns > flat_end_ns;
+}
+
 static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
 {
     gw_certainty certainty = gwi_loop_certainty(&c->memory);
     if (certainty == GW_CERTAINTY_NONE)
         return certainty;
+    if (certainty == GW_SUPPORTED && is_late_phase(&c->memory))
+        certainty = GW_HYPOTHESIS;
     gwi_say_loop_leak(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return certainty;

@@ -4,62 +4,16 @@
  * Never established: a peak that was flat and then rose shows when memory was needed, not that it was not needed
  * before; it is supported at most. */
 #include "gwi_cause.h"
+#include "gwi_plateau.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int by_bytes(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
-/* A span may be shorter than a step, whose peak then shows in some spans only. So use the maximum of the last few
- * spans. */
-static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
-{
-    enum { WINDOW_PART = 32, WINDOW_MIN = 3 };
-    size_t window = report->peak_count / WINDOW_PART > WINDOW_MIN ? report->peak_count / WINDOW_PART : WINDOW_MIN;
-    for (size_t i = 0; i < report->peak_count; i++) {
-        ret_bytes[i] = 0;
-        for (size_t k = i < window ? 0 : i - window + 1; k <= i; k++)
-            ret_bytes[i] = report->peak[k].bytes > ret_bytes[i] ? report->peak[k].bytes : ret_bytes[i];
-    }
-}
-
-/* Find whether the peak of live bytes was flat for most of the time and then rose: the flat level, and when it ended.
- */
-static bool find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_bytes, uint64_t *ret_end_ns)
-{
-    enum { SPANS_MIN = 16 };
-    uint64_t most[GW_PEAKS_MAX], sorted[GW_PEAKS_MAX];
-    size_t count = report == NULL ? 0 : report->peak_count;
-    if (count < SPANS_MIN)
-        return false;
-    smooth(report, most);
-    memcpy(sorted, most, count * sizeof sorted[0]);
-    qsort(sorted, count, sizeof sorted[0], by_bytes);
-    uint64_t flat = sorted[count / 2];
-    size_t end = count;
-    while (end > 0 && most[end - 1] > flat + flat / 4)
-        end--;
-    size_t within = 0; /* most of the earlier time was at that level, and none of it much higher */
-    for (size_t i = 0; i < end; i++)
-        within += most[i] + flat / 4 >= flat && most[i] <= flat + flat / 4;
-    if (flat == 0 || end == 0 || end == count || end * 2 < count || within * 4 < end * 3)
-        return false;
-    *ret_flat_bytes = flat;
-    *ret_end_ns = report->peak[end - 1].t_ns;
-    return true;
-}
 
 static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     uint64_t flat, end_ns;
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
-    if (!find_plateau(memory->report, &flat, &end_ns) || memory->own_bytes < flat + flat / 4)
+    if (!gwi_find_plateau(memory->report, &flat, &end_ns) || memory->own_bytes < flat + flat / 4)
         return GW_CERTAINTY_NONE;
     /* A request that was already refused in the flat stretch or before it is not the need of a later phase. */
     if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < end_ns)
