@@ -12,7 +12,7 @@ endforeach()
 target_link_libraries(fake_c10_cuda PRIVATE fake_c10)
 add_executable(course_prog c10/course_prog.c)
 target_compile_definitions(course_prog PRIVATE _GNU_SOURCE)
-target_compile_options(course_prog PRIVATE -O2) # sanitized if the hook is: the runtime must be in the program
+target_compile_options(course_prog PRIVATE -O2 -g) # sanitized if the hook is: the runtime must be in the program
 target_link_libraries(course_prog PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
 add_dependencies(course_prog fake_c10_cuda gpuwhy-c10 gpuwhy-hook)
 add_executable(course_read c10/course_read.c)
