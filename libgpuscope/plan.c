@@ -4,6 +4,7 @@
  * between the placed blocks that live at the same time. The result depends on the order, so a few orders are tried
  * and the smallest result is used. Training iterations free in roughly the opposite order and usually need no extra
  * memory at all. */
+#include "gw_array.h"
 #include "gwi_scope.h"
 
 #include <stdlib.h>
@@ -60,23 +61,10 @@ void gs_plan_delete(gs_plan *plan)
 
 /* ---- recording the iteration ---- */
 
-static bool grow(void **rows, size_t row_bytes, size_t count, size_t *room)
-{
-    if (count < *room)
-        return true;
-    size_t wanted = *room == 0 ? 64 : *room * 2;
-    void *grown = realloc(*rows, wanted * row_bytes);
-    if (grown == NULL)
-        return false;
-    *rows = grown;
-    *room = wanted;
-    return true;
-}
-
 static bool has_room(gs_plan *plan)
 {
-    return grow((void **)&plan->blocks, sizeof(block), plan->block_count, &plan->block_room) &&
-           grow((void **)&plan->steps, sizeof(step), plan->step_count, &plan->step_room);
+    return gw_array_room(&plan->blocks, plan->block_count, &plan->block_room, sizeof *plan->blocks) &&
+           gw_array_room(&plan->steps, plan->step_count, &plan->step_room, sizeof *plan->steps);
 }
 
 gs_status gs_plan_alloc(gs_plan *plan, size_t bytes, size_t *ret_block)

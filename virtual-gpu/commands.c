@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gw_array.h"
 #include "gwi_virt.h"
 
 gwi_command *gwi_command_keep(gwi_command *command)
@@ -32,11 +33,9 @@ bool gwi_command_wait_for(gwi_command *command, gwi_command *other)
 {
     if (other == NULL || other->done)
         return true;
-    gwi_command **grown = realloc(command->waits_for, (command->wait_count + 1) * sizeof(gwi_command *));
-    if (grown == NULL)
+    if (!gw_array_more(&command->waits_for, command->wait_count, sizeof *command->waits_for))
         return false;
-    command->waits_for = grown;
-    grown[command->wait_count++] = gwi_command_keep(other);
+    command->waits_for[command->wait_count++] = gwi_command_keep(other);
     return true;
 }
 

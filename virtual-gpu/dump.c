@@ -1,5 +1,6 @@
 /* Write the tables of a GPU core dump and the ELF file around them. src/gpucore/ reads these dumps and real ones. */
 #define _GNU_SOURCE
+#include "gw_array.h"
 #include "gwi_dump.h"
 
 #include "gw_cuda_results.h"
@@ -99,11 +100,9 @@ static size_t add(bytes *to, const void *data, size_t count)
     size_t at = to->count;
     if (to->count + count > to->room) {
         size_t room = (to->count + count) * 2;
-        unsigned char *wider = to->failed ? NULL : realloc(to->data, room);
-        to->failed = wider == NULL;
+        to->failed = to->failed || !gw_array_resize(&to->data, room, 1);
         if (to->failed)
             return 0;
-        to->data = wider;
         to->room = room;
     }
     if (count > 0 && data != NULL)

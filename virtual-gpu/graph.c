@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gw_array.h"
 #include "gwi_virt.h"
 
 typedef struct graph_exec {
@@ -410,11 +411,9 @@ static void exec_clear(graph_exec *exec)
 
 static bool exec_add(graph_exec *exec, const gwi_work *work)
 {
-    gwi_work *grown = realloc(exec->works, (exec->count + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!gw_array_more(&exec->works, exec->count, sizeof *exec->works))
         return false;
-    exec->works = grown;
-    if (!gwi_work_copy(&grown[exec->count], work))
+    if (!gwi_work_copy(&exec->works[exec->count], work))
         return false;
     exec->count++;
     return true;

@@ -1,4 +1,5 @@
 /* Module images: detect the kind, read fat binaries, and share code between the kinds. See gwi_image.h. */
+#include "gw_array.h"
 #include "gwi_image.h"
 
 #include <stdarg.h>
@@ -44,11 +45,9 @@ static char *name_copy(const char *name, size_t bytes)
 
 gwi_kernel_info *gwi_image_add_kernel(gwi_image *image, const char *name, size_t name_bytes)
 {
-    gwi_kernel_info *grown = realloc(image->kernels, (image->kernel_count + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!gw_array_more(&image->kernels, image->kernel_count, sizeof *image->kernels))
         return NULL;
-    image->kernels = grown;
-    gwi_kernel_info *kernel = &grown[image->kernel_count];
+    gwi_kernel_info *kernel = &image->kernels[image->kernel_count];
     memset(kernel, 0, sizeof *kernel);
     kernel->name = name_copy(name, name_bytes);
     if (kernel->name == NULL)
@@ -59,11 +58,9 @@ gwi_kernel_info *gwi_image_add_kernel(gwi_image *image, const char *name, size_t
 
 gwi_global_info *gwi_image_add_global(gwi_image *image, const char *name, size_t name_bytes, uint64_t bytes)
 {
-    gwi_global_info *grown = realloc(image->globals, (image->global_count + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!gw_array_more(&image->globals, image->global_count, sizeof *image->globals))
         return NULL;
-    image->globals = grown;
-    gwi_global_info *global = &grown[image->global_count];
+    gwi_global_info *global = &image->globals[image->global_count];
     memset(global, 0, sizeof *global);
     global->name = name_copy(name, name_bytes);
     if (global->name == NULL)
@@ -77,11 +74,9 @@ bool gwi_kernel_add_param(gwi_kernel_info *kernel, uint32_t offset, uint32_t byt
 {
     if (kernel->param_count == GWI_PARAMS_MAX || bytes > 32768 || offset > 65536)
         return false;
-    gwi_param *grown = realloc(kernel->params, (kernel->param_count + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!gw_array_more(&kernel->params, kernel->param_count, sizeof *kernel->params))
         return false;
-    kernel->params = grown;
-    grown[kernel->param_count++] = (gwi_param){offset, bytes};
+    kernel->params[kernel->param_count++] = (gwi_param){offset, bytes};
     if (offset + bytes > kernel->param_bytes)
         kernel->param_bytes = offset + bytes;
     return true;

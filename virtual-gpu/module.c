@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gw_array.h"
 #include "gwi_virt.h"
 
 /* The newest PTX version that a driver of this version accepts: 9.0 for 13.0; see the table for 12.x and 11.x. */
@@ -186,10 +187,8 @@ static char *file_read(const char *path, size_t *ret_bytes)
     for (;;) {
         if (capacity - bytes < 65537) {
             capacity = capacity * 2 + 131072;
-            char *grown = realloc(data, capacity);
-            if (grown == NULL)
+            if (!gw_array_resize(&data, capacity, 1))
                 break;
-            data = grown;
         }
         size_t got = fread(data + bytes, 1, 65536, file);
         bytes += got;
@@ -461,10 +460,8 @@ static int instance_find(gwi_library *library, gwi_module **ret_module)
             *ret_module = library->instances[i].module;
             return 0;
         }
-    void *grown = realloc(library->instances, (library->instance_count + 1) * sizeof *library->instances);
-    if (grown == NULL)
+    if (!gw_array_more(&library->instances, library->instance_count, sizeof *library->instances))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    library->instances = grown;
     gwi_module *module = NULL;
     int result = module_make(context, library->source, library->source_bytes, &module);
     if (result != 0)

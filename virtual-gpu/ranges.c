@@ -1,4 +1,5 @@
 /* A treap of address ranges, and a sorted list of free runs: see gwi_ranges.h. */
+#include "gw_array.h"
 #include "gwi_ranges.h"
 
 #include <stdlib.h>
@@ -126,14 +127,8 @@ static void runs_remove(gwi_runs *runs, size_t index)
 
 static bool runs_insert(gwi_runs *runs, size_t index, gwi_run run)
 {
-    if (runs->count == runs->capacity) {
-        size_t capacity = runs->capacity != 0 ? runs->capacity * 2 : 4;
-        gwi_run *grown = realloc(runs->runs, capacity * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        runs->runs = grown;
-        runs->capacity = capacity;
-    }
+    if (!gw_array_room(&runs->runs, runs->count, &runs->capacity, sizeof *runs->runs))
+        return false;
     memmove(&runs->runs[index + 1], &runs->runs[index], (runs->count - index) * sizeof *runs->runs);
     runs->runs[index] = run;
     runs->count++;

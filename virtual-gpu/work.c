@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gw_array.h"
 #include "gwi_virt.h"
 
 void gwi_work_free(gwi_work *work)
@@ -53,11 +54,9 @@ bool gwi_node_after(gwi_node *node, gwi_node *other)
     for (size_t i = 0; i < node->after_count; i++)
         if (node->after[i] == other)
             return true;
-    gwi_node **grown = realloc(node->after, (node->after_count + 1) * sizeof(gwi_node *));
-    if (grown == NULL)
+    if (!gw_array_more(&node->after, node->after_count, sizeof *node->after))
         return false;
-    node->after = grown;
-    grown[node->after_count++] = other;
+    node->after[node->after_count++] = other;
     return true;
 }
 

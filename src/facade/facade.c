@@ -7,6 +7,7 @@
  * the first call into a stub. The C library's functions are weak references without versions, so that one facade works
  * with every C library (if dlopen is not in libc.so.6, __libc_dlopen_mode is). */
 #include "gw_api.h"
+#include "gw_array.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"
 #include "gwi_facade_machine.h"
@@ -176,10 +177,8 @@ static bool add_string(image *im, const char *text, uint32_t *ret_offset)
     size_t bytes = strlen(text) + 1;
     if (im->string_capacity - im->string_bytes < bytes) {
         size_t capacity = (im->string_capacity + bytes) * 2;
-        char *grown = realloc(im->strings, capacity);
-        if (grown == NULL)
+        if (!gw_array_resize(&im->strings, capacity, 1))
             return false;
-        im->strings = grown;
         im->string_capacity = capacity;
     }
     memcpy(im->strings + im->string_bytes, text, bytes);

@@ -1,5 +1,6 @@
 /* Finds and checks blocks in a file that may be damaged, and unpacks them. */
 #define _GNU_SOURCE
+#include "gw_array.h"
 #include "gwi_block_in.h"
 
 #include "gwi_crc32c.h"
@@ -44,10 +45,8 @@ static bool grow(uint8_t **buffer, uint32_t *capacity, uint32_t wanted)
 {
     if (wanted <= *capacity && *buffer != NULL)
         return true;
-    uint8_t *larger = realloc(*buffer, wanted);
-    if (larger == NULL)
+    if (!gw_array_resize(buffer, wanted, 1))
         return false;
-    *buffer = larger;
     *capacity = wanted;
     return true;
 }

@@ -90,14 +90,8 @@ typedef struct older {
 
 static bool remember(older *o, bool keep)
 {
-    if (o->count == o->capacity) {
-        size_t capacity = o->capacity == 0 ? 4096 : 2 * o->capacity;
-        uint8_t *larger = realloc(o->keep, capacity);
-        if (larger == NULL)
-            return false;
-        o->keep = larger;
-        o->capacity = capacity;
-    }
+    if (!gw_array_room(&o->keep, o->count, &o->capacity, sizeof *o->keep))
+        return false;
     o->keep[o->count++] = keep;
     return true;
 }

@@ -5,6 +5,7 @@
  * back in our own memory, so that none is lost if we die. Progress is stored per chunk (gwi_chunk_mark) and passed to
  * the writer as DRAINED items. gw_drain_commit() writes it into the buffers after the file has the events. */
 #define _GNU_SOURCE
+#include "gw_array.h"
 #include "gwi_drain.h"
 
 #include "gw_clock.h"
@@ -162,10 +163,8 @@ static bool grow(void **array, uint32_t *capacity, uint32_t wanted, size_t each)
     uint32_t larger = *capacity == 0 ? 64 : *capacity;
     while (larger < wanted)
         larger *= 2;
-    void *moved = realloc(*array, larger * each);
-    if (moved == NULL)
+    if (!gw_array_resize(array, larger, each))
         return false;
-    *array = moved;
     *capacity = larger;
     return true;
 }

@@ -1,4 +1,5 @@
 /* Encodes and decodes items other than events. */
+#include "gw_array.h"
 #include "gwi_item_code.h"
 
 #include "gw_names.h"
@@ -21,10 +22,8 @@ static bool reserve(gwi_bytes *bytes, size_t more)
     if (wanted <= bytes->capacity)
         return true;
     size_t capacity = wanted < 4096 ? 4096 : 2 * wanted;
-    uint8_t *data = realloc(bytes->data, capacity);
-    if (data == NULL)
+    if (!gw_array_resize(&bytes->data, capacity, 1))
         return false;
-    bytes->data = data;
     bytes->capacity = (uint32_t)capacity;
     return true;
 }
@@ -399,10 +398,8 @@ static gw_status reserve_calls(gwi_item_reader *reader, uint32_t count)
 {
     if (count <= reader->call_capacity)
         return GW_OK;
-    gw_hot_call *call = realloc(reader->call, count * sizeof *call);
-    if (call == NULL)
+    if (!gw_array_resize(&reader->call, count, sizeof *reader->call))
         return GW_NOMEM;
-    reader->call = call;
     reader->call_capacity = count;
     return GW_OK;
 }

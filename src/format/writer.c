@@ -1,5 +1,6 @@
 /* Collects items into blocks by kind, writes them, and compacts the file near its size limit. */
 #define _GNU_SOURCE
+#include "gw_array.h"
 #include "gwi_writer.h"
 
 #include "gw_clock.h"
@@ -282,10 +283,8 @@ static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err
     if (wanted > GWI_BLOCK_RAW_MAX)
         return GW_OK; /* more chunks than any run has: after a crash some events would appear twice */
     if (wanted > writer->marks.capacity) {
-        uint8_t *data = realloc(writer->marks.data, 2 * wanted);
-        if (data == NULL)
+        if (!gw_array_resize(&writer->marks.data, 2 * wanted, 1))
             return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
-        writer->marks.data = data;
         writer->marks.capacity = (uint32_t)(2 * wanted);
     }
     uint8_t *at = writer->marks.data + writer->marks.used_bytes;

@@ -1,5 +1,6 @@
 /* A framework's allocator as its observer reported it: ALLOCATOR_OOM opens a report, the STATE, BLOCK and HISTORY
  * facts of the same process that follow belong to it. A state without a failure opens a report of its own. */
+#include "gw_array.h"
 #include "gwi_inner.h"
 
 #include "gw_growth.h"
@@ -60,12 +61,10 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
         return;
     bool aged = time_of_age(process, event, event->arg[2], &t_ns);
     if (report->live_count % ROOM_STEP == 0) {
-        gw_live *wider = realloc(report->live, (report->live_count + ROOM_STEP) * sizeof *wider);
-        if (wider == NULL) {
+        if (!gw_array_resize(&report->live, report->live_count + ROOM_STEP, sizeof *report->live)) {
             model->inner->nomem = true;
             return;
         }
-        report->live = wider;
     }
     report->live[report->live_count++] = (gw_live){.address = event->arg[0],
                                                    .bytes = event->arg[1],
@@ -120,12 +119,10 @@ static void requests_add(gw_model *model, const gwi_process *process, gw_allocat
         report->request_count = 0;
     if (report->request_count + count > REQUESTS_MAX)
         return;
-    gw_allocator_request *wider = realloc(report->request, (report->request_count + count) * sizeof *wider);
-    if (wider == NULL) {
+    if (!gw_array_resize(&report->request, report->request_count + count, sizeof *report->request)) {
         model->inner->nomem = true;
         return;
     }
-    report->request = wider;
     gw_allocator_request before =
         report->request_count == 0 ? (gw_allocator_request){0} : report->request[report->request_count - 1];
     for (uint64_t i = 0; i < count && gw_request_read(&at, &now); i++) {

@@ -2,6 +2,7 @@
  *
  * Where stderr holds it, stderr says more and keeps its place. Where it does not - it went to /dev/null, or something
  * swallowed it - it is read as if stderr had said it last. */
+#include "gw_array.h"
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -17,13 +18,11 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
     size_t bytes = event->text == NULL ? 0 : event->text_bytes;
     if (process->raised_bytes + bytes + 2 > RAISED_BYTES_MAX)
         return;
-    char *wider = realloc(process->raised, process->raised_bytes + bytes + 2);
-    if (wider == NULL) {
+    if (!gw_array_resize(&process->raised, process->raised_bytes + bytes + 2, 1)) {
         model->inner->nomem = true;
         return;
     }
-    memcpy(wider + process->raised_bytes, event->text, bytes);
-    process->raised = wider;
+    memcpy(process->raised + process->raised_bytes, event->text, bytes);
     process->raised_bytes += bytes;
     process->raised[process->raised_bytes++] = '\n';
     process->raised[process->raised_bytes] = '\0';

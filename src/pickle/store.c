@@ -1,14 +1,14 @@
 /* Store texts and containers, and answer the caller's queries about them. */
+#include "gw_array.h"
 #include "gwi_store.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-gw_status gwi_store_room(gw_pickle *store, void *array_pointer, uint64_t wanted, uint64_t *capacity,
-                         size_t element_bytes, gw_error *err)
+gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_t *capacity, size_t element_bytes,
+                         gw_error *err)
 {
-    void **array = array_pointer;
     if (wanted <= *capacity)
         return GW_OK;
     uint64_t wider = *capacity + *capacity / 2;
@@ -18,10 +18,8 @@ gw_status gwi_store_room(gw_pickle *store, void *array_pointer, uint64_t wanted,
     if (wider > UINT64_MAX / 2 / element_bytes || more > store->memory_max - store->memory)
         return gw_fail(err, GW_UNSUPPORTED, "more than %" PRIu64 " MiB of memory would be needed",
                        store->memory_max >> 20);
-    void *moved = realloc(*array, wider * element_bytes);
-    if (moved == NULL)
+    if (!gw_array_resize(array, wider, element_bytes))
         return gw_fail(err, GW_NOMEM, "no memory for %" PRIu64 " bytes more", more);
-    *array = moved;
     *capacity = wider;
     store->memory += more;
     return GW_OK;

@@ -8,6 +8,7 @@
  *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), the strings with 0
  *
  * If a child dies, its last BEGIN names the file that crashed it, and the next child skips that file. */
+#include "gw_array.h"
 #include "gwi_inner.h"
 
 #include "gw_clock.h"
@@ -236,10 +237,8 @@ static bool make_room(listening *to)
     if (to->capacity - to->used >= 64 << 10)
         return true;
     size_t wider = to->capacity == 0 ? 256 << 10 : to->capacity * 2;
-    char *buffer = realloc(to->buffer, wider);
-    if (buffer == NULL)
+    if (!gw_array_resize(&to->buffer, wider, 1))
         return false;
-    to->buffer = buffer;
     to->capacity = wider;
     return true;
 }

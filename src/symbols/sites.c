@@ -76,12 +76,11 @@ static void *grow(void *array, uint32_t count, uint32_t *capacity, uint32_t most
         wider *= 2;
     if (count >= most)
         return NULL;
-    char *bigger = realloc(array, (size_t)wider * element_bytes);
-    if (bigger == NULL)
+    if (!gw_array_resize(&array, wider, element_bytes))
         return NULL;
-    memset(bigger + (size_t)*capacity * element_bytes, 0, (size_t)(wider - *capacity) * element_bytes);
+    memset((char *)array + (size_t)*capacity * element_bytes, 0, (size_t)(wider - *capacity) * element_bytes);
     *capacity = wider;
-    return bigger;
+    return array;
 }
 
 /* The same for an array indexed by ids. Ids are consecutive, but a damaged recording may contain any number. */
@@ -457,10 +456,8 @@ static bool grow_symbols(gw_sites *sites)
     size_t wider = sites->symbol_capacity == 0 ? 256 : sites->symbol_capacity * 2;
     if (wider > SYMBOLS_MAX)
         return false;
-    gw_symbol *symbols = realloc(sites->symbol, wider * sizeof *symbols);
-    if (symbols == NULL)
+    if (!gw_array_resize(&sites->symbol, wider, sizeof *sites->symbol))
         return false;
-    sites->symbol = symbols;
     uint32_t *slots = calloc(wider * 2, sizeof *slots);
     if (slots == NULL)
         return false;
@@ -469,7 +466,8 @@ static bool grow_symbols(gw_sites *sites)
     sites->slot_count = wider * 2;
     sites->symbol_capacity = wider;
     for (size_t i = 0; i < sites->symbol_count; i++)
-        slots[place_of(sites, symbols[i].path, symbols[i].build_id, symbols[i].address)] = (uint32_t)i + 1;
+        slots[place_of(sites, sites->symbol[i].path, sites->symbol[i].build_id, sites->symbol[i].address)] =
+            (uint32_t)i + 1;
     return true;
 }
 
