@@ -5,6 +5,7 @@
 
 #include "gw_out.h"
 #include "gw_place.h"
+#include "gw_wrap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,45 +49,28 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* A line of at most `width` characters after the indent, broken at blanks. */
-static void print_wrapped(const char *text, int indent, int width)
-{
-    while (*text != '\0') {
-        int bytes = (int)strlen(text);
-        if (bytes > width) {
-            bytes = width;
-            while (bytes > 0 && text[bytes] != ' ')
-                bytes--;
-            if (bytes == 0)
-                bytes = (int)strcspn(text, " ");
-        }
-        printf("%.*s\n", bytes, text);
-        text += bytes;
-        text += strspn(text, " ");
-        if (*text != '\0')
-            printf("%*s", indent, "");
-    }
-}
-
 static void print_page(const gw_checkup *checkup)
 {
-    enum { INDENT = 10, WIDTH = 110 };
+    enum { INDENT = 10, WIDTH = 120 };
     const char *section = "";
+    gw_text page = {0};
     for (size_t i = 0; i < checkup->count; i++) {
         const gw_check *check = &checkup->item[i];
         if (strcmp(section, check->section) != 0)
-            printf("%s%s\n", i > 0 ? "\n" : "", check->section);
+            gw_text_addf(&page, "%s%s\n", i > 0 ? "\n" : "", check->section);
         section = check->section;
-        printf("  %-8s", gw_check_state_text(check->state));
+        gw_text_addf(&page, "  %-8s", gw_check_state_text(check->state));
         gw_text line = {0};
         gw_out_add_printable(&line, check->text);
-        print_wrapped(gw_text_str(&line), INDENT, WIDTH);
+        gw_add_wrapped(&page, gw_text_str(&line), INDENT, INDENT, WIDTH);
         gw_text_free(&line);
         if (check->todo != NULL) {
-            printf("%*s-> ", INDENT, "");
-            print_wrapped(check->todo, INDENT + 3, WIDTH - 3);
+            gw_text_addf(&page, "%*s-> ", INDENT, "");
+            gw_add_wrapped(&page, check->todo, INDENT + 3, INDENT + 3, WIDTH);
         }
     }
+    fputs(gw_text_str(&page), stdout);
+    gw_text_free(&page);
     printf("\n%zu passed, %zu warning%s, %zu will fail, %zu unknown\n", checkup->counts[GW_CHECK_PASS],
            checkup->counts[GW_CHECK_WARN], checkup->counts[GW_CHECK_WARN] == 1 ? "" : "s",
            checkup->counts[GW_CHECK_FAIL], checkup->counts[GW_CHECK_UNKNOWN]);

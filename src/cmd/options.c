@@ -1,6 +1,8 @@
 /* Reads a command line by a table of options, and prints that table as help. */
 #include "gwi_options.h"
 
+#include "gw_wrap.h"
+
 #include <string.h>
 
 static gw_status set_value(const gwi_option *option, void *fields, const char *value, gw_error *err)
@@ -117,22 +119,6 @@ gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void 
 
 enum { HELP_INDENT = 30, HELP_COLUMNS = 80 };
 
-/* Add a help text that begins at column HELP_INDENT, wrapped at blanks. */
-static void add_wrapped(gw_text *text, const char *help)
-{
-    size_t width = HELP_COLUMNS - HELP_INDENT;
-    while (strlen(help) > width) {
-        size_t bytes = width;
-        while (bytes > 0 && help[bytes] != ' ')
-            bytes--;
-        if (bytes == 0)
-            break;
-        gw_text_addf(text, "%.*s\n%*s", (int)bytes, help, HELP_INDENT, "");
-        help += bytes + 1;
-    }
-    gw_text_addf(text, "%s\n", help);
-}
-
 void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
 {
     for (size_t i = 0; i < count; i++) {
@@ -147,7 +133,7 @@ void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
         gw_text_add_str(&help, option->help);
         if (option->standard != NULL && option->standard[0] != '\0')
             gw_text_addf(&help, " [%s]", option->standard);
-        add_wrapped(text, gw_text_str(&help));
+        gw_add_wrapped(text, gw_text_str(&help), HELP_INDENT, HELP_INDENT, HELP_COLUMNS);
         gw_text_free(&help);
         gw_text_free(&left);
     }

@@ -76,7 +76,4 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
  * memory. */
 char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
 
-/* Number of columns of a string. A UTF-8 sequence counts as one column, which is good enough for our texts. */
-unsigned gwi_columns(const char *string, size_t bytes);
-
 #endif

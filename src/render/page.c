@@ -1,63 +1,17 @@
 /* Formats the paragraphs of a page: wraps lines at the width and shortens texts. */
 #include "gw_array.h"
 #include "gw_out.h"
+#include "gw_wrap.h"
 #include "gwi_page.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-unsigned gwi_columns(const char *string, size_t bytes)
-{
-    unsigned count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += ((unsigned char)string[i] & 0xC0) != 0x80;
-    return count;
-}
-
-static void add_spaces(gw_text *text, unsigned count)
-{
-    while (count-- > 0)
-        gw_text_add(text, " ", 1);
-}
-
-/* Add the words of `body` from column `at` on, with further lines indented by `indent`. Words longer than a line are
- * not broken, because a broken path cannot be copied. Returns the number of lines that a terminal of that width
- * shows. */
-static unsigned add_wrapped(gw_text *text, unsigned width, const char *body, unsigned at, unsigned indent)
-{
-    unsigned lines = 1;
-    bool line_is_empty = true;
-    while (*body != '\0') {
-        size_t gap = strspn(body, " ");
-        size_t word = strcspn(body + gap, " ");
-        unsigned wanted = (unsigned)gap + gwi_columns(body + gap, word);
-        if (!line_is_empty && at + wanted > width) {
-            gw_text_add(text, "\n", 1);
-            add_spaces(text, indent);
-            lines++;
-            at = indent;
-            body += gap;
-            gap = 0;
-            wanted = gwi_columns(body, word);
-        }
-        gw_text_add(text, body, gap + word);
-        body += gap + word;
-        at += wanted;
-        if (at > width) {
-            lines += (at - 1) / width;
-            at = width; /* the word takes whole lines of its own */
-        }
-        line_is_empty = false;
-    }
-    gw_text_add(text, "\n", 1);
-    return lines;
-}
-
 static unsigned add_body(const gwi_page *page, const gwi_paragraph *paragraph, const char *body, gw_text *text)
 {
     unsigned column = paragraph->section == GWI_HEAD ? 0 : GWI_LABEL_COLUMNS;
     if (!paragraph->verbatim)
-        return add_wrapped(text, page->width, body, column, column + paragraph->hang);
+        return gw_add_wrapped(text, body, column, column + paragraph->hang, page->width);
     gw_text_addf(text, "%s\n", body);
     return 1;
 }
@@ -159,7 +113,7 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
 static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
 {
     size_t used = 0;
-    while (used < bytes && gwi_columns(from_end ? word + bytes - used - 1 : word, used + 1) <= count)
+    while (used < bytes && gw_columns(from_end ? word + bytes - used - 1 : word, used + 1) <= count)
         used++;
     while (from_end && used > 0 && ((unsigned char)word[bytes - used] & 0xC0) == 0x80)
         used--; /* do not cut inside a UTF-8 character */
@@ -176,7 +130,7 @@ char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph,
         size_t gap = strspn(body, " "), word = strcspn(body + gap, " ");
         gw_text_add(&text, body, gap);
         body += gap;
-        if (gwi_columns(body, word) > room) {
+        if (gw_columns(body, word) > room) {
             size_t begin = bytes_of(body, word, room / 3, false);
             size_t end = bytes_of(body, word, room - room / 3 - DOTS, true);
             gw_text_addf(&text, "%.*s...%.*s", (int)begin, body, (int)end, body + word - end);

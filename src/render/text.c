@@ -12,6 +12,7 @@
  *    Details  4 more lines: gpuwhy explain --all run.gpuwhy */
 #include "gw_out.h"
 #include "gw_text.h"
+#include "gw_wrap.h"
 #include "gwi_page.h"
 #include "gwi_source.h"
 
@@ -240,9 +241,8 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
     gw_out_add_printable(&clean, code);
     const char *text = gw_text_str(&clean);
     size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
-    bool cut = gwi_columns(text, bytes) > room;
-    while (bytes > 0 &&
-           (((unsigned char)text[bytes] & 0xC0) == 0x80 || gwi_columns(text, bytes) + (cut ? 3 : 0) > room))
+    bool cut = gw_columns(text, bytes) > room;
+    while (bytes > 0 && (((unsigned char)text[bytes] & 0xC0) == 0x80 || gw_columns(text, bytes) + (cut ? 3 : 0) > room))
         bytes--;
     gw_text_addf(&line, "%s%.*s%s", gutter, (int)bytes, text, cut ? "..." : "");
     gwi_paragraph *paragraph = gwi_page_add(page, GWI_SOURCE, "Where", gw_text_str(&line), 0);
