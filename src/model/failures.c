@@ -343,24 +343,65 @@ static int asked_before(const gw_model *model, const gwi_process *process, const
     return -1;
 }
 
-void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
+static void fill(const gw_model *model, gwi_process *process, const gw_event *event, gw_failure *failure)
 {
-    if (gw_is_request(event->kind))
-        gwi_work_add(process, event->extra);
+    *failure = (gw_failure){.t_ns = event->t_ns,
+                            .t_last_ns = event->t_ns,
+                            .pid = event->pid,
+                            .tid = event->tid,
+                            .fn = event->fn,
+                            .result = event->result,
+                            .kind = event->kind,
+                            .flags = event->flags,
+                            .took_us = event->took_us,
+                            .extra = event->extra,
+                            .context = event->context,
+                            .repeat_count = 1,
+                            .fn_name = "?",
+                            .device = device_of(process, event),
+                            .is_allocation = is_device_allocation(event),
+                            .is_sticky = gw_cuda_is_sticky(event->result),
+                            .is_echo = process->sticky,
+                            .bytes_wanted = wanted_of(event),
+                            .site = gw_sites_number(model->sites, event->pid, event->site),
+                            .guard = (event->flags & GW_EVF_GUARD) != 0,
+                            .snapshot = -1,
+                            .allocator = -1};
+    memcpy(failure->arg, event->arg, sizeof failure->arg);
+    if (event->text != NULL && event->text_bytes > 0) {
+        failure->text = malloc(event->text_bytes + 1);
+        if (failure->text != NULL) {
+            memcpy(failure->text, event->text, event->text_bytes);
+            failure->text[event->text_bytes] = '\0';
+        }
+    }
+}
+
+/* Count a failure that repeats the process's last one. False: it is another failure. */
+static bool is_repeated(gw_model *model, gwi_process *process, const gw_event *event)
+{
     bool parted = process->last_failure < 0; /* a phase began */
     int before = !parted && is_device_allocation(event) ? asked_before(model, process, event) : -1;
     if (before >= 0)
         process->last_failure = before;
-    if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
-        gw_failure *same = &model->failure[process->last_failure];
-        same->repeat_count++;
-        same->t_last_ns = event->t_ns;
-        if (same->is_allocation && !same->is_echo && same->recovery == GW_RECOVERED_NOT)
-            refused_again(model, process, same);
-        else if (same->is_allocation && !same->is_echo)
-            refused_anew(model, process, (uint32_t)process->last_failure);
+    if (process->last_failure < 0 || !is_same(&model->failure[process->last_failure], event))
+        return false;
+    gw_failure *same = &model->failure[process->last_failure];
+    same->repeat_count++;
+    same->t_last_ns = event->t_ns;
+    if (same->is_allocation && !same->is_echo && same->recovery == GW_RECOVERED_NOT)
+        refused_again(model, process, same);
+    else if (same->is_allocation && !same->is_echo)
+        refused_anew(model, process, (uint32_t)process->last_failure);
+    return true;
+}
+
+void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (gw_is_request(event->kind))
+        gwi_work_add(process, event->extra);
+    if (is_repeated(model, process, event))
         return;
-    }
     if (model->failure_count >= GWI_FAILURES_MAX)
         make_way(model);
     if (names_null(event)) {
@@ -378,36 +419,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         return;
     uint32_t index = (uint32_t)model->failure_count++;
     gw_failure *failure = &model->failure[index];
-    *failure = (gw_failure){.t_ns = event->t_ns,
-                            .t_last_ns = event->t_ns,
-                            .pid = event->pid,
-                            .tid = event->tid,
-                            .fn = event->fn,
-                            .result = event->result,
-                            .kind = event->kind,
-                            .flags = event->flags,
-                            .took_us = event->took_us,
-                            .extra = event->extra,
-                            .context = event->context,
-                            .repeat_count = 1,
-                            .fn_name = "?",
-                            .device = device_of(process, event),
-                            .is_allocation = is_device_allocation(event),
-                            .is_sticky = sticky,
-                            .is_echo = process->sticky,
-                            .bytes_wanted = wanted_of(event),
-                            .site = gw_sites_number(model->sites, event->pid, event->site),
-                            .guard = (event->flags & GW_EVF_GUARD) != 0,
-                            .snapshot = -1,
-                            .allocator = -1};
-    memcpy(failure->arg, event->arg, sizeof failure->arg);
-    if (event->text != NULL && event->text_bytes > 0) {
-        failure->text = malloc(event->text_bytes + 1);
-        if (failure->text != NULL) {
-            memcpy(failure->text, event->text, event->text_bytes);
-            failure->text[event->text_bytes] = '\0';
-        }
-    }
+    fill(model, process, event, failure);
     look_up_named(process, failure);
     gwi_elsewhere_find(model, process, failure);
     process->last_failure = (int)index;

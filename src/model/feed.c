@@ -100,6 +100,25 @@ static void site_fact(gw_model *model, const gw_event *event)
         model->inner->nomem = true;
 }
 
+static void guard_fact(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gw_device *device = device_at(model, event->arg[3]);
+    device->has_limit = true;
+    device->bytes_limit = event->arg[1];
+    gwi_failure_refused(model, process, event);
+}
+
+static void fork_fact(gw_model *model, gw_process *facts, const gw_event *event)
+{
+    facts->forked = true;
+    facts->forked_after_init = facts->forked_after_init || event->arg[1] != 0;
+    facts->t_fork_ns = event->t_ns;
+    if (event->arg[2] != 0 && event->arg[2] <= UINT32_MAX)
+        facts->fork_site = gw_sites_number(model->sites, (uint32_t)event->arg[0], (uint32_t)event->arg[2]);
+    site_fact(model, event);
+    facts->fork_parent_pid = (uint32_t)event->arg[0];
+}
+
 static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_process *facts = &model->process[process->index];
@@ -129,21 +148,11 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
         driver_log(model, event);
         gwi_fault_log(model, event);
         break;
-    case GW_EV_GUARD_REFUSED: {
-        gw_device *device = device_at(model, event->arg[3]);
-        device->has_limit = true;
-        device->bytes_limit = event->arg[1];
-        gwi_failure_refused(model, process, event);
+    case GW_EV_GUARD_REFUSED:
+        guard_fact(model, process, event);
         break;
-    }
     case GW_EV_FORK:
-        facts->forked = true;
-        facts->forked_after_init = facts->forked_after_init || event->arg[1] != 0;
-        facts->t_fork_ns = event->t_ns;
-        if (event->arg[2] != 0 && event->arg[2] <= UINT32_MAX)
-            facts->fork_site = gw_sites_number(model->sites, (uint32_t)event->arg[0], (uint32_t)event->arg[2]);
-        site_fact(model, event);
-        facts->fork_parent_pid = (uint32_t)event->arg[0];
+        fork_fact(model, facts, event);
         break;
     case GW_EV_PHASE:
         gwi_phase_event(model, process, event);
@@ -400,6 +409,17 @@ static void site_item(gw_model *model, const gw_item *item)
         model->inner->nomem = true;
 }
 
+static void feed_lost(gw_model *model, const gw_item *item)
+{
+    const gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
+    if (process == NULL)
+        return;
+    gw_process *facts = &model->process[process->index];
+    facts->lost_events = item->lost.events;
+    facts->lost_failures = item->lost.failures;
+    facts->lost_threads = item->lost.threads;
+}
+
 gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
 {
     gwi_model *inner = model->inner;
@@ -426,15 +446,9 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
     case GW_ITEM_RING:
         feed_ring(model, item);
         break;
-    case GW_ITEM_LOST: {
-        gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
-        if (process != NULL) {
-            model->process[process->index].lost_events = item->lost.events;
-            model->process[process->index].lost_failures = item->lost.failures;
-            model->process[process->index].lost_threads = item->lost.threads;
-        }
+    case GW_ITEM_LOST:
+        feed_lost(model, item);
         break;
-    }
     case GW_ITEM_STDERR:
         gwi_stderr_part(model, item->t_ns, item->stderr_part.bytes, item->stderr_part.count);
         break;

@@ -249,68 +249,84 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
     return most->count >= in_use / most->bytes / 2 ? most : NULL;
 }
 
-void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event)
+static void refusal_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    gw_allocator_report *report = NULL;
-    switch ((gw_event_kind)event->kind) {
-    case GW_EV_ALLOCATOR_OOM: {
+    if (process->allocator_now >= 0)
+        settle(process, &model->allocator[process->allocator_now]);
+    int index = report_open(model, process, event, true);
+    if (index < 0)
+        return;
+    gw_allocator_report *report = &model->allocator[index];
+    report->bytes_wanted = event->arg[0];
+    report->bytes_total = event->arg[1];
+    report->bytes_free = event->arg[2];
+    report->has_free = event->arg[1] != 0 || event->arg[2] != 0;
+    report->wanted_site = gw_sites_number(model->sites, event->pid, event->site);
+    report->device = gwi_device_place(event->arg[3]);
+    tie_failure(model, process, index);
+}
+
+static void state_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint64_t field = event->arg[0], value = event->arg[1];
+    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a report that no failure opened */
         if (process->allocator_now >= 0)
             settle(process, &model->allocator[process->allocator_now]);
-        int index = report_open(model, process, event, true);
-        if (index < 0)
-            return;
-        report = &model->allocator[index];
-        report->bytes_wanted = event->arg[0];
-        report->bytes_total = event->arg[1];
-        report->bytes_free = event->arg[2];
-        report->has_free = event->arg[1] != 0 || event->arg[2] != 0;
-        report->wanted_site = gw_sites_number(model->sites, event->pid, event->site);
-        report->device = gwi_device_place(event->arg[3]);
-        tie_failure(model, process, index);
-        return;
+        process->allocator_now = -1;
     }
-    case GW_EV_ALLOCATOR_STATE:
-        if (event->arg[0] == GW_ALLOCATOR_WHEN && event->arg[1] != 0) { /* a report that no failure opened */
-            if (process->allocator_now >= 0)
-                settle(process, &model->allocator[process->allocator_now]);
-            process->allocator_now = -1;
-        }
-        report = report_now(model, process, event);
-        if (report != NULL && event->arg[0] < GW_ALLOCATOR_FIELD_COUNT) {
-            report->has_field[event->arg[0]] = true;
-            report->field[event->arg[0]] = event->arg[1];
-            if (event->arg[0] == GW_ALLOCATOR_HISTORY_TOTAL || event->arg[0] == GW_ALLOCATOR_COURSE_REQUESTS)
-                process->history_read_ns = event->t_ns;
-            if (event->arg[0] == GW_ALLOCATOR_COURSE_REQUESTS)
-                report->has_course = true;
-            if (event->arg[0] == GW_ALLOCATOR_COURSE_MISSED)
-                report->course_missed = event->arg[1];
-        }
+    gw_allocator_report *report = report_now(model, process, event);
+    if (report == NULL || field >= GW_ALLOCATOR_FIELD_COUNT)
         return;
+    report->has_field[field] = true;
+    report->field[field] = value;
+    if (field == GW_ALLOCATOR_HISTORY_TOTAL || field == GW_ALLOCATOR_COURSE_REQUESTS)
+        process->history_read_ns = event->t_ns;
+    if (field == GW_ALLOCATOR_COURSE_REQUESTS)
+        report->has_course = true;
+    if (field == GW_ALLOCATOR_COURSE_MISSED)
+        report->course_missed = value;
+}
+
+/* Add what belongs to the report that is being read. */
+static void part_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gw_allocator_report *report = report_now(model, process, event);
+    if (report == NULL)
+        return;
+    switch ((gw_event_kind)event->kind) {
     case GW_EV_ALLOCATOR_BLOCK:
-        report = report_now(model, process, event);
-        if (report != NULL)
-            block_add(model, process, report, event);
+        block_add(model, process, report, event);
         return;
     case GW_EV_ALLOCATOR_HISTORY:
-        report = report_now(model, process, event);
-        if (report != NULL)
-            history_add(model, process, report, event);
+        history_add(model, process, report, event);
         return;
     case GW_EV_ALLOCATOR_HELD:
-        report = report_now(model, process, event);
-        if (report != NULL)
-            held_add(model, process, report, event);
+        held_add(model, process, report, event);
         return;
     case GW_EV_ALLOCATOR_REQUESTS:
-        report = report_now(model, process, event);
-        if (report != NULL)
-            requests_add(model, process, report, event);
+        requests_add(model, process, report, event);
         return;
+    default:
+        size_add(report, event);
+        return;
+    }
+}
+
+void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_ALLOCATOR_OOM:
+        refusal_add(model, process, event);
+        return;
+    case GW_EV_ALLOCATOR_STATE:
+        state_add(model, process, event);
+        return;
+    case GW_EV_ALLOCATOR_BLOCK:
+    case GW_EV_ALLOCATOR_HISTORY:
+    case GW_EV_ALLOCATOR_HELD:
+    case GW_EV_ALLOCATOR_REQUESTS:
     case GW_EV_ALLOCATOR_SIZE:
-        report = report_now(model, process, event);
-        if (report != NULL)
-            size_add(report, event);
+        part_add(model, process, event);
         return;
     case GW_EV_ARRAYS_OOM:
         model->arrays = (gw_arrays){.seen = true,

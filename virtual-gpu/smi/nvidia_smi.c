@@ -376,47 +376,48 @@ static int table(const cards *found)
     return 0;
 }
 
+static const struct {
+    const char *section; /* NULL: same as in the previous row */
+    const char *label;
+    const char *field;
+} details_rows[] = {{"", "Product Name", "name"},
+                    {NULL, "Persistence Mode", "persistence_mode"},
+                    {NULL, "Serial Number", "serial"},
+                    {NULL, "GPU UUID", "uuid"},
+                    {"PCI", "Bus Id", "pci.bus_id"},
+                    {NULL, "Current Link Gen", "pcie.link.gen.current"},
+                    {NULL, "Max Link Gen", "pcie.link.gen.max"},
+                    {NULL, "Current Link Width", "pcie.link.width.current"},
+                    {NULL, "Max Link Width", "pcie.link.width.max"},
+                    {"Clocks Event Reasons", "Idle", "clocks_event_reasons.gpu_idle"},
+                    {NULL, "SW Power Cap", "clocks_event_reasons.sw_power_cap"},
+                    {NULL, "HW Slowdown", "clocks_event_reasons.hw_slowdown"},
+                    {NULL, "HW Thermal Slowdown", "clocks_event_reasons.hw_thermal_slowdown"},
+                    {NULL, "HW Power Brake Slowdown", "clocks_event_reasons.hw_power_brake_slowdown"},
+                    {NULL, "SW Thermal Slowdown", "clocks_event_reasons.sw_thermal_slowdown"},
+                    {"FB Memory Usage", "Total", "memory.total"},
+                    {NULL, "Reserved", "memory.reserved"},
+                    {NULL, "Used", "memory.used"},
+                    {NULL, "Free", "memory.free"},
+                    {"Utilization", "Gpu", "utilization.gpu"},
+                    {NULL, "Memory", "utilization.memory"},
+                    {"ECC Mode", "Current", "ecc.mode.current"},
+                    {"ECC Errors", "Volatile Uncorrectable", "ecc.errors.uncorrected.volatile.total"},
+                    {NULL, "Aggregate Uncorrectable", "ecc.errors.uncorrected.aggregate.total"},
+                    {"Remapped Rows", "Correctable Error", "remapped_rows.correctable"},
+                    {NULL, "Uncorrectable Error", "remapped_rows.uncorrectable"},
+                    {NULL, "Pending", "remapped_rows.pending"},
+                    {NULL, "Remapping Failure Occurred", "remapped_rows.failure"},
+                    {"Temperature", "GPU Current Temp", "temperature.gpu"},
+                    {"GPU Power Readings", "Power Draw", "power.draw"},
+                    {NULL, "Current Power Limit", "power.limit"},
+                    {NULL, "Default Power Limit", "power.default_limit"},
+                    {"Clocks", "SM", "clocks.current.sm"},
+                    {NULL, "Memory", "clocks.current.memory"}};
+
 /* The part of -q that scripts read: one "name : value" per line, indented by section. */
 static int details(const cards *found)
 {
-    static const struct {
-        const char *section; /* NULL: same as in the previous row */
-        const char *label;
-        const char *field;
-    } rows[] = {{"", "Product Name", "name"},
-                {NULL, "Persistence Mode", "persistence_mode"},
-                {NULL, "Serial Number", "serial"},
-                {NULL, "GPU UUID", "uuid"},
-                {"PCI", "Bus Id", "pci.bus_id"},
-                {NULL, "Current Link Gen", "pcie.link.gen.current"},
-                {NULL, "Max Link Gen", "pcie.link.gen.max"},
-                {NULL, "Current Link Width", "pcie.link.width.current"},
-                {NULL, "Max Link Width", "pcie.link.width.max"},
-                {"Clocks Event Reasons", "Idle", "clocks_event_reasons.gpu_idle"},
-                {NULL, "SW Power Cap", "clocks_event_reasons.sw_power_cap"},
-                {NULL, "HW Slowdown", "clocks_event_reasons.hw_slowdown"},
-                {NULL, "HW Thermal Slowdown", "clocks_event_reasons.hw_thermal_slowdown"},
-                {NULL, "HW Power Brake Slowdown", "clocks_event_reasons.hw_power_brake_slowdown"},
-                {NULL, "SW Thermal Slowdown", "clocks_event_reasons.sw_thermal_slowdown"},
-                {"FB Memory Usage", "Total", "memory.total"},
-                {NULL, "Reserved", "memory.reserved"},
-                {NULL, "Used", "memory.used"},
-                {NULL, "Free", "memory.free"},
-                {"Utilization", "Gpu", "utilization.gpu"},
-                {NULL, "Memory", "utilization.memory"},
-                {"ECC Mode", "Current", "ecc.mode.current"},
-                {"ECC Errors", "Volatile Uncorrectable", "ecc.errors.uncorrected.volatile.total"},
-                {NULL, "Aggregate Uncorrectable", "ecc.errors.uncorrected.aggregate.total"},
-                {"Remapped Rows", "Correctable Error", "remapped_rows.correctable"},
-                {NULL, "Uncorrectable Error", "remapped_rows.uncorrectable"},
-                {NULL, "Pending", "remapped_rows.pending"},
-                {NULL, "Remapping Failure Occurred", "remapped_rows.failure"},
-                {"Temperature", "GPU Current Temp", "temperature.gpu"},
-                {"GPU Power Readings", "Power Draw", "power.draw"},
-                {NULL, "Current Power Limit", "power.limit"},
-                {NULL, "Default Power Limit", "power.default_limit"},
-                {"Clocks", "SM", "clocks.current.sm"},
-                {NULL, "Memory", "clocks.current.memory"}};
     char value[GWI_SMI_VALUE_MAX];
     char cuda[GWI_SMI_VALUE_MAX];
     cuda_version(cuda);
@@ -428,13 +429,13 @@ static int details(const cards *found)
     for (unsigned d = 0; d < found->count; d++) {
         bool inside = false;
         printf("GPU %s\n", gwi_smi_get("pci.bus_id", found->device[d], value));
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            if (rows[i].section != NULL && (inside = rows[i].section[0] != '\0'))
-                printf("    %s\n", rows[i].section);
-            const gwi_smi_field *field = gwi_smi_field_find(rows[i].field);
-            const char *text = gwi_smi_get(rows[i].field, found->device[d], value);
+        for (size_t i = 0; i < sizeof details_rows / sizeof *details_rows; i++) {
+            if (details_rows[i].section != NULL && (inside = details_rows[i].section[0] != '\0'))
+                printf("    %s\n", details_rows[i].section);
+            const gwi_smi_field *field = gwi_smi_field_find(details_rows[i].field);
+            const char *text = gwi_smi_get(details_rows[i].field, found->device[d], value);
             const char *unit = field->unit != NULL && strcmp(text, "N/A") != 0 ? field->unit : "";
-            printf("%s%-*s: %s%s%s\n", inside ? "        " : "    ", inside ? 36 : 40, rows[i].label, text,
+            printf("%s%-*s: %s%s%s\n", inside ? "        " : "    ", inside ? 36 : 40, details_rows[i].label, text,
                    unit[0] != '\0' ? " " : "", unit);
         }
         printf("\n");
