@@ -10,12 +10,14 @@
 
 #define GW_ARG static inline __attribute__((unused))
 
+/* The product; UINT64_MAX if it does not fit. */
 GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
 {
     uint64_t product;
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
+/* `value`, at most `most`. */
 GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 {
     return value < most ? value : most;
@@ -23,31 +25,37 @@ GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 
 /* --- launches: packed as gw_event.h describes --------------------------------------------------------------------- */
 
+/* The size of a grid in blocks. A size that does not fit its bits is stored as the largest that does. */
 GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0xffffffff) | gw_clamp(y, 0xffff) << 32 | gw_clamp(z, 0xffff) << 48;
 }
 
+/* The size of a block in threads, packed like that of a grid. */
 GW_ARG uint64_t gw_block(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0x1fffff) | gw_clamp(y, 0x1fffff) << 21 | gw_clamp(z, 0x1fffff) << 42;
 }
 
+/* Fields of the structure that cuLaunchKernelEx takes. */
 GW_ARG uint64_t gw_config_grid(const CUlaunchConfig *c)
 {
     return c ? gw_grid(c->gridDimX, c->gridDimY, c->gridDimZ) : 0;
 }
 
+/* The size of a block. */
 GW_ARG uint64_t gw_config_block(const CUlaunchConfig *c)
 {
     return c ? gw_block(c->blockDimX, c->blockDimY, c->blockDimZ) : 0;
 }
 
+/* The stream. */
 GW_ARG CUstream gw_config_stream(const CUlaunchConfig *c)
 {
     return c ? c->hStream : NULL;
 }
 
+/* The dynamic shared memory of a block. */
 GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
 {
     return c ? c->sharedMemBytes : 0;
@@ -59,21 +67,25 @@ GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned coun
     return list && count ? list->function : NULL;
 }
 
+/* The size of the grid on the first device. */
 GW_ARG uint64_t gw_list_grid(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? gw_grid(list->gridDimX, list->gridDimY, list->gridDimZ) : 0;
 }
 
+/* The size of a block on the first device. */
 GW_ARG uint64_t gw_list_block(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? gw_block(list->blockDimX, list->blockDimY, list->blockDimZ) : 0;
 }
 
+/* The stream on the first device. */
 GW_ARG CUstream gw_list_stream(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->hStream : NULL;
 }
 
+/* The dynamic shared memory of a block on the first device. */
 GW_ARG unsigned gw_list_shared_bytes(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->sharedMemBytes : 0;
@@ -81,11 +93,13 @@ GW_ARG unsigned gw_list_shared_bytes(const CUDA_LAUNCH_PARAMS *list, unsigned co
 
 /* --- lists of pointers and sizes ------------------------------------------------------------------------- */
 
+/* The first address of a list; 0 if there is none. */
 GW_ARG CUdeviceptr gw_first(const CUdeviceptr *list, size_t count)
 {
     return list && count ? list[0] : 0;
 }
 
+/* The sum of a list of sizes. */
 GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 {
     uint64_t sum = 0;
@@ -100,11 +114,13 @@ GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 /* For a pitch of either width that the driver chose. */
 #define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
 
+/* The type of place that a physical allocation is for: CU_MEM_LOCATION_TYPE_DEVICE, .._HOST, ... */
 GW_ARG uint64_t gw_prop_location(const CUmemAllocationProp *p)
 {
     return p ? (uint64_t)p->location.type : CU_MEM_LOCATION_TYPE_INVALID;
 }
 
+/* The number of the device; 0 also for host memory, so ask for the location first. */
 GW_ARG int gw_prop_device(const CUmemAllocationProp *p)
 {
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
@@ -116,11 +132,13 @@ GW_ARG uint64_t gw_prop_device_bytes(const CUmemAllocationProp *p, size_t bytes)
     return gw_prop_location(p) == CU_MEM_LOCATION_TYPE_DEVICE ? bytes : 0;
 }
 
+/* The size limit of a pool that is created; 0: none. */
 GW_ARG uint64_t gw_pool_bytes_max(const CUmemPoolProps *p)
 {
     return p ? p->maxSize : 0;
 }
 
+/* The device of a pool; 0 also for a pool of host memory. */
 GW_ARG int gw_pool_device(const CUmemPoolProps *p)
 {
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
@@ -147,11 +165,13 @@ GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
     }
 }
 
+/* Bytes of memory that another interface allocated, such as Vulkan, and that is imported. */
 GW_ARG uint64_t gw_external_bytes(const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d)
 {
     return d ? d->size : 0;
 }
 
+/* Bytes of the part of such memory that is mapped. */
 GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d)
 {
     return d ? d->size : 0;
@@ -221,16 +241,19 @@ GW_ARG uint64_t gw_volume_bytes(uint64_t width, uint64_t height, uint64_t depth,
     return bits == UINT64_MAX ? bits : bits / 8 + (bits % 8 != 0);
 }
 
+/* Bytes of an array of one or two dimensions. */
 GW_ARG uint64_t gw_array_bytes_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
+/* The same for the structure with sizes of 64 bits. */
 GW_ARG uint64_t gw_array_bytes(const CUDA_ARRAY_DESCRIPTOR *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
+/* Bytes of an array of up to three dimensions. */
 GW_ARG uint64_t gw_array3d_bytes_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels) : 0;
@@ -244,11 +267,13 @@ GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels);
 }
 
+/* The flags of an array: CUDA_ARRAY3D_LAYERED, ... */
 GW_ARG unsigned gw_array3d_flags_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 {
     return d ? d->Flags : 0;
 }
 
+/* The same for the structure with sizes of 64 bits. */
 GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     return d ? d->Flags : 0;
@@ -270,6 +295,7 @@ GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level
     return sum;
 }
 
+/* Bytes of all levels of an image that is mapped from external memory. */
 GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *d)
 {
     return d ? gw_mipmap_bytes(&d->arrayDesc, d->numLevels) : 0;
@@ -283,6 +309,8 @@ GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_AR
      : (c)->type == CU_MEMORYTYPE_HOST  ? (uint64_t)(uintptr_t)(c)->host                                               \
      : (c)->type == CU_MEMORYTYPE_ARRAY ? (uint64_t)(uintptr_t)(c)->array                                              \
                                         : (uint64_t)(c)->device)
+/* gw_copy2d_to(), .._from() and .._bytes(): the two ends of a copy, and the bytes copied. One set for each structure.
+ */
 #define GW_COPY_FUNCTIONS(name, suffix, type, depth)                                                                   \
     GW_ARG uint64_t gw_##name##_to##suffix(const type *c)                                                              \
     {                                                                                                                  \
@@ -304,16 +332,19 @@ GW_COPY_FUNCTIONS(copy3d, , CUDA_MEMCPY3D, c->Depth)
 GW_COPY_FUNCTIONS(copy3d, _peer, CUDA_MEMCPY3D_PEER, c->Depth)
 #undef GW_COPY_FUNCTIONS
 
+/* One end of a copy in a batch; `o` is not NULL. */
 GW_ARG uint64_t gw_operand(const CUmemcpy3DOperand *o)
 {
     return o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? (uint64_t)(uintptr_t)o->op.array.array : o->op.ptr.ptr;
 }
 
+/* The destination of the first copy of a batch. */
 GW_ARG uint64_t gw_batch3d_to(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     return ops && count ? gw_operand(&ops->dst) : 0;
 }
 
+/* The source of the first copy of a batch. */
 GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     return ops && count ? gw_operand(&ops->src) : 0;
@@ -333,6 +364,7 @@ GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count
 
 /* --- graphs ---------------------------------------------------------------------------------------------- */
 
+/* The function of a kernel node. */
 GW_ARG CUfunction gw_kernel_node_function_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *n)
 {
     return n ? n->func : NULL;
@@ -346,16 +378,19 @@ GW_ARG const void *gw_kernel_node_function(const CUDA_KERNEL_NODE_PARAMS *n)
     return n->func ? (const void *)n->func : (const void *)n->kern;
 }
 
+/* The address that a memset node fills. */
 GW_ARG CUdeviceptr gw_memset_node_to(const CUDA_MEMSET_NODE_PARAMS *n)
 {
     return n ? n->dst : 0;
 }
 
+/* The address of the function that a host node calls. */
 GW_ARG uint64_t gw_host_node_function(const CUDA_HOST_NODE_PARAMS *n)
 {
     return n ? (uint64_t)(uintptr_t)n->fn : 0;
 }
 
+/* The address that the driver gave to an allocation node. */
 GW_ARG CUdeviceptr gw_out_alloc_node_address(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
 {
     return n ? n->dptr : 0;
@@ -367,11 +402,13 @@ GW_ARG uint32_t gw_alloc_node_kib(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
     return n ? (uint32_t)gw_clamp(n->bytesize / 1024 + (n->bytesize % 1024 != 0), UINT32_MAX) : 0;
 }
 
+/* The type of a node: CU_GRAPH_NODE_TYPE_KERNEL, ... */
 GW_ARG unsigned gw_node_type(const CUgraphNodeParams *n)
 {
     return n ? (unsigned)n->type : 0;
 }
 
+/* The size of an allocation node in KiB, rounded up; 0 for other nodes. */
 GW_ARG uint32_t gw_node_kib(const CUgraphNodeParams *n)
 {
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? gw_alloc_node_kib(&n->alloc) : 0;
@@ -404,11 +441,13 @@ GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
     }
 }
 
+/* The same after the call, with the address that the driver gave to an allocation node. */
 GW_ARG uint64_t gw_out_node_object(const CUgraphNodeParams *n)
 {
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? n->alloc.dptr : gw_node_object(n);
 }
 
+/* The flags of the instantiation of a graph. */
 GW_ARG uint64_t gw_instantiate_flags(const CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
     return p ? p->flags : 0;

@@ -18,8 +18,8 @@
 enum { GW_CALLS_MAX = 1 << 19, GW_CALLS_THREADS_MAX = 256 };
 
 typedef struct gw_calls gw_calls;
-gw_calls *gw_calls_new(void); /* NULL: out of memory */
-void gw_calls_free(gw_calls *calls);
+gw_calls *gw_calls_new(void);        /* NULL: out of memory */
+void gw_calls_free(gw_calls *calls); /* takes NULL */
 /* Store a call of a run. Feed calls in order of time, each after the run's model has received it. Events that are
  * not calls, and queries that a program repeats until something is done, are skipped. Returns false if out of
  * memory. */

@@ -39,6 +39,7 @@ static inline size_t gw_python_frame_bytes(const gw_python_layout *layout)
 
 #define GW_PYTHON_INLINE static inline __attribute__((always_inline))
 
+/* A word of the frame that was opened last. */
 GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void *user, uintptr_t at)
 {
     uintptr_t word = 0;
@@ -46,6 +47,7 @@ GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void 
     return word;
 }
 
+/* Where a frame is in its code: bytes from the first instruction to the current one. -1: not known. */
 GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, void *user,
                                                const gw_python_layout *layout, uintptr_t frame, uintptr_t code)
 {

@@ -9,6 +9,7 @@
 const char *gw_event_kind_name(unsigned kind);                    /* for example "ALLOC_ASYNC" */
 const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* for example "bytes"; "": the kind does not use
                                                                    * this argument */
+/* When calls of this kind are recorded: only if they fail, always, or folded with others. */
 gw_price gw_event_kind_price(unsigned kind);
 
 /* The columns of a kind. An unknown kind has those of CALL. */

@@ -74,6 +74,7 @@ typedef enum gw_exception_kind {
     GW_EXCEPTION_OOM,
     GW_EXCEPTION_GPU
 } gw_exception_kind;
+/* Answers that for the last line of the exception that ended the program. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
 /* Is it about memory in any words, about a value that was never written, or raised while another one was handled? Then
  * a refused request may be the reason of it, whatever its type. */

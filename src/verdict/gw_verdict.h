@@ -194,6 +194,7 @@ typedef struct gw_verdict {
     size_t leak_count;
 } gw_verdict;
 
+/* Judge a recording. The caller frees the verdict. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
 /* Judge printed output with the same catalogue. The certainty is limited to what a log alone can show. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
@@ -232,6 +233,7 @@ typedef struct gw_cause_info {
     bool from_recording; /* false: only printed messages show it */
     bool is_advice;      /* never the cause of a failure */
 } gw_cause_info;
+/* All causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);
 
 /* A kind of log line that points to a cause. Static strings. */

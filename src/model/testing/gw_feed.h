@@ -36,15 +36,20 @@ typedef struct gw_feed {
 void gw_feed_open(gw_feed *feed, uint64_t total_bytes);
 /* The same without any driver call. */
 void gw_feed_open_bare(gw_feed *feed);
+/* What gw_feed_open() adds to gw_feed_open_bare(): cuInit and the context. */
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
 gw_model *gw_feed_finish(gw_feed *feed); /* the caller frees it */
 
+/* A call of the driver function `fn` by feed->tid at feed->t_ns; a0 to a3 are the arguments of the event. */
 void gw_feed_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1,
                   uint64_t a2, uint64_t a3);
+/* The same, successful and with a text. */
 void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2,
                        uint64_t a3, const char *text);
+/* The same with gw_event.extra. */
 void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3);
+/* An event as it stands. */
 void gw_feed_event(gw_feed *feed, const gw_event *event);
 /* A call site of Python frames, innermost first: "function file line, function file line". Returns its id, for
  * feed->site. */
