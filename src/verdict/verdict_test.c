@@ -1202,6 +1202,103 @@ static void test_other_process(void **state)
     judge_close();
 }
 
+/* ---- memory, if events were lost ---- */
+
+static void lose(uint64_t events)
+{
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.lost.events = events;
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+/* Memory that nobody seems to have asked for may be what this process asked for in the lost events. */
+static void test_other_process_by_difference_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(16 * gib);
+        gw_feed_alloc(&feed, 3 * gib);
+        gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+        lose(lost * 1000);
+        close_program(1);
+        if (lost == 0) {
+            expect_fault("gpu-oom-other-process", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-other-process"));
+            assert_true(list_has(&verdict->advice, "1000 events were lost"));
+        }
+        judge_close();
+    }
+}
+
+/* The driver's own numbers are missing, too: whether it was full of this program's memory is not known. */
+static void test_capacity_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(16 * gib);
+        gw_feed_alloc(&feed, 9 * gib);
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, 2 * gib, 0, 0);
+        lose(lost * 1000);
+        close_program(1);
+        if (lost == 0) {
+            expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-capacity"));
+        }
+        judge_close();
+    }
+}
+
+/* What seems to be kept may have been freed, unless the driver has as much in use. */
+static void test_leak_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t unseen_gib = 0; unseen_gib <= 16; unseen_gib += 16) {
+        open_program((16 + unseen_gib) * gib);
+        for (int i = 0; i < 14; i++) {
+            uint64_t batch = gw_feed_alloc(&feed, 512 * mib);
+            gw_feed_alloc(&feed, gib);
+            gw_feed_launch(&feed, KERNEL, STREAM);
+            gw_feed_sync(&feed);
+            gw_feed_free(&feed, batch);
+        }
+        lose(1000);
+        gw_feed_no_room(&feed, 2 * gib, gib, (16 + unseen_gib) * gib);
+        close_program(1);
+        if (unseen_gib == 0) {
+            expect_fault("gpu-oom-leak", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-leak"));
+        }
+        judge_close();
+    }
+}
+
+/* The driver has in use what was counted: the books are right, whatever was lost. */
+static void test_driver_fragmentation_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t total_gib = 8; total_gib <= 16; total_gib += 8) {
+        open_program(total_gib * gib);
+        small_blocks(true);
+        lose(1000);
+        gw_feed_no_room(&feed, 2 * gib, 700 * mib, total_gib * gib);
+        close_program(1);
+        if (total_gib == 8) {
+            expect_fault("gpu-oom-fragmentation", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-fragmentation"));
+        }
+        judge_close();
+    }
+}
+
 /* A step takes a batch and waits for the GPU; `keeps` says what it leaves behind. */
 static void train_beside_another(int steps, uint64_t keeps)
 {
@@ -1638,10 +1735,7 @@ static void test_illegal_address_near_lost_events(void **state)
 {
     (void)state;
     fault_with(700);
-    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.lost.events = 7;
-    gw_error err;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    lose(7);
     close_program(1);
     expect_fault("illegal-address", GW_SUPPORTED); /* lost events could contradict it */
     assert_true(list_has(&verdict->advice, "7 events were lost"));
@@ -2751,6 +2845,10 @@ int main(void)
         cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
         cmocka_unit_test(test_other_process),
         cmocka_unit_test(test_other_process_and_a_first_step_that_keeps),
+        cmocka_unit_test(test_other_process_by_difference_and_lost_events),
+        cmocka_unit_test(test_capacity_and_lost_events),
+        cmocka_unit_test(test_leak_and_lost_events),
+        cmocka_unit_test(test_driver_fragmentation_and_lost_events),
         cmocka_unit_test(test_a_refusal_beyond_the_table_is_not_of_the_first_card),
         cmocka_unit_test(test_other_process_of_the_same_run),
         cmocka_unit_test(test_other_process_near_its_share_is_small),

@@ -163,7 +163,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
-    if (explained_otherwise(memory))
+    if (explained_otherwise(memory) || memory->has_gaps)
         return GW_HYPOTHESIS;
     /* Only PyTorch's observer shows what is live inside its allocator; the other frameworks print it in their message.
      */

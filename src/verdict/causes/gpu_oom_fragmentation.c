@@ -50,7 +50,7 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
                 gw_bytes_text(used, snapshot->small_bytes), idle);
     say_small(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
-    if (gwi_leak_bytes(memory) > idle_bytes)
+    if (gwi_leak_bytes(memory) > idle_bytes || memory->has_gaps)
         return GW_HYPOTHESIS;
     /* Blocks of just over 2/3 MiB waste a third of each page though none was ever freed. */
     return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;

@@ -396,6 +396,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         most = certainty;
         caught = i < CAUGHT_KINDS && most >= GW_SUPPORTED;
     }
+    if (most > GW_HYPOTHESIS && c->memory.has_gaps)
+        most = GW_HYPOTHESIS; /* what seems to be kept may have been freed */
     if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     return most;

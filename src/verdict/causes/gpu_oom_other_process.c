@@ -169,7 +169,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     if (by_difference)
-        return memory->own_bytes * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
+        return memory->own_bytes * 2 < memory->limit_bytes && !memory->has_gaps ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* it would have filled the card by itself a little later */

@@ -247,6 +247,16 @@ static void find_rest(gwi_memory *memory)
     memory->rest_bytes = total - accounted;
 }
 
+/* True if the count of the process's own memory may be wrong, because events were lost. It is right all the same if the
+ * driver had hardly more in use than was counted. A framework's allocator keeps its own count. */
+static bool has_gaps(const gwi_case *c)
+{
+    const uint64_t context_bytes = (uint64_t)1 << 30; /* a context with its libraries */
+    const gwi_memory *memory = &c->memory;
+    bool confirmed = memory->rest_known && memory->rest_bytes <= context_bytes * (1 + memory->context_count);
+    return c->process != NULL && c->process->lost_events > 0 && memory->report == NULL && !confirmed;
+}
+
 static const gw_allocator_report *report_of(const gwi_case *c)
 {
     const gw_model *model = c->model;
@@ -349,6 +359,7 @@ static void find_memory(gwi_case *c)
         memory->limit_is_guard = c->model->device[memory->device].has_limit;
     }
     find_rest(memory);
+    memory->has_gaps = has_gaps(c);
     find_caught(c->model, memory);
     bool by_report = report != NULL && memory->live == report->live;
     gw_growth_question question = {.pid = memory->pid,
