@@ -150,9 +150,8 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
  * freed it at its end, as validation that keeps its graphs does, cannot be known. */
 static bool is_late_phase(const gwi_memory *memory)
 {
-    uint64_t flat_bytes, flat_end_ns;
-    return gwi_find_plateau(memory->report, &flat_bytes, &flat_end_ns) &&
-           memory->growth.loop.leak_begin_ns > flat_end_ns;
+    gwi_plateau plateau;
+    return gwi_find_plateau(memory->report, &plateau) && memory->growth.loop.leak_begin_ns >= plateau.rising_ns;
 }
 
 static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)

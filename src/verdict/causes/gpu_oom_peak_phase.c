@@ -11,12 +11,12 @@
 static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    uint64_t flat, end_ns;
+    gwi_plateau plateau;
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
-    if (!gwi_find_plateau(memory->report, &flat, &end_ns) || memory->own_bytes < flat + flat / 4)
+    if (!gwi_find_plateau(memory->report, &plateau) || memory->own_bytes < plateau.bytes + plateau.bytes / 4)
         return GW_CERTAINTY_NONE;
     /* A request that was already refused in the flat stretch or before it is not the need of a later phase. */
-    if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < end_ns)
+    if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < plateau.end_ns)
         return GW_CERTAINTY_NONE;
     /* The phase itself must have filled the card. A single request that is too large for a nearly empty card is not a
      * phase. */
@@ -24,18 +24,19 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     /* It must have done so with many requests. A single request as large as all of them is a step with a larger input.
      */
-    if (memory->wanted_bytes > (memory->own_bytes - flat) / 4)
+    if (memory->wanted_bytes > (memory->own_bytes - plateau.bytes) / 4)
         return GW_CERTAINTY_NONE;
-    gw_bytes_text(text, flat);
-    const char *name = gwi_later_phase(c, end_ns / 2);
+    gw_bytes_text(text, plateau.bytes);
+    const char *name = gwi_later_phase(c, plateau.end_ns / 2);
     gwi_headline(finding, "%s%s needs more memory than everything before: %s sufficed until %.1f s",
-                 name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, text, (double)end_ns / 1e9);
+                 name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, text,
+                 (double)plateau.end_ns / 1e9);
     gwi_say_request(c, finding);
-    gwi_measure(finding, end_ns, "observer", (double)flat, "bytes",
-                "until %.2f s the peak stayed near %s; then it rose to %s", (double)end_ns / 1e9, text,
+    gwi_measure(finding, plateau.end_ns, "observer", (double)plateau.bytes, "bytes",
+                "until %.2f s the peak stayed near %s; then it rose to %s", (double)plateau.end_ns / 1e9, text,
                 gw_bytes_text(own, memory->own_bytes));
     size_t later = 0; /* blocks are sorted by time */
-    while (later < memory->live_count && memory->live[later].t_ns <= end_ns)
+    while (later < memory->live_count && memory->live[later].t_ns <= plateau.end_ns)
         later++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live + later, memory->live_count - later,
                    "the memory allocated after that");

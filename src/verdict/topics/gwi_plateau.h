@@ -5,8 +5,14 @@
 
 #include "gwi_cause.h"
 
-/* True if the peak of live bytes was level for at least half of the run and then rose by more than a quarter: the
- * level, and the time of the last span on it. False if `report` is NULL or has too few spans. */
-bool gwi_find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_bytes, uint64_t *ret_end_ns);
+typedef struct gwi_plateau {
+    uint64_t bytes;     /* the level */
+    uint64_t end_ns;    /* from then on, memory was above it */
+    uint64_t rising_ns; /* from then on, it may have been rising: the last span that reached the level began */
+} gwi_plateau;
+
+/* True if the peak of live bytes was level for at least half of the run and then rose by more than a quarter. False if
+ * `report` is NULL or has too few spans. */
+bool gwi_find_plateau(const gw_allocator_report *report, gwi_plateau *ret_plateau);
 
 #endif

@@ -23,7 +23,7 @@ static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
     }
 }
 
-bool gwi_find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_bytes, uint64_t *ret_end_ns)
+bool gwi_find_plateau(const gw_allocator_report *report, gwi_plateau *ret_plateau)
 {
     enum { SPANS_MIN = 16 };
     uint64_t most[GW_PEAKS_MAX], sorted[GW_PEAKS_MAX];
@@ -42,7 +42,10 @@ bool gwi_find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_byte
         within += most[i] + flat / 4 >= flat && most[i] <= flat + flat / 4;
     if (flat == 0 || end == 0 || end == count || end * 2 < count || within * 4 < end * 3)
         return false;
-    *ret_flat_bytes = flat;
-    *ret_end_ns = report->peak[end - 1].t_ns;
+    size_t last = end - 1; /* smoothing lags behind */
+    while (last > 0 && report->peak[last].bytes + flat / 4 < flat)
+        last--;
+    *ret_plateau = (gwi_plateau){
+        .bytes = flat, .end_ns = report->peak[end - 1].t_ns, .rising_ns = last == 0 ? 0 : report->peak[last - 1].t_ns};
     return true;
 }
