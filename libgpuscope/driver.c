@@ -71,9 +71,11 @@ static gs_status load(gs_failure *ret_failure)
     if (code == CUDA_SUCCESS)
         return GS_OK;
     gwi_describe(ret_failure, GS_FROM_DRIVER, code, "cuInit", "", 0);
-    ret_failure->status = code == CUDA_ERROR_NO_DEVICE      ? GS_NO_DEVICE
-                          : code == CUDA_ERROR_STUB_LIBRARY ? GS_NO_DRIVER
-                                                            : GS_FAILED;
+    ret_failure->status = GS_FAILED;
+    if (code == CUDA_ERROR_NO_DEVICE)
+        ret_failure->status = GS_NO_DEVICE;
+    else if (code == CUDA_ERROR_STUB_LIBRARY)
+        ret_failure->status = GS_NO_DRIVER;
     return ret_failure->status;
 }
 

@@ -189,9 +189,11 @@ gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *ca
         snprintf(failure.text + used, sizeof failure.text - used, ": %s", note);
     }
     ask_driver(&failure);
-    failure.status = failure.is_sticky                                              ? GS_DEAD
-                     : source == GS_FROM_DRIVER && code == CUDA_ERROR_OUT_OF_MEMORY ? GS_NO_MEMORY
-                                                                                    : GS_FAILED;
+    failure.status = GS_FAILED;
+    if (failure.is_sticky)
+        failure.status = GS_DEAD;
+    else if (source == GS_FROM_DRIVER && code == CUDA_ERROR_OUT_OF_MEMORY)
+        failure.status = GS_NO_MEMORY;
     gwi_keep(scope, &failure);
     return failure.status;
 }

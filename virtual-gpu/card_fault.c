@@ -42,7 +42,11 @@ static bool time_parse(const char *text, uint64_t *ret_ns)
     char number[16];
     long long value = 0;
     size_t digits = strspn(text, "0123456789");
-    uint64_t unit_ns = strcmp(text + digits, "s") == 0 ? 1000000000u : strcmp(text + digits, "ms") == 0 ? 1000000u : 0;
+    uint64_t unit_ns = 0;
+    if (strcmp(text + digits, "s") == 0)
+        unit_ns = 1000000000u;
+    else if (strcmp(text + digits, "ms") == 0)
+        unit_ns = 1000000u;
     if (unit_ns == 0 || digits >= sizeof number)
         return false;
     memcpy(number, text, digits);

@@ -222,10 +222,12 @@ static int shape_resolve(const shape_side *side, size_t width, size_t height, si
     uint64_t offset = (side->z * rows + side->y) * pitch + side->x;
     uint64_t bytes = ((depth - 1) * rows + height - 1) * pitch + width;
     uint64_t address = (side->type == CU_MEMORYTYPE_HOST ? side->host : side->device) + offset;
-    char *at = side_at(address, (size_t)bytes,
-                       side->type == CU_MEMORYTYPE_HOST      ? HOST
-                       : side->type == CU_MEMORYTYPE_UNIFIED ? ANY
-                                                             : DEVICE);
+    side_kind place = DEVICE;
+    if (side->type == CU_MEMORYTYPE_HOST)
+        place = HOST;
+    else if (side->type == CU_MEMORYTYPE_UNIFIED)
+        place = ANY;
+    char *at = side_at(address, (size_t)bytes, place);
     if (at == NULL)
         return not_found();
     *ret_pageable = is_pageable((const char *)(uintptr_t)address);

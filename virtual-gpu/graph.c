@@ -441,9 +441,11 @@ static int exec_fill(graph_exec *exec, gwi_graph *graph)
                 continue;
             node->visited = true;
             left--;
-            int result = node->work.kind == GWI_WORK_CHILD ? exec_fill(exec, node->work.child.graph)
-                         : exec_add(exec, &node->work)     ? 0
-                                                           : CUDA_ERROR_OUT_OF_MEMORY;
+            int result = CUDA_ERROR_OUT_OF_MEMORY;
+            if (node->work.kind == GWI_WORK_CHILD)
+                result = exec_fill(exec, node->work.child.graph);
+            else if (exec_add(exec, &node->work))
+                result = 0;
             if (result != 0)
                 return result;
         }

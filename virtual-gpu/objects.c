@@ -373,7 +373,11 @@ static int resolve(const char *symbol, void **pfn, int cudaVersion, cuuint64_t f
     void *address = fn >= 0 ? own_symbol(gw_api_fns[fn].symbol) : NULL;
     *pfn = address;
     int oldest = address == NULL ? oldest_version(symbol) : 0;
-    int status = address != NULL ? 0 : oldest > cudaVersion && oldest <= driver ? 2 : 1;
+    int status = 1;
+    if (address != NULL)
+        status = 0;
+    else if (oldest > cudaVersion && oldest <= driver)
+        status = 2;
     if (symbolStatus != NULL)
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
     return address != NULL || symbolStatus != NULL ? 0 : CUDA_ERROR_NOT_FOUND;

@@ -500,7 +500,11 @@ GWI_API(cuStreamCreateWithPriority)(CUstream *phStream, unsigned int flags, int 
     gwi_context *context = gwi_current();
     if (!stream_charge(context))
         return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    gwi_stream *stream = gwi_stream_make(context, flags, priority < -5 ? -5 : priority > 0 ? 0 : priority);
+    if (priority < -5)
+        priority = -5;
+    else if (priority > 0)
+        priority = 0;
+    gwi_stream *stream = gwi_stream_make(context, flags, priority);
     if (stream == NULL)
         return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
     *phStream = (CUstream)stream;

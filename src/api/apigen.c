@@ -605,7 +605,11 @@ static void put_failed(FILE *out, const row *r)
 
 static void put_hot(FILE *out, const row *r)
 {
-    int bytes = r->kind == GW_EV_COPY || r->kind == GW_EV_FILL ? 2 : r->kind == GW_EV_PREFETCH ? 1 : -1;
+    int bytes = -1;
+    if (r->kind == GW_EV_COPY || r->kind == GW_EV_FILL)
+        bytes = 2;
+    else if (r->kind == GW_EV_PREFETCH)
+        bytes = 1;
     fprintf(out, "gwi_hot(&gw_th, GW_FN_%s, GW_COUNT_%s, ", r->symbol, kinds[r->kind].name);
     if (bytes < 0)
         put_value(out, r->value[VALUE_A]);
@@ -644,9 +648,11 @@ static const char *order_step(const row *r)
         return "UNKNOWN";
     case GW_EV_QUERY:
     case GW_EV_SYNC:
-        return has_type(r, r->value[VALUE_A], "CUstream")  ? "STREAM_DONE"
-               : has_type(r, r->value[VALUE_A], "CUevent") ? "EVENT_DONE"
-                                                           : "CONTEXT_DONE";
+        if (has_type(r, r->value[VALUE_A], "CUstream"))
+            return "STREAM_DONE";
+        if (has_type(r, r->value[VALUE_A], "CUevent"))
+            return "EVENT_DONE";
+        return "CONTEXT_DONE";
     default:
         return r->is_fence ? "UNKNOWN" : NULL;
     }
@@ -702,9 +708,11 @@ static void put_success(FILE *out, const row *r)
 
 static void put_hot_bytes(FILE *out, const row *r)
 {
-    const char *bytes = r->kind == GW_EV_COPY || r->kind == GW_EV_FILL ? r->value[VALUE_A + 2]
-                        : r->kind == GW_EV_PREFETCH                    ? r->value[VALUE_A + 1]
-                                                                       : NULL;
+    const char *bytes = NULL;
+    if (r->kind == GW_EV_COPY || r->kind == GW_EV_FILL)
+        bytes = r->value[VALUE_A + 2];
+    else if (r->kind == GW_EV_PREFETCH)
+        bytes = r->value[VALUE_A + 1];
     if (bytes) {
         fputs("        uint64_t gw_bytes = ", out);
         put_value(out, bytes);

@@ -304,21 +304,25 @@ GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_AR
 /* --- copies of rectangles and boxes ---------------------------------------------------------------------- */
 
 /* One end of a copy, selected by the memory type: an address, or the handle of an array. */
-#define GW_COPY_END(c, host, device, array, type)                                                                      \
-    ((c) == NULL                        ? 0                                                                            \
-     : (c)->type == CU_MEMORYTYPE_HOST  ? (uint64_t)(uintptr_t)(c)->host                                               \
-     : (c)->type == CU_MEMORYTYPE_ARRAY ? (uint64_t)(uintptr_t)(c)->array                                              \
-                                        : (uint64_t)(c)->device)
+GW_ARG uint64_t gw_copy_end(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array)
+{
+    if (type == CU_MEMORYTYPE_HOST)
+        return (uint64_t)(uintptr_t)host;
+    if (type == CU_MEMORYTYPE_ARRAY)
+        return (uint64_t)(uintptr_t)array;
+    return (uint64_t)device;
+}
+
 /* gw_copy2d_to(), .._from() and .._bytes(): the two ends of a copy, and the bytes copied. One set for each structure.
  */
 #define GW_COPY_FUNCTIONS(name, suffix, type, depth)                                                                   \
     GW_ARG uint64_t gw_##name##_to##suffix(const type *c)                                                              \
     {                                                                                                                  \
-        return GW_COPY_END(c, dstHost, dstDevice, dstArray, dstMemoryType);                                            \
+        return c ? gw_copy_end(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray) : 0;                           \
     }                                                                                                                  \
     GW_ARG uint64_t gw_##name##_from##suffix(const type *c)                                                            \
     {                                                                                                                  \
-        return GW_COPY_END(c, srcHost, srcDevice, srcArray, srcMemoryType);                                            \
+        return c ? gw_copy_end(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray) : 0;                           \
     }                                                                                                                  \
     GW_ARG uint64_t gw_##name##_bytes##suffix(const type *c)                                                           \
     {                                                                                                                  \

@@ -91,7 +91,15 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     bool launch = failure->kind == GW_EV_LAUNCH || failure->kind == GW_EV_GRAPH_LAUNCH;
     const gw_thread *thread = thread_of(model, failure);
     const gw_ring_call *last = launch ? NULL : last_launch(model, failure);
-    const char *kernel = launch ? failure->kernel : last != NULL ? last->kernel : NULL;
+    const char *kernel = NULL;
+    uint64_t stream = 0;
+    if (launch) {
+        kernel = failure->kernel;
+        stream = failure->arg[3];
+    } else if (last != NULL) {
+        kernel = last->kernel;
+        stream = last->stream;
+    }
     const char *thread_name = thread != NULL ? thread->name : NULL;
     const char *frame = model->stderr_facts.exception.seen ? model->stderr_facts.frame : NULL;
     const gw_fact_blame part = {
@@ -102,9 +110,7 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
         SET_TEXT(call, failure->fn_name),
         SET_TEXT(kernel, kernel),
         .has_stream = launch || last != NULL,
-        .stream = launch         ? failure->arg[3]
-                  : last != NULL ? last->stream
-                                 : 0,
+        .stream = stream,
         SET_TEXT(thread, thread_name),
         .has_order = thread != NULL && launch,
         .order = thread != NULL ? gw_launches(thread->counter) : 0,
@@ -132,6 +138,13 @@ static void add_where(gw_text *text, const gw_where *where)
     gw_text_free(&line);
 }
 
+static const char *kind_of(const gw_where_frame *frame)
+{
+    if (frame->python)
+        return "python";
+    return frame->inlined ? "inlined" : "native";
+}
+
 /* The whole stack: where the first run's call only reported the fault, this is the place of the verdict. */
 static void add_stack(gw_text *text, const gw_verdict *verdict)
 {
@@ -140,9 +153,7 @@ static void add_stack(gw_text *text, const gw_verdict *verdict)
     for (size_t i = 0; i < where->frame_count && i < GW_BLAME_FRAMES_MAX; i++) {
         const gw_where_frame *frame = &where->frame[i];
         const gw_fact_blame_frame columns = {
-            GW_FACT_SET(kind, gw_fact_text_of(frame->python    ? "python"
-                                              : frame->inlined ? "inlined"
-                                                               : "native")),
+            GW_FACT_SET(kind, gw_fact_text_of(kind_of(frame))),
             SET_TEXT(whose, frame->whose),
             GW_FACT_SET(line, frame->line),
             GW_FACT_SET(address, frame->address),

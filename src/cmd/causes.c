@@ -35,6 +35,14 @@ static void print_fixes(const char *head, const char *fixes)
     }
 }
 
+/* How far the line alone points to the cause. */
+static const char *rank_text(const gw_cause_line *line)
+{
+    if (line->is_only)
+        return "only this:   ";
+    return line->is_first ? "likeliest:   " : "one of many: ";
+}
+
 static void print_lines(const gw_cause_info *cause)
 {
     enum { LINES_MAX = 64 };
@@ -45,24 +53,23 @@ static void print_lines(const gw_cause_info *cause)
         puts("  none: logs do not show this cause");
     for (size_t i = 0; i < count; i++) {
         const gw_cause_line *line = &lines[i];
-        printf("  %s%s%s%s%s%s%s%s\n",
-               line->is_only    ? "only this:   "
-               : line->is_first ? "likeliest:   "
-                                : "one of many: ",
-               line->example != NULL ? "\"" : line->sign, line->example != NULL ? line->example : "",
-               line->example != NULL ? "\"" : "", line->example != NULL && line->which != NULL ? " [" : "",
-               line->which != NULL ? (line->example != NULL ? "" : " ") : "", line->which != NULL ? line->which : "",
-               line->example != NULL && line->which != NULL ? "]" : "");
+        const char *which = line->which != NULL ? line->which : "";
+        printf("  %s", rank_text(line));
+        if (line->example == NULL)
+            printf("%s%s%s\n", line->sign, line->which != NULL ? " " : "", which);
+        else
+            printf(line->which != NULL ? "\"%s\" [%s]\n" : "\"%s\"%s\n", line->example, which);
     }
 }
 
 static void print_one(const gw_cause_info *cause)
 {
-    printf("%s\n\n%s\n\nProof%s\n  %s\n", cause->id, cause->summary,
-           cause->is_advice        ? " (this is advice, never the reason of a failure)"
-           : cause->from_recording ? ""
-                                   : " (only printed messages show this cause)",
-           cause->proof);
+    const char *note = "";
+    if (cause->is_advice)
+        note = " (this is advice, never the reason of a failure)";
+    else if (!cause->from_recording)
+        note = " (only printed messages show this cause)";
+    printf("%s\n\n%s\n\nProof%s\n  %s\n", cause->id, cause->summary, note, cause->proof);
     print_lines(cause);
     print_fixes("What to do", cause->fixes);
     for (size_t i = 0; i < GW_CAUSE_FRAMEWORKS; i++) {

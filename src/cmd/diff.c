@@ -90,7 +90,11 @@ static int compare(const char *good_path, const char *bad_path, const diff_optio
         st = gw_compare(good, bad, &comparison, &err);
     if (st == GW_OK)
         st = render(comparison, good, bad, options->json, &err);
-    int status = st != GW_OK ? fail(&err) : comparison->differs ? DIFFERENT : GW_EXIT_OK;
+    int status = GW_EXIT_OK;
+    if (st != GW_OK)
+        status = fail(&err);
+    else if (comparison->differs)
+        status = DIFFERENT;
     if (st == GW_OK && is_damaged(good_path, good))
         status = GW_EXIT_USAGE;
     if (st == GW_OK && is_damaged(bad_path, bad))

@@ -136,7 +136,11 @@ int gwi_cmd_doctor(int argc, char **argv)
         st = gwi_doctor_write_json(&checkup, &facts, &err);
     else if (st == GW_OK)
         print_page(&checkup);
-    int status = st != GW_OK ? fail(&err) : checkup.counts[GW_CHECK_FAIL] > 0 ? EXIT_FAILS : GW_EXIT_OK;
+    int status = GW_EXIT_OK;
+    if (st != GW_OK)
+        status = fail(&err);
+    else if (checkup.counts[GW_CHECK_FAIL] > 0)
+        status = EXIT_FAILS;
     gw_checkup_free(&checkup);
     gw_facts_free(&facts);
     return status;

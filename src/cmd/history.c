@@ -63,9 +63,11 @@ static void print(gw_text *line)
 
 static const char *verdict_of(const gwi_past *past)
 {
-    return past->status == GW_VERDICT_FAULT   ? past->cause
-           : past->status == GW_VERDICT_CLEAN ? past->unobserved ? "no driver call observed" : "clean"
-                                              : "not determined";
+    if (past->status == GW_VERDICT_FAULT)
+        return past->cause;
+    if (past->status == GW_VERDICT_UNDETERMINED)
+        return "not determined";
+    return past->unobserved ? "no driver call observed" : "clean";
 }
 
 static void add_start(gw_text *line, const gwi_past *past)
@@ -89,6 +91,17 @@ static void show_run(const gwi_past *past)
 
 /* ---- several attempts ---- */
 
+/* GW_MISSING: the run has no recording. GW_END: there was no time. */
+static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portrait **ret_portrait)
+{
+    uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
+    if (past->recording[0] == '\0')
+        return GW_MISSING;
+    if (now_ns >= until_ns)
+        return GW_END;
+    return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
+}
+
 /* Newest first. */
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
@@ -104,11 +117,7 @@ static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attem
         seen->failed += !past->good;
         if (read_count == COMPARED_MAX)
             continue;
-        uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
-        gw_status st = past->recording[0] == '\0' ? GW_MISSING
-                       : now_ns >= until_ns
-                           ? GW_END
-                           : gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, &portrait, NULL);
+        gw_status st = read_portrait(past, until_ns, &portrait);
         seen->slow += st == GW_END;
         seen->gone += st != GW_OK && st != GW_END;
         read_count += st == GW_OK;
@@ -135,6 +144,13 @@ static void show_splits(const gw_splits *splits)
     gw_text_free(&line);
 }
 
+static const char *why_left_out(const gwi_attempts_view *seen)
+{
+    if (seen->slow > 0)
+        return "gone, or too large to read in time";
+    return seen->gone > 0 ? "gone, or older than those" : "older than those";
+}
+
 static void show_attempts(const gwi_attempts_view *seen)
 {
     gw_text line = {0};
@@ -145,10 +161,7 @@ static void show_attempts(const gwi_attempts_view *seen)
     print(&line);
     if (splits->good_count + splits->bad_count < seen->good + seen->failed)
         printf("compared: %zu good and %zu failed runs; the recordings of the others are %s\n", splits->good_count,
-               splits->bad_count,
-               seen->slow > 0   ? "gone, or too large to read in time"
-               : seen->gone > 0 ? "gone, or older than those"
-                                : "older than those");
+               splits->bad_count, why_left_out(seen));
     if (seen->good == 0 || seen->failed == 0) {
         puts(seen->good == 0 ? "no run ended well, so there is nothing to compare with"
                              : "no run failed, so there is nothing to explain");

@@ -67,10 +67,13 @@ static bool is_telling(const gw_difference *difference)
 
 static const char *lead_of(gw_area area)
 {
-    return area == GW_AREA_DRIVER        ? "the driver's "
-           : area == GW_AREA_LIBRARY     ? "the library "
-           : area == GW_AREA_ENVIRONMENT ? "the variable "
-                                         : "";
+    if (area == GW_AREA_DRIVER)
+        return "the driver's ";
+    if (area == GW_AREA_LIBRARY)
+        return "the library ";
+    if (area == GW_AREA_ENVIRONMENT)
+        return "the variable ";
+    return "";
 }
 
 static const char *value_of(const gw_trait *trait)

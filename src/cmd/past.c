@@ -88,7 +88,11 @@ static const char *observed_mark(const gw_verdict *verdict)
 
 static char status_letter(gw_verdict_status status)
 {
-    return status == GW_VERDICT_FAULT ? 'f' : status == GW_VERDICT_CLEAN ? 'c' : 'u';
+    if (status == GW_VERDICT_FAULT)
+        return 'f';
+    if (status == GW_VERDICT_CLEAN)
+        return 'c';
+    return 'u';
 }
 
 /* The second half of a list that has grown too long, from the beginning of a line on. Under the lock; a line that
@@ -207,7 +211,11 @@ static bool take_line(gwi_past_list *list, char *line)
         sscanf(field[2], "%" SCNx64, &past.key) != 1 || sscanf(field[3], "%c", &letter) != 1 ||
         sscanf(field[4], "%d", &good) != 1 || sscanf(field[5], "%lf", &past.seconds) != 1)
         return true;
-    past.status = letter == 'f' ? GW_VERDICT_FAULT : letter == 'c' ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
+    past.status = GW_VERDICT_UNDETERMINED;
+    if (letter == 'f')
+        past.status = GW_VERDICT_FAULT;
+    else if (letter == 'c')
+        past.status = GW_VERDICT_CLEAN;
     past.good = good == 1;
     past.unobserved = strchr(field[4], 'n') != NULL;
     char **text[] = {&past.cause, &past.end, &past.recording, &past.folder, &past.command};

@@ -166,7 +166,11 @@ static void check_runtime(const gw_facts *facts, gw_checkup *checkup, gw_version
     const gw_driver_row *row = NULL;
     gw_driver_fit fit = gw_data_driver_fit(driver, cuda, &row);
     const gw_cuda_family *family = gw_data_cuda_family(gw_version_part(cuda, 0));
-    const char *minimum = family != NULL ? family->driver_minimum_text : row != NULL ? row->driver_minimum_text : NULL;
+    const char *minimum = NULL;
+    if (family != NULL)
+        minimum = family->driver_minimum_text;
+    else if (row != NULL)
+        minimum = row->driver_minimum_text;
     const gw_driver_row *own = gw_data_cuda_of_driver(driver);
     char text[GW_VERSION_TEXT_MAX], own_text[GW_VERSION_TEXT_MAX];
     gw_version_text(text, gw_version_of(gw_version_part(cuda, 0), gw_version_part(cuda, 1), 0));

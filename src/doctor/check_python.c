@@ -22,12 +22,12 @@ static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *n
                   "or update the driver",
                   "%s %s is built for CUDA %s, which needs driver %s or newer; this one is %s", name, release, cuda,
                   family != NULL ? family->driver_minimum_text : "?", driver);
+    else if (fit == GW_DRIVER_UNKNOWN)
+        gwi_check(checkup, section, "package", GW_CHECK_UNKNOWN, NULL,
+                  "%s %s, built for CUDA %s: unknown whether the driver runs it", name, release, cuda);
     else
-        gwi_check(checkup, section, "package", fit == GW_DRIVER_UNKNOWN ? GW_CHECK_UNKNOWN : GW_CHECK_PASS, NULL,
-                  "%s %s, built for CUDA %s%s", name, release, cuda,
-                  fit == GW_DRIVER_UNKNOWN ? ": unknown whether the driver runs it"
-                  : fit == GW_DRIVER_MINOR ? ", on a driver of the same family"
-                                           : "");
+        gwi_check(checkup, section, "package", GW_CHECK_PASS, NULL, "%s %s, built for CUDA %s%s", name, release, cuda,
+                  fit == GW_DRIVER_MINOR ? ", on a driver of the same family" : "");
 }
 
 /* Writes "sm_75 sm_80 compute_90" as "7.5 8.0 9.0+PTX". `flags` may be NULL. Architecture-specific code ("sm_90a")
@@ -37,7 +37,11 @@ static void architectures_of(const char *flags, char *out, size_t room)
     out[0] = '\0';
     for (const char *at = flags; at != NULL && *at != '\0';) {
         bool ptx = gw_begins(at, "compute_");
-        const char *number = ptx ? at + 8 : gw_begins(at, "sm_") ? at + 3 : NULL;
+        const char *number = NULL;
+        if (ptx)
+            number = at + 8;
+        else if (gw_begins(at, "sm_"))
+            number = at + 3;
         size_t digits = number == NULL ? 0 : strspn(number, "0123456789");
         size_t used = strlen(out);
         if (digits >= 2 && digits <= 3 && (number[digits] == ' ' || number[digits] == '\0') && used + 16 < room)
@@ -54,7 +58,11 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
     char own[512];
     const gw_framework_row *row = gw_data_framework("pytorch", release, gwi_version(cuda));
     architectures_of(gw_facts_get(facts, "python.torch.arch"), own, sizeof own);
-    const char *list = own[0] != '\0' ? own : row != NULL ? row->architectures : NULL;
+    const char *list = NULL;
+    if (own[0] != '\0')
+        list = own;
+    else if (row != NULL)
+        list = row->architectures;
     bool sure = own[0] != '\0' || (row != NULL && row->verified == GW_VERIFIED_YES);
     long long count = gwi_card_count(facts), covered = 0, known = 0;
     for (long long i = 0; i < count; i++) {

@@ -280,10 +280,13 @@ static bool size_of(const char *text, unsigned long long *ret_bytes)
     unsigned long long number = strtoull(text, &end, 10);
     if (end == text)
         return false;
-    unsigned shift = *end == 'k' || *end == 'K'   ? 10
-                     : *end == 'm' || *end == 'M' ? 20
-                     : *end == 'g' || *end == 'G' ? 30
-                                                  : 0;
+    unsigned shift = 0;
+    if (*end == 'k' || *end == 'K')
+        shift = 10;
+    else if (*end == 'm' || *end == 'M')
+        shift = 20;
+    else if (*end == 'g' || *end == 'G')
+        shift = 30;
     end += shift != 0;
     if ((*end != ',' && *end != ' ' && *end != '\n' && *end != '\0') || number > (1ull << 40))
         return false;

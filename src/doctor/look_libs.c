@@ -28,7 +28,11 @@ static bool is_same_file(const char *root, const char *a, const char *b)
 long long gwi_library_count(const gw_facts *facts)
 {
     long long count = gwi_number_or(facts, "libraries", 0);
-    return count < 0 ? 0 : count > GWI_LIBRARIES_MAX ? GWI_LIBRARIES_MAX : count;
+    if (count < 0)
+        return 0;
+    if (count > GWI_LIBRARIES_MAX)
+        return GWI_LIBRARIES_MAX;
+    return count;
 }
 
 static void add_fact(gw_facts *facts, const char *root, const char *path)

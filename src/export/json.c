@@ -12,7 +12,15 @@
 /* Length of the UTF-8 sequence at `at`, or 0 if it is invalid. */
 static size_t sequence_bytes(const unsigned char *at, size_t left)
 {
-    size_t bytes = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+    size_t bytes = 0;
+    if (at[0] < 0x80)
+        bytes = 1;
+    else if (at[0] >= 0xc2 && at[0] < 0xe0)
+        bytes = 2;
+    else if (at[0] >= 0xe0 && at[0] < 0xf0)
+        bytes = 3;
+    else if (at[0] >= 0xf0 && at[0] < 0xf5)
+        bytes = 4;
     if (bytes == 0 || bytes > left)
         return 0;
     for (size_t i = 1; i < bytes; i++)

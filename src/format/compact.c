@@ -270,9 +270,13 @@ static gw_status visit_block(gwi_source *source, item_visitor each, void *user, 
 static gw_status judge(void *user, const gw_item *item, gw_error *err)
 {
     older *o = user;
-    bool ok = item->kind == GW_ITEM_EVENT    ? judge_event(o, &item->event)
-              : item->kind == GW_ITEM_SAMPLE ? judge_sample(o, item)
-                                             : judge_state(o, item);
+    bool ok;
+    if (item->kind == GW_ITEM_EVENT)
+        ok = judge_event(o, &item->event);
+    else if (item->kind == GW_ITEM_SAMPLE)
+        ok = judge_sample(o, item);
+    else
+        ok = judge_state(o, item);
     return ok ? GW_OK : gw_fail(err, GW_NOMEM, "no memory to compact");
 }
 

@@ -38,9 +38,11 @@ static bool read_number(gw_fact_text text, uint64_t max, uint64_t *ret_number)
         return false;
     for (; at < text.bytes; at++) {
         unsigned char c = (unsigned char)text.data[at];
-        uint64_t digit = c >= '0' && c <= '9'                     ? (uint64_t)(c - '0')
-                         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (uint64_t)((c | 0x20) - 'a' + 10)
-                                                                  : 16;
+        uint64_t digit = 16;
+        if (c >= '0' && c <= '9')
+            digit = (uint64_t)(c - '0');
+        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+            digit = (uint64_t)((c | 0x20) - 'a' + 10);
         if (digit >= base || number > (max - digit) / base)
             return false;
         number = number * base + digit;

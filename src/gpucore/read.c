@@ -189,13 +189,13 @@ static gw_status add_lane(gathered *all, size_t section, uint64_t row, const uin
     fault.has_pc = fault.pc != 0;
     take_three(fault.block, from->block + BLOCK_INDEX);
     take_three(fault.thread, lane + LANE_THREAD);
-    const char *why =
-        fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX
-            ? "an exception with a number that no driver gives"
-        : fault.lane >= 64 ? "a lane that no warp has"
-        : fault.thread[0] >= THREADS_MAX || fault.thread[1] >= THREADS_MAX || fault.thread[2] >= THREADS_MAX
-            ? "a thread that no block has"
-            : NULL;
+    const char *why = NULL;
+    if (fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX)
+        why = "an exception with a number that no driver gives";
+    else if (fault.lane >= 64)
+        why = "a lane that no warp has";
+    else if (fault.thread[0] >= THREADS_MAX || fault.thread[1] >= THREADS_MAX || fault.thread[2] >= THREADS_MAX)
+        why = "a thread that no block has";
     uint64_t entry = 0;
     const uint8_t *grid = grid_row(all, from->device, gwi_u64(from->block + BLOCK_GRID));
     if (grid != NULL && why == NULL) {

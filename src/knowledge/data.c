@@ -158,7 +158,11 @@ gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_dr
         return GW_DRIVER_UNKNOWN;
     if (row != NULL && row->driver_shipped != 0 && driver >= row->driver_shipped)
         return GW_DRIVER_FULL;
-    gw_version minimum = row != NULL ? row->driver_minimum : family != NULL ? family->driver_minimum : 0;
+    gw_version minimum = 0;
+    if (row != NULL)
+        minimum = row->driver_minimum;
+    else if (family != NULL)
+        minimum = family->driver_minimum;
     if (minimum == 0)
         return GW_DRIVER_UNKNOWN;
     return driver < minimum ? GW_DRIVER_TOO_OLD : GW_DRIVER_MINOR;

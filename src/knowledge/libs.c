@@ -277,9 +277,11 @@ static bool clash_of(const gw_library *a, const gw_library *b, gw_clash_kind *re
     }
     if (may_stand_apart(a, b))
         return false;
-    *ret_kind = halves                                                 ? GW_CLASH_CUBLAS_FOLDERS
-                : a->kind == GW_LIBRARY_CUDNN && versions_differ(a, b) ? GW_CLASH_CUDNN_VERSIONS
-                                                                       : GW_CLASH_COPIES;
+    *ret_kind = GW_CLASH_COPIES;
+    if (halves)
+        *ret_kind = GW_CLASH_CUBLAS_FOLDERS;
+    else if (a->kind == GW_LIBRARY_CUDNN && versions_differ(a, b))
+        *ret_kind = GW_CLASH_CUDNN_VERSIONS;
     return true;
 }
 

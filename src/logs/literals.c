@@ -145,7 +145,11 @@ static times take_quantifier(reader *in)
 {
     times found;
     if (*in->at == '?' || *in->at == '*' || *in->at == '+') {
-        found = *in->at == '?' ? MAYBE : *in->at == '*' ? ANY : SOME;
+        found = SOME;
+        if (*in->at == '?')
+            found = MAYBE;
+        else if (*in->at == '*')
+            found = ANY;
         in->at++;
     } else if (*in->at == '{') {
         found = in->at[1] == '0' ? ANY : SOME;

@@ -37,7 +37,11 @@ static uint8_t next_state(uint8_t state, unsigned char byte)
     case SEQUENCE:
         return byte >= 0x40 && byte <= 0x7e ? PLAIN : SEQUENCE;
     case STRING:
-        return byte == 0x07 ? PLAIN : byte == 0x1b ? STRING_ESCAPE : STRING;
+        if (byte == 0x07)
+            return PLAIN;
+        if (byte == 0x1b)
+            return STRING_ESCAPE;
+        return STRING;
     case STRING_ESCAPE:
         return byte == '\\' ? PLAIN : STRING;
     default:
@@ -78,7 +82,11 @@ size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
     if (!plain->began && count >= 2) {
         plain->began = true;
         unsigned char first = (unsigned char)bytes[0], second = (unsigned char)bytes[1];
-        plain->wide = first == 0xff && second == 0xfe ? 1 : first == 0xfe && second == 0xff ? 2 : 0;
+        plain->wide = 0;
+        if (first == 0xff && second == 0xfe)
+            plain->wide = 1;
+        else if (first == 0xfe && second == 0xff)
+            plain->wide = 2;
         if (plain->wide != 0) {
             memmove(bytes, bytes + 2, count - 2);
             count -= 2;

@@ -822,9 +822,11 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
                 list, &count);
     if (by_driver)
         gwi_requests_work(model, question->pid, list, count);
-    gw_request_source source = !by_driver   ? GW_REQUESTS_OF_FRAMEWORK
-                               : work_known ? GW_REQUESTS_OF_DRIVER
-                                            : GW_REQUESTS_WITHOUT_WORK;
+    gw_request_source source = GW_REQUESTS_WITHOUT_WORK;
+    if (!by_driver)
+        source = GW_REQUESTS_OF_FRAMEWORK;
+    else if (work_known)
+        source = GW_REQUESTS_OF_DRIVER;
     gw_iterations_find(list, count, source, growth->total_bytes, &growth->loop);
     if (!growth->repeats && question->live_count > 1)
         find_rerun(list, count, question, growth);

@@ -570,7 +570,13 @@ bool gw_iterations_prove_leak(const gw_iterations *found)
 
 static int rank_of(const gw_iterations *found)
 {
-    return gw_iterations_prove_leak(found) ? 3 : found->doubt != GW_LOOP_SURE ? 0 : found->leak_is_current ? 2 : 1;
+    if (gw_iterations_prove_leak(found))
+        return 3;
+    if (found->doubt != GW_LOOP_SURE)
+        return 0;
+    if (found->leak_is_current)
+        return 2;
+    return 1;
 }
 
 /* The better proof; of equal ones that which explains more; of those the longer iterations. */

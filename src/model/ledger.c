@@ -213,7 +213,11 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
     bool imported = event->kind == GW_EV_VMM_IMPORT;
     /* Location type 1 is a device; others are host memory. */
     bool on_host = !imported && event->arg[3] > 1;
-    gw_class cls = imported ? GW_CLASS_IMPORT : on_host ? GW_CLASS_HOST : GW_CLASS_VMM;
+    gw_class cls = GW_CLASS_VMM;
+    if (imported)
+        cls = GW_CLASS_IMPORT;
+    else if (on_host)
+        cls = GW_CLASS_HOST;
     int device = imported ? gwi_device_of(process, event->context) : gwi_device_place(event->arg[2]);
     uint64_t bytes = imported ? 0 : event->arg[1];
     vmm_handle_end(model, process, event->arg[0]); /* its end was not seen */

@@ -103,6 +103,14 @@ static uint64_t unrolled(uint64_t before, uint32_t now)
     return before + (uint32_t)(now - (uint32_t)before);
 }
 
+/* The order of the request before which a block was freed; 0: it was not freed, UINT64_MAX: long after. */
+static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
+{
+    if (freed_after == 0)
+        return 0;
+    return freed_after >= UINT32_MAX ? UINT64_MAX : order + freed_after - 1;
+}
+
 /* One text of requests. What does not follow the one before without a gap was lost by the way: then the later ones
  * stay, which tell of the end. */
 static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
@@ -127,7 +135,6 @@ static void requests_add(gw_model *model, const gwi_process *process, gw_allocat
         report->request_count == 0 ? (gw_allocator_request){0} : report->request[report->request_count - 1];
     for (uint64_t i = 0; i < count && gw_request_read(&at, &now); i++) {
         uint64_t order = first_order + i;
-        bool far = now.freed_after >= UINT32_MAX;
         gw_allocator_request request = {.order = order,
                                         .bytes = now.bytes,
                                         .t_ns = t_first_ns + now.t_us * 1000,
@@ -135,9 +142,7 @@ static void requests_add(gw_model *model, const gwi_process *process, gw_allocat
                                         .waits = unrolled(before.waits, now.waits),
                                         .site = gw_sites_number(model->sites, event->pid, now.site),
                                         .freed = now.freed_after != 0,
-                                        .freed_order = now.freed_after == 0 ? 0
-                                                       : far                ? UINT64_MAX
-                                                                            : order + now.freed_after - 1};
+                                        .freed_order = freed_order_of(order, now.freed_after)};
         report->request[report->request_count++] = before = request;
     }
 }

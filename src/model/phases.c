@@ -49,7 +49,11 @@ static int by_name(const void *left, const void *right)
     if (a->pid != b->pid)
         return a->pid < b->pid ? -1 : 1;
     int order = strcmp(a->name == NULL ? "" : a->name, b->name == NULL ? "" : b->name);
-    return order != 0 ? order : a < b ? -1 : a > b;
+    if (order != 0)
+        return order;
+    if (a < b)
+        return -1;
+    return a > b;
 }
 
 static bool is_alike(const gw_phase *a, const gw_phase *b)
@@ -137,7 +141,13 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
     for (size_t i = 0; i < count; i++) {
         bool known = live[i].has_time;
         const gw_phase *phase = known ? gw_model_phase_at(model, pid, live[i].t_ns) : NULL;
-        size_t at = phase != NULL ? phase->alike : known ? groups - 2 : groups - 1;
+        size_t at;
+        if (phase != NULL)
+            at = phase->alike;
+        else if (known)
+            at = groups - 2;
+        else
+            at = groups - 1;
         kept[at].phase = phase == NULL ? NULL : &model->phase[at];
         kept[at].time_known = known;
         kept_add(&kept[at], &live[i]);

@@ -184,7 +184,11 @@ static gw_pickle_value current(const gw_pickle *store, gw_pickle_value value)
 size_t gw_pickle_count(const gw_pickle *store, gw_pickle_value value)
 {
     const gwi_node *node = node_of(store, value);
-    return node == NULL ? 0 : node->type == GW_PICKLE_DICT ? node->count / 2 : node->count;
+    if (node == NULL)
+        return 0;
+    if (node->type == GW_PICKLE_DICT)
+        return node->count / 2;
+    return node->count;
 }
 
 gw_pickle_value gw_pickle_at(const gw_pickle *store, gw_pickle_value value, size_t index, gw_pickle_value *ret_key)

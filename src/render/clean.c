@@ -14,7 +14,11 @@ static size_t utf8_length(const char *string)
     const unsigned char *s = (const unsigned char *)string;
     if (s[0] < 0x80)
         return s[0] != 0;
-    size_t length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+    size_t length = 2;
+    if (s[0] >= 0xF0)
+        length = 4;
+    else if (s[0] >= 0xE0)
+        length = 3;
     if (s[0] < 0xC2 || s[0] > 0xF4)
         return 0;
     for (size_t i = 1; i < length; i++) /* a terminating zero is not a continuation byte, so the loop stops there */

@@ -43,7 +43,10 @@ static void add_value(gw_text *line, const gw_trait *trait)
     size_t bytes = strlen(trait->text), cut = bytes > VALUE_BYTES_MAX ? bytes - VALUE_BYTES_MAX : 0;
     while (cut > 0 && ((unsigned char)trait->text[cut] & 0xC0) == 0x80)
         cut++; /* do not cut inside a UTF-8 character */
-    gw_text_addf(line, "%s%s", cut > 0 ? "..." : bytes == 0 ? "\"\"" : "", trait->text + cut);
+    if (bytes == 0)
+        gw_text_add_str(line, "\"\"");
+    else
+        gw_text_addf(line, "%s%s", cut > 0 ? "..." : "", trait->text + cut);
 }
 
 /* Add the factor between both values if it is clearer than the values. */

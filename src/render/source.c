@@ -29,9 +29,13 @@ static bool is_this_machine(const gw_verdict_run *run)
 
 static bool path_of(const gw_verdict *verdict, const gw_where_frame *frame, char path[PATH_MAX])
 {
-    int bytes = frame->file[0] == '/'      ? snprintf(path, PATH_MAX, "%s", frame->file)
-                : verdict->run.cwd == NULL ? -1
-                                           : snprintf(path, PATH_MAX, "%s/%s", verdict->run.cwd, frame->file);
+    int bytes;
+    if (frame->file[0] == '/')
+        bytes = snprintf(path, PATH_MAX, "%s", frame->file);
+    else if (verdict->run.cwd == NULL)
+        bytes = -1;
+    else
+        bytes = snprintf(path, PATH_MAX, "%s/%s", verdict->run.cwd, frame->file);
     return bytes > 0 && bytes < PATH_MAX;
 }
 

@@ -391,7 +391,11 @@ static unsigned details_lines(const gwi_page *page, const gw_verdict *verdict, c
 static void add_all(gwi_page *page, const gw_verdict *verdict, bool running)
 {
     bool is_answer = verdict->question != NULL && verdict->status == GW_VERDICT_UNDETERMINED;
-    const char *label = is_answer ? "Meaning" : verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
+    const char *label = "Why";
+    if (is_answer)
+        label = "Meaning";
+    else if (verdict->status == GW_VERDICT_CLEAN)
+        label = "Seen";
     add_head(page, verdict, running);
     add_verdict_line(page, verdict);
     add_where(page, verdict);

@@ -179,7 +179,11 @@ static bool take_oom_kill(const char *text, gw_klog *klog)
         return false;
     bool by_group = strstr(text, "Memory cgroup out of memory") != NULL, is_bare = killed == text;
     klog->kind = GW_MACHINE_OOM_KILL;
-    klog->code = by_group ? 1 : is_bare ? 2 : 0;
+    klog->code = 0;
+    if (by_group)
+        klog->code = 1;
+    else if (is_bare)
+        klog->code = 2;
     klog->value = 1;
     const char *close = strstr(at, ") ");
     if (gw_begins(at, " (") && close != NULL)
@@ -247,7 +251,11 @@ static bool take_bus_error(const char *text, gw_klog *klog)
     if (!not_corrected && strstr(words, "orrected") == NULL && !is_fatal)
         return false;
     klog->kind = GW_MACHINE_BUS_ERROR;
-    klog->code = is_fatal ? 2 : not_corrected ? 1 : 0;
+    klog->code = 0;
+    if (is_fatal)
+        klog->code = 2;
+    else if (not_corrected)
+        klog->code = 1;
     if (space != NULL)
         (void)pci_at(space + 1, klog);
     return true;

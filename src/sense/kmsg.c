@@ -113,7 +113,11 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
 static uint64_t time_of(const gwi_kmsg *kmsg, const gw_klog *klog, uint64_t now_ns)
 {
     uint64_t t_ns = klog->has_stamp ? klog->stamp_us * 1000 : now_ns;
-    return t_ns < kmsg->read_at_ns ? kmsg->read_at_ns : t_ns > now_ns ? now_ns : t_ns;
+    if (t_ns < kmsg->read_at_ns)
+        return kmsg->read_at_ns;
+    if (t_ns > now_ns)
+        return now_ns;
+    return t_ns;
 }
 
 static void take_line(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const char *line, size_t bytes, uint64_t now_ns)

@@ -117,10 +117,12 @@ struct row_info {
 static void put(const request *r, unsigned at, nvmlReturn_t answer, uint64_t value)
 {
     uint8_t state = state_of(answer);
-    r->value[at] = (gw_sample_value){(uint16_t)(r->row->first + at), state,
-                                     state == GW_SAMPLE_KNOWN    ? value
-                                     : state == GW_SAMPLE_FAILED ? (uint64_t)answer
-                                                                 : 0};
+    uint64_t number = 0;
+    if (state == GW_SAMPLE_KNOWN)
+        number = value;
+    else if (state == GW_SAMPLE_FAILED)
+        number = (uint64_t)answer;
+    r->value[at] = (gw_sample_value){(uint16_t)(r->row->first + at), state, number};
     if (answer == NVML_ERROR_GPU_IS_LOST || answer == NVML_ERROR_RESET_REQUIRED || answer == NVML_SUCCESS)
         r->nvml->status[r->index] = answer;
 }

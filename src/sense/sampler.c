@@ -170,9 +170,11 @@ static void tell_event(int fd, const gwi_nvml_event *event)
                            .code = event->type,
                            .value = event->data};
     const uint64_t xid_type = 8; /* nvmlEventTypeXidCriticalError */
-    message.event_kind = event->is_lost            ? GW_MACHINE_CARD_LOST
-                         : event->type == xid_type ? GW_MACHINE_XID
-                                                   : GW_MACHINE_CARD_EVENT;
+    message.event_kind = GW_MACHINE_CARD_EVENT;
+    if (event->is_lost)
+        message.event_kind = GW_MACHINE_CARD_LOST;
+    else if (event->type == xid_type)
+        message.event_kind = GW_MACHINE_XID;
     if (message.event_kind == GW_MACHINE_XID) {
         message.code = event->data;
         message.value = 0;

@@ -144,7 +144,12 @@ static void say_mig(const survey *s, uint32_t card, nvmlDevice_t device)
         nvmlDevice_t instance;
         count += handle(device, i, &instance) == NVML_SUCCESS;
     }
-    say(s, card, "mig", "%s", current == 0 ? "off" : handle == NULL ? "on" : count == 0 ? "empty" : "on");
+    const char *mode_text = "on";
+    if (current == 0)
+        mode_text = "off";
+    else if (handle != NULL && count == 0)
+        mode_text = "empty";
+    say(s, card, "mig", "%s", mode_text);
     if (current != 0 && handle != NULL)
         say(s, card, "mig_instances", "%u", count);
 }

@@ -158,7 +158,11 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
         return;
     }
     thread->lock_address = argument[0];
-    thread->wait = argument[3] != 0 ? GW_WAIT_TIMED_LOCK : is_private ? GW_WAIT_LOCK : GW_WAIT_SHARED_LOCK;
+    thread->wait = GW_WAIT_SHARED_LOCK;
+    if (argument[3] != 0)
+        thread->wait = GW_WAIT_TIMED_LOCK;
+    else if (is_private)
+        thread->wait = GW_WAIT_LOCK;
     uint32_t wanted = (uint32_t)argument[2];
     if (!is_private && !is_lock_pi && wanted != thread->tid && thread_at(process, wanted) != NULL &&
         read_memory(pid, argument[0], word, 4) && word[0] == wanted) {

@@ -103,6 +103,10 @@ void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, 
     bool has_card = card != GW_NO_DEVICE;
     gw_fact_holder holder = {GW_FACT_SET(pid, pid), .has_bytes = bytes != UINT64_MAX, .bytes = bytes,
                              .has_card = has_card, .card = card};
-    gw_fact_key key = !has_card ? GW_FACT_DEVICE_HOLDER : matched ? GW_FACT_CARD_HOLDER : GW_FACT_CARD_HOLDER_UNMATCHED;
+    gw_fact_key key = GW_FACT_CARD_HOLDER_UNMATCHED;
+    if (!has_card)
+        key = GW_FACT_DEVICE_HOLDER;
+    else if (matched)
+        key = GW_FACT_CARD_HOLDER;
     put_holder(user, key, &holder, matched); /* unmatched: here it is the number of another process */
 }

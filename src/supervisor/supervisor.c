@@ -60,11 +60,13 @@ static void make_run_folder(gw_supervisor *run)
 static void say_what_is_not_seen(gw_supervisor *run)
 {
     const gwi_program *program = &run->program;
-    const char *why = program->is_32_bit ? "a 32-bit program"
-                      : program->is_privileged
-                          ? "a program with other rights than yours (setuid, setgid or capabilities)"
-                      : program->is_static ? "a static program"
-                                           : NULL;
+    const char *why = NULL;
+    if (program->is_32_bit)
+        why = "a 32-bit program";
+    else if (program->is_privileged)
+        why = "a program with other rights than yours (setuid, setgid or capabilities)";
+    else if (program->is_static)
+        why = "a static program";
     if (why == NULL)
         return;
     gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_UNOBSERVED_PROGRAM), "%s is %s", program->image, why);

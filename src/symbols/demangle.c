@@ -56,7 +56,7 @@ static size_t parameters_at(const char *name)
         return strlen(name);
     int depth = 0;
     for (size_t at = end; at-- > 0;) {
-        depth += name[at] == ')' ? 1 : name[at] == '(' ? -1 : 0;
+        depth += (name[at] == ')') - (name[at] == '(');
         if (depth == 0)
             return at == 0 || (at >= 8 && gw_begins(name + at - 8, "operator")) ? strlen(name) : at;
     }
@@ -72,9 +72,10 @@ static size_t return_type_end(const char *name, size_t end)
         char c = name[at];
         if (gw_begins(name + at, "operator") && (at == 0 || !isalnum((unsigned char)name[at - 1])))
             return from; /* "operator<<", "operator int": further spaces are part of the name */
-        depth += c == '<' || c == '(' || c == '{' || c == '['   ? 1
-                 : c == '>' || c == ')' || c == '}' || c == ']' ? -1
-                                                                : 0;
+        if (c == '<' || c == '(' || c == '{' || c == '[')
+            depth++;
+        else if (c == '>' || c == ')' || c == '}' || c == ']')
+            depth--;
         if (c == ' ' && depth == 0)
             from = at + 1;
     }

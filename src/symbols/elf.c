@@ -184,7 +184,11 @@ static size_t first_from(const wanted *list, size_t count, uint64_t address)
 static int rank_of(const GElf_Sym *symbol)
 {
     int binding = GELF_ST_BIND(symbol->st_info);
-    return binding == STB_GLOBAL ? 2 : binding == STB_WEAK ? 1 : 0;
+    if (binding == STB_GLOBAL)
+        return 2;
+    if (binding == STB_WEAK)
+        return 1;
+    return 0;
 }
 
 static void take_symbol(Elf *elf, size_t strings, const GElf_Sym *symbol, wanted *list, size_t count)

@@ -142,7 +142,11 @@ static Elf_Data *code_around(Elf *elf, uint64_t begin, uint64_t *ret_section)
 /* Length of a direct jump with a 32-bit distance; 0: not a jump. */
 static unsigned jump_bytes(const uint8_t *at, uint64_t left)
 {
-    return left >= 5 && at[0] == 0xe9 ? 5 : left >= 6 && at[0] == 0x0f && (at[1] & 0xf0) == 0x80 ? 6 : 0;
+    if (left >= 5 && at[0] == 0xe9)
+        return 5;
+    if (left >= 6 && at[0] == 0x0f && (at[1] & 0xf0) == 0x80)
+        return 6;
+    return 0;
 }
 
 /* Return the function into whose middle at least nine tenths of such jumps lead; 0: none. */

@@ -207,7 +207,11 @@ static gwi_site *site_at(gw_sites *sites, uint32_t number)
  * among the writer's own ids. */
 static unsigned writer_of(uint64_t id, uint32_t framework, uint32_t outside, uint64_t *ret_at)
 {
-    *ret_at = id >= outside ? id - outside : id >= framework ? id - framework : id;
+    *ret_at = id;
+    if (id >= outside)
+        *ret_at = id - outside;
+    else if (id >= framework)
+        *ret_at = id - framework;
     return id >= outside ? 2 : id >= framework;
 }
 
@@ -410,10 +414,13 @@ static bool code_event(gw_sites *sites, const gw_event *event)
 
 static int digit(char c)
 {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
 }
 
 static void lines_event(gw_sites *sites, const gw_event *event)
@@ -533,9 +540,11 @@ static bool symbol_item(gw_sites *sites, const gw_item *item)
     if (symbol->frame == NULL)
         return false;
     symbol->count = item->symbol.count;
-    symbol->state = item->symbol.state < GW_SYMBOL_STATE_COUNT ? item->symbol.state
-                    : symbol->count > 0                        ? (uint8_t)GW_SYMBOL_FUNCTION
-                                                               : (uint8_t)GW_SYMBOL_NONE;
+    symbol->state = (uint8_t)GW_SYMBOL_NONE;
+    if (item->symbol.state < GW_SYMBOL_STATE_COUNT)
+        symbol->state = item->symbol.state;
+    else if (symbol->count > 0)
+        symbol->state = (uint8_t)GW_SYMBOL_FUNCTION;
     return true;
 }
 

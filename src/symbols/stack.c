@@ -290,7 +290,7 @@ const gw_frame *gw_stack_caller(const gw_stack *stack)
 char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PLACE_TEXT_MAX])
 {
     size_t folder = sites->cwd == NULL ? 0 : strlen(sites->cwd);
-    const char *file = frame->file;
+    const char *file = frame->file, *module = frame->module != NULL ? gw_path_last(frame->module) : "?";
     if (file != NULL && folder > 1 && strncmp(file, sites->cwd, folder) == 0 && file[folder] == '/')
         file += folder + 1;
     else if (file != NULL)
@@ -299,12 +299,9 @@ char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PL
         snprintf(out, GW_PLACE_TEXT_MAX, "%.120s:%" PRIu32 "%s%.110s", file, frame->line,
                  frame->function == NULL ? "" : " in ", frame->function == NULL ? "" : frame->function);
     else if (frame->function != NULL)
-        snprintf(out, GW_PLACE_TEXT_MAX, "%.120s (%.110s)", frame->function,
-                 file != NULL            ? file
-                 : frame->module != NULL ? gw_path_last(frame->module)
-                                         : "?");
+        snprintf(out, GW_PLACE_TEXT_MAX, "%.120s (%.110s)", frame->function, file != NULL ? file : module);
     else if (frame->module != NULL)
-        snprintf(out, GW_PLACE_TEXT_MAX, "%.200s+0x%" PRIx64, gw_path_last(frame->module), frame->address);
+        snprintf(out, GW_PLACE_TEXT_MAX, "%.200s+0x%" PRIx64, module, frame->address);
     else
         snprintf(out, GW_PLACE_TEXT_MAX, "0x%" PRIx64, frame->address);
     return out;

@@ -164,9 +164,11 @@ static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     if (!text_at(pickle, dict, GWI_NAME_state, &state) ||
         !gw_pickle_get_number(pickle, dict, GWI_NAME_size, &block.bytes))
         return GW_OK;
-    block.state = state == GWI_NAME_inactive           ? GW_BLOCK_INACTIVE
-                  : state == GWI_NAME_active_allocated ? GW_BLOCK_LIVE
-                                                       : GW_BLOCK_PENDING;
+    block.state = GW_BLOCK_PENDING;
+    if (state == GWI_NAME_inactive)
+        block.state = GW_BLOCK_INACTIVE;
+    else if (state == GWI_NAME_active_allocated)
+        block.state = GW_BLOCK_LIVE;
     block.has_address = gw_pickle_get_number(pickle, dict, GWI_NAME_address, &block.address);
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_requested_size, &block.requested_bytes);
     block.stack = stack_at(pickle, dict);

@@ -141,7 +141,11 @@ GWI_NVML const char *nvmlErrorString(nvmlReturn_t result)
 
 static nvmlReturn_t system_enter(const void *out)
 {
-    return !is_initialised() ? NVML_ERROR_UNINITIALIZED : out == NULL ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+    if (!is_initialised())
+        return NVML_ERROR_UNINITIALIZED;
+    if (out == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return NVML_SUCCESS;
 }
 
 GWI_NVML nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length)

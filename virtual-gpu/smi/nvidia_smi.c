@@ -152,9 +152,13 @@ static int cards_find(const char *id, cards *ret)
         return 0;
     unsigned long number = strtoul(id, NULL, 10);
     unsigned index = number < UINT_MAX ? (unsigned)number : UINT_MAX;
-    nvmlReturn_t result = is_number(id)                 ? nvmlDeviceGetHandleByIndex_v2(index, &ret->device[0])
-                          : strncmp(id, "GPU-", 4) == 0 ? nvmlDeviceGetHandleByUUID(id, &ret->device[0])
-                                                        : nvmlDeviceGetHandleByPciBusId_v2(id, &ret->device[0]);
+    nvmlReturn_t result;
+    if (is_number(id))
+        result = nvmlDeviceGetHandleByIndex_v2(index, &ret->device[0]);
+    else if (strncmp(id, "GPU-", 4) == 0)
+        result = nvmlDeviceGetHandleByUUID(id, &ret->device[0]);
+    else
+        result = nvmlDeviceGetHandleByPciBusId_v2(id, &ret->device[0]);
     ret->count = 1;
     if (result == NVML_ERROR_GPU_IS_LOST)
         return lost(id, result);
@@ -461,11 +465,15 @@ static int answer(const options *asked, const cards *found)
         printf("No devices were found\n");
         return NVML_ERROR_NOT_FOUND;
     }
-    return asked->gpus != NULL        ? query_gpus(asked, found)
-           : asked->processes != NULL ? query_processes(asked, found)
-           : asked->list              ? list(found)
-           : asked->details           ? details(found)
-                                      : table(found);
+    if (asked->gpus != NULL)
+        return query_gpus(asked, found);
+    if (asked->processes != NULL)
+        return query_processes(asked, found);
+    if (asked->list)
+        return list(found);
+    if (asked->details)
+        return details(found);
+    return table(found);
 }
 
 /* Sleep for the requested interval. Returns false if the output is not repeated. */

@@ -97,7 +97,12 @@ static void add_shape(char *name, size_t name_bytes, const char *shape)
     for (const char *c = shape; *c != '\0' && n + 1 < name_bytes; c++) {
         if (*c == ' ' || (*c == ',' && c[1] == ')'))
             continue;
-        name[n++] = *c == '(' ? '[' : *c == ')' ? ']' : *c;
+        if (*c == '(')
+            name[n++] = '[';
+        else if (*c == ')')
+            name[n++] = ']';
+        else
+            name[n++] = *c;
     }
     name[n] = '\0';
 }

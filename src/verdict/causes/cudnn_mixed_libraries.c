@@ -91,11 +91,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_cudnn_line *logged = gwi_cudnn_error(c, NULL);
     if (clash == NULL || (told.text == NULL && c->exception != GW_EXCEPTION_GPU))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, clash->kind == GW_CLASH_CUDNN_VERSIONS
-                              ? "the process has loaded parts of two different cuDNN versions"
-                          : clash->kind == GW_CLASH_CUBLAS_FOLDERS
-                              ? "the process has loaded cuBLAS and cuBLASLt from different places"
-                              : "the process has loaded parts of cuDNN from different places");
+    if (clash->kind == GW_CLASH_CUDNN_VERSIONS)
+        gwi_headline(finding, "the process has loaded parts of two different cuDNN versions");
+    else if (clash->kind == GW_CLASH_CUBLAS_FOLDERS)
+        gwi_headline(finding, "the process has loaded cuBLAS and cuBLASLt from different places");
+    else
+        gwi_headline(finding, "the process has loaded parts of cuDNN from different places");
     say_library(finding, clash->a);
     say_library(finding, clash->b);
     if (told.text != NULL && strcmp(told.source, "stderr") == 0)

@@ -63,9 +63,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char card[GWI_CARD_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
     if ((event == NULL && rise == NULL && !driver_says) || (first == NULL && !c->bad_end && c->hang.hang == NULL))
         return GW_CERTAINTY_NONE;
-    uint32_t which = event != NULL && event->device != GW_NO_DEVICE ? event->device
-                     : rise != NULL                                 ? rise->device
-                                                                    : GW_NO_DEVICE;
+    uint32_t which = GW_NO_DEVICE;
+    if (event != NULL && event->device != GW_NO_DEVICE)
+        which = event->device;
+    else if (rise != NULL)
+        which = rise->device;
     if (which == GW_NO_DEVICE && first != NULL)
         which = gw_machine_card_of(c->model, first->device);
     gwi_headline(finding, "the memory of %s had an uncorrectable error: a fault of the hardware, not of the program",

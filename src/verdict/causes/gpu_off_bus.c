@@ -46,9 +46,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char card[GWI_CARD_TEXT_MAX];
     if ((event == NULL && lost == NULL) || !suffered)
         return GW_CERTAINTY_NONE;
-    uint32_t which = event != NULL && event->device != GW_NO_DEVICE ? event->device
-                     : lost != NULL                                 ? lost->device
-                                                                    : GW_NO_DEVICE;
+    uint32_t which = GW_NO_DEVICE;
+    if (event != NULL && event->device != GW_NO_DEVICE)
+        which = event->device;
+    else if (lost != NULL)
+        which = lost->device;
     gwi_headline(finding, "%s has fallen off the bus: the machine can no longer reach it",
                  gwi_card_text(card, c->model, which));
     if (event != NULL)

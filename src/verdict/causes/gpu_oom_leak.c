@@ -227,13 +227,13 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
                     (double)maker->t_first_ns / 1e9, (double)maker->t_last_ns / 1e9);
         gwi_where(finding, maker->site, "they are created there and never destroyed");
     }
-    if (memory->rest_known)
+    if (memory->rest_known && one == 0)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
-                    "the driver held %s beyond all allocations%s%s%s", gw_bytes_text(rest, memory->rest_bytes),
-                    one == 0 ? "" : ", about ", one == 0 ? "" : gw_bytes_text(each, one),
-                    one == 0                       ? ""
-                    : leak->cls == GW_CLASS_STREAM ? " a stream"
-                                                   : " a context");
+                    "the driver held %s beyond all allocations", gw_bytes_text(rest, memory->rest_bytes));
+    else if (memory->rest_known)
+        gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
+                    "the driver held %s beyond all allocations, about %s a %s", gw_bytes_text(rest, memory->rest_bytes),
+                    gw_bytes_text(each, one), leak->name);
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                 is_most ? "the program's own allocations were only %s" : "the program's own allocations were %s",
                 gw_bytes_text(bytes, memory->own_bytes));

@@ -136,7 +136,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const uint64_t context_bytes = (uint64_t)1 << 30;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
-    uint64_t foreign = memory->foreign_known ? memory->foreign_bytes : by_difference ? memory->rest_bytes : 0;
+    uint64_t foreign = 0;
+    if (memory->foreign_known)
+        foreign = memory->foreign_bytes;
+    else if (by_difference)
+        foreign = memory->rest_bytes;
     if (foreign == 0 || foreign * 10 < memory->limit_bytes || !memory->has_free || !gwi_would_fit(memory, foreign) ||
         (memory->wanted_bytes == 0 && foreign * 4 < memory->limit_bytes))
         return GW_CERTAINTY_NONE;

@@ -52,7 +52,11 @@ static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
         any = any == NULL ? thread : any;
         own = own == NULL && gwi_waits_in_own_line(c, thread) ? thread : own;
     }
-    return own != NULL ? own->site : any != NULL ? any->site : 0;
+    if (own != NULL)
+        return own->site;
+    if (any != NULL)
+        return any->site;
+    return 0;
 }
 
 /* The order of threads in the report: first those that wait for a known owner, then those that wait in a line of the

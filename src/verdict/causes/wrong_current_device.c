@@ -6,14 +6,20 @@
 
 static const char *thing_of(const gw_elsewhere *it)
 {
-    return it->cls == GW_CLASS_FUNCTION ? "a kernel" : it->cls == GW_CLASS_EVENT ? "an event" : "memory";
+    if (it->cls == GW_CLASS_FUNCTION)
+        return "a kernel";
+    if (it->cls == GW_CLASS_EVENT)
+        return "an event";
+    return "memory";
 }
 
 static const char *made_of(const gw_elsewhere *it)
 {
-    return it->cls == GW_CLASS_FUNCTION ? "its code was loaded on"
-           : it->cls == GW_CLASS_EVENT  ? "it was created on"
-                                        : "it was allocated on";
+    if (it->cls == GW_CLASS_FUNCTION)
+        return "its code was loaded on";
+    if (it->cls == GW_CLASS_EVENT)
+        return "it was created on";
+    return "it was allocated on";
 }
 
 static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)

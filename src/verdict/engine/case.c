@@ -368,11 +368,12 @@ static void find_memory(gwi_case *c)
                                    .wanted_bytes = memory->wanted_bytes,
                                    .wanted_site = c->oom_last == NULL ? 0 : c->oom_last->site,
                                    .wanted_t_ns = memory->t_ns,
-                                   .order_now = by_report                  ? report->order
-                                                : memory->snapshot != NULL ? memory->snapshot->order
-                                                                           : 0,
                                    .snapshot = by_report ? NULL : memory->snapshot,
                                    .report = report};
+    if (by_report)
+        question.order_now = report->order;
+    else if (memory->snapshot != NULL)
+        question.order_now = memory->snapshot->order;
     gw_growth_find(c->model, &question, &memory->growth);
 }
 
@@ -434,7 +435,11 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     gwi_case c = {.model = model};
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
     /* A recording without its last part does not show how the command ended, whatever a child did. */
-    const gw_process *end = model->command != NULL ? model->command : model->truncated ? NULL : c.process;
+    const gw_process *end = c.process;
+    if (model->command != NULL)
+        end = model->command;
+    else if (model->truncated)
+        end = NULL;
     if (c.process != NULL && c.process != model->command && gw_died_badly(c.process))
         end = c.process; /* a child's death is the fault, however the parent handled it */
     if (end != NULL && end->exit_known && end->exit.status_known) {

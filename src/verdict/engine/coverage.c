@@ -128,10 +128,13 @@ bool gwi_gpu_is_ruled_out(const gwi_case *c)
 
 const char *gwi_gpu_words(const gwi_case *c)
 {
-    return gwi_gpu_is_ruled_out(c)             ? "; the GPU is not at fault"
-           : gwi_observed_count(c->model) == 0 ? "; no CUDA driver call was observed"
-           : gwi_unseen(c->model, 0) != NULL   ? "; a part of the run was not observed"
-                                               : "";
+    if (gwi_gpu_is_ruled_out(c))
+        return "; the GPU is not at fault";
+    if (gwi_observed_count(c->model) == 0)
+        return "; no CUDA driver call was observed";
+    if (gwi_unseen(c->model, 0) != NULL)
+        return "; a part of the run was not observed";
+    return "";
 }
 
 /* Report a refusal that the program handled, as far as its calls show. */

@@ -161,9 +161,11 @@ static void ask_all(const gwi_case *c, answer *answers)
             answers[i].certainty = gwi_judge_by_log(c, &answers[i].finding);
         if (gwi_causes[i]->is_remainder) {
             gw_certainty special = most_certain(answers, i);
-            gw_certainty most = special == GW_ESTABLISHED ? GW_CERTAINTY_NONE
-                                : special == GW_SUPPORTED ? GW_HYPOTHESIS
-                                                          : GW_ESTABLISHED;
+            gw_certainty most = GW_ESTABLISHED;
+            if (special == GW_ESTABLISHED)
+                most = GW_CERTAINTY_NONE;
+            else if (special == GW_SUPPORTED)
+                most = GW_HYPOTHESIS;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
         /* The missing part could contradict the verdict. A snapshot covers one allocator, but neither the driver nor

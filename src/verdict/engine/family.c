@@ -178,10 +178,11 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     }
     gwi_hang hang = run_is_good ? (gwi_hang){0} : gwi_hang_of(model, process->pid);
     uint64_t since_ns = hang.hang == NULL ? 0 : hang.hang->t_ns - hang.hang->for_ns;
-    unsigned weight = hang.kind == GWI_HANG_PEER   ? 1
-                      : hang.kind == GWI_HANG_NONE ? 0
-                                                   : 3; /* a peer's hang is a
-                                                         * consequence */
+    unsigned weight = 3;
+    if (hang.kind == GWI_HANG_PEER)
+        weight = 1; /* a consequence */
+    else if (hang.kind == GWI_HANG_NONE)
+        weight = 0;
     if (weight > found.weight || (weight == found.weight && since_ns < found.t_ns)) {
         found.weight = weight;
         found.t_ns = since_ns;
@@ -206,7 +207,11 @@ const gw_process *gwi_family_judge(const gw_model *model)
         if (first[weight].process != NULL)
             return first[weight].process;
     }
-    return model->command != NULL ? model->command : model->process_count > 0 ? &model->process[0] : NULL;
+    if (model->command != NULL)
+        return model->command;
+    if (model->process_count > 0)
+        return &model->process[0];
+    return NULL;
 }
 
 uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)

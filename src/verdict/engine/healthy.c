@@ -373,7 +373,11 @@ static const char *how_outlived(const gwi_case *c, const gw_failure *failure)
         "and thousands of other requests succeeded later"};
     if (failure->recovery != GW_RECOVERED_NOT)
         return how[failure->recovery];
-    return failure->after.worked ? "and other work succeeded later" : c->bad_end ? "and the program went on" : how[0];
+    if (failure->after.worked)
+        return "and other work succeeded later";
+    if (c->bad_end)
+        return "and the program went on";
+    return how[0];
 }
 
 static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_list *advice)

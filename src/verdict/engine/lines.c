@@ -111,8 +111,16 @@ bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice)
 void gwi_say_phase(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->root;
-    uint64_t t_ns = c->memory.known ? c->memory.t_ns : failure != NULL ? failure->t_ns : 0;
-    uint32_t pid = c->memory.known ? c->memory.pid : failure != NULL ? failure->pid : 0;
+    uint64_t t_ns = 0;
+    if (c->memory.known)
+        t_ns = c->memory.t_ns;
+    else if (failure != NULL)
+        t_ns = failure->t_ns;
+    uint32_t pid = 0;
+    if (c->memory.known)
+        pid = c->memory.pid;
+    else if (failure != NULL)
+        pid = failure->pid;
     const gw_phase *phase = pid == 0 ? NULL : gw_model_phase_at(c->model, pid, t_ns);
     if (phase != NULL && c->model->asked_phase == NULL) /* a notebook shows the failing cell itself */
         gwi_evidence(finding, t_ns, "observer", "this was in phase %s, which began at %.2f s", phase->name,

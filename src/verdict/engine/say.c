@@ -54,6 +54,13 @@ static void say_framework_limit(const gwi_case *c, gwi_finding *finding)
              limit);
 }
 
+static const char *source_of_request(const gwi_case *c)
+{
+    if (c->memory.from_stderr)
+        return "stderr";
+    return c->memory.report != NULL && c->oom == NULL ? "observer" : "driver";
+}
+
 void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -66,9 +73,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
     gw_bytes_text(limit, memory->limit_bytes);
-    const char *source = memory->from_stderr                        ? "stderr"
-                         : memory->report != NULL && c->oom == NULL ? "observer"
-                                                                    : "driver";
+    const char *source = source_of_request(c);
     const char *by = memory->limit_is_guard ? " (limit set by gpuwhy)" : "";
     if (memory->limit_is_about)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",

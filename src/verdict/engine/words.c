@@ -46,11 +46,9 @@ char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel)
 
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream)
 {
-    if (stream <= 2)
-        snprintf(out, GWI_STREAM_TEXT_MAX, "%s",
-                 stream == 0   ? "the default stream"
-                 : stream == 1 ? "the legacy stream"
-                               : "the per-thread stream");
+    static const char *const special[] = {"the default stream", "the legacy stream", "the per-thread stream"};
+    if (stream < sizeof special / sizeof special[0])
+        snprintf(out, GWI_STREAM_TEXT_MAX, "%s", special[stream]);
     else
         snprintf(out, GWI_STREAM_TEXT_MAX, "stream 0x%" PRIx64, stream);
     return out;

@@ -258,11 +258,11 @@ static bool fill_where(const place *at, gw_verdict *verdict)
     verdict->where = where;
     if (where == NULL || (where->frame = calloc(at->count, sizeof *where->frame)) == NULL)
         return false;
-    where->what =
-        !at->frame[0].python ? "the innermost frame of a native stack in the log that does not belong to a framework"
-        : is_late(verdict->cause)
-            ? "the exception was raised here; an earlier call may be at fault, as such a fault is noticed late"
-            : "the exception was raised here";
+    where->what = "the exception was raised here";
+    if (!at->frame[0].python)
+        where->what = "the innermost frame of a native stack in the log that does not belong to a framework";
+    else if (is_late(verdict->cause))
+        where->what = "the exception was raised here; an earlier call may be at fault, as such a fault is noticed late";
     for (size_t i = 0; i < at->count; i++) {
         where->frame_count++;
         if (!fill_frame(&at->frame[i], &where->frame[i]))

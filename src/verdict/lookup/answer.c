@@ -140,7 +140,11 @@ static void sort_readings(gwi_readings *readings)
             gwi_statement said;
             bool exact = false;
             const gwi_reading *reading = &readings->reading[i];
-            int rank = !gwi_log_rule(reading->sign, reading->which, &said, &exact) ? 2 : exact ? 0 : 1;
+            int rank = 1;
+            if (!gwi_log_rule(reading->sign, reading->which, &said, &exact))
+                rank = 2;
+            else if (exact)
+                rank = 0;
             if (rank == pass)
                 sorted.reading[sorted.count++] = *reading;
         }

@@ -68,10 +68,13 @@ static void add_cuda_code(gwi_readings *readings, unsigned code)
 static void add_cudnn(gwi_readings *readings, const gw_cudnn_status *status)
 {
     enum { PREFIX_BYTES = sizeof "CUDNN_STATUS_" - 1 };
-    const char *kind = status->major_first >= 9                              ? "cuDNN 9 status"
-                       : status->major_first == 8                            ? "cuDNN 8 status"
-                       : status->major_first == 7 && status->major_last == 7 ? "cuDNN 7 status"
-                                                                             : "cuDNN 7 and 8 status";
+    const char *kind = "cuDNN 7 and 8 status";
+    if (status->major_first >= 9)
+        kind = "cuDNN 9 status";
+    else if (status->major_first == 8)
+        kind = "cuDNN 8 status";
+    else if (status->major_first == 7 && status->major_last == 7)
+        kind = "cuDNN 7 status";
     gwi_reading *reading = add(readings, kind, (int)GW_SAYS_CUDNN_STATUS);
     reading->has_code = true;
     reading->code = (int)status->code;
@@ -362,11 +365,12 @@ void gwi_read_find(const gw_log_find *find, gwi_readings *readings)
     }
     if (word != NULL && (find->sign == GW_SAYS_CUDNN_STATUS || find->sign == GW_SAYS_CUBLAS_STATUS ||
                          find->sign == GW_SAYS_NCCL_ERROR)) {
-        snprintf(name, sizeof name, "%s%.60s",
-                 find->sign == GW_SAYS_CUDNN_STATUS    ? "CUDNN_STATUS_"
-                 : find->sign == GW_SAYS_CUBLAS_STATUS ? "CUBLAS_STATUS_"
-                                                       : "nccl",
-                 word);
+        const char *prefix = "nccl";
+        if (find->sign == GW_SAYS_CUDNN_STATUS)
+            prefix = "CUDNN_STATUS_";
+        else if (find->sign == GW_SAYS_CUBLAS_STATUS)
+            prefix = "CUBLAS_STATUS_";
+        snprintf(name, sizeof name, "%s%.60s", prefix, word);
         read_name(name, readings);
     } else if (has_number && find->sign == GW_SAYS_XID) {
         add_xid(readings, GW_XID_KIND_XID, (unsigned)number);

@@ -109,7 +109,11 @@ static unsigned weigh_lines(const char *id, const char *word)
             continue;
         bool told = has(row->name, word) || gwi_log_is_listed(row->which, word) || examples_have(row, word) ||
                     (row->sign == GW_SAYS_CUDA ? names_have(row->which, word) : has(row->which, word));
-        unsigned weight = !told ? 0 : is_first ? FIRST : OTHER;
+        unsigned weight = OTHER;
+        if (!told)
+            weight = 0;
+        else if (is_first)
+            weight = FIRST;
         most = weight > most ? weight : most;
     }
     return most;
@@ -119,7 +123,11 @@ static unsigned weigh(const gw_cause_info *cause, const char *word)
 {
     enum { ID = 8, SUMMARY = 6, FIX = 3, PROOF = 2 };
     unsigned lines = weigh_lines(cause->id, word);
-    unsigned own = has(cause->id, word) ? ID : has(cause->summary, word) ? SUMMARY : 0;
+    unsigned own = 0;
+    if (has(cause->id, word))
+        own = ID;
+    else if (has(cause->summary, word))
+        own = SUMMARY;
     for (size_t i = 0; i < GW_CAUSE_FRAMEWORKS && own < FIX; i++) {
         if (has(cause->fixes_for[i].fixes, word))
             own = FIX;

@@ -17,7 +17,11 @@ static const uint64_t long_ns = 5000000000u;
 static bool was_ended_from_outside(const gwi_case *c)
 {
     enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* timeout(1); a shell's status for a signal */
-    int signal = c->signal != 0 ? c->signal : c->exit_code > OF_SIGNAL ? c->exit_code - OF_SIGNAL : 0;
+    int signal = 0;
+    if (c->signal != 0)
+        signal = c->signal;
+    else if (c->exit_code > OF_SIGNAL)
+        signal = c->exit_code - OF_SIGNAL;
     return signal == 1 || signal == 2 || signal == 3 || signal == 9 || signal == 15 || signal == 24 ||
            c->exit_code == OF_TIMEOUT;
 }

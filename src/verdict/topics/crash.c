@@ -71,7 +71,11 @@ void gwi_say_bus(const gwi_case *c, gwi_finding *finding)
 
 const char *gwi_crash_source(const gw_crash *crash)
 {
-    return crash->by_handler ? "observer" : crash->by_core ? "core dump" : "kernel log";
+    if (crash->by_handler)
+        return "observer";
+    if (crash->by_core)
+        return "core dump";
+    return "kernel log";
 }
 
 void gwi_say_null_used(const gwi_case *c, gwi_finding *finding)

@@ -54,7 +54,10 @@ bool gwi_objects_may_hold(const gwi_memory *memory)
     held += memory->stream_count > STREAMS_USUAL ? memory->stream_count * stream_bytes : 0;
     if (count[GW_CLASS_GRAPH_EXEC] > GRAPHS_USUAL || count[GW_CLASS_MODULE] > MODULES_USUAL) {
         uint64_t beyond = memory->rest_bytes > first_bytes ? memory->rest_bytes - first_bytes : 0;
-        held = !memory->rest_known ? UINT64_MAX / 2 : beyond > held ? beyond : held;
+        if (!memory->rest_known)
+            held = UINT64_MAX / 2;
+        else if (beyond > held)
+            held = beyond;
     }
     return held > 0 && (!memory->has_free || gwi_would_fit(memory, held));
 }

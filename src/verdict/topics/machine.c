@@ -79,7 +79,11 @@ char *gwi_card_text(char out[GWI_CARD_TEXT_MAX], const gw_model *model, uint32_t
 static const char *source_text(const gw_machine_event *event)
 {
     bool log = (event->sources & 1u << GW_SOURCE_KERNEL_LOG) != 0;
-    return log ? "kernel log" : (event->sources & 1u << GW_SOURCE_NVML) != 0 ? "card" : "host";
+    if (log)
+        return "kernel log";
+    if ((event->sources & 1u << GW_SOURCE_NVML) != 0)
+        return "card";
+    return "host";
 }
 
 void gwi_say_machine_event(const gwi_case *c, gwi_finding *finding, const gw_machine_event *event)

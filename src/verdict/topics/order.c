@@ -19,9 +19,11 @@ enum {
 /* The minimum duration of the copy, from its call on. */
 static uint64_t shortest_ns(const gw_unordered *it)
 {
-    uint64_t a_us = it->is_fill                    ? FILL_BYTES_A_US
-                    : it->to_host || it->from_host ? HOST_COPY_BYTES_A_US
-                                                   : DEVICE_COPY_BYTES_A_US;
+    uint64_t a_us = DEVICE_COPY_BYTES_A_US;
+    if (it->is_fill)
+        a_us = FILL_BYTES_A_US;
+    else if (it->to_host || it->from_host)
+        a_us = HOST_COPY_BYTES_A_US;
     return (uint64_t)((double)it->copy_bytes * 1e3 / (double)a_us);
 }
 
