@@ -2,8 +2,8 @@
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 
-#include "gw_out.h"
-#include "gw_out_compare.h"
+#include "gw_render.h"
+#include "gw_render_compare.h"
 #include "gw_torch.h"
 
 #include <stdio.h>
@@ -58,9 +58,9 @@ static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_p
     gw_text text = {0};
     gw_status st = GW_OK;
     if (json)
-        st = gw_out_comparison_json(comparison, good, bad, &text, err);
+        st = gw_render_comparison_json(comparison, good, bad, &text, err);
     else
-        gw_out_comparison_text(comparison, good, bad, &text);
+        gw_render_comparison_text(comparison, good, bad, &text);
     if (st == GW_OK && text.failed)
         st = gw_fail(err, GW_NOMEM, "print the comparison");
     if (st == GW_OK && (fputs(gw_text_str(&text), stdout) < 0 || fflush(stdout) != 0))

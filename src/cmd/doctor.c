@@ -3,8 +3,8 @@
 #include "gwi_doctor_cmd.h"
 #include "gwi_options.h"
 
-#include "gw_out.h"
 #include "gw_place.h"
+#include "gw_render.h"
 #include "gw_wrap.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void print_page(const gw_checkup *checkup)
         section = check->section;
         gw_text_addf(&page, "  %-8s", gw_check_state_text(check->state));
         gw_text line = {0};
-        gw_out_add_printable(&line, check->text);
+        gw_render_add_printable(&line, check->text);
         gw_add_wrapped(&page, gw_text_str(&line), INDENT, INDENT, WIDTH);
         gw_text_free(&line);
         if (check->todo != NULL) {

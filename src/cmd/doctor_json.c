@@ -1,7 +1,7 @@
 /* A check-up as JSON, by json-c. */
 #include "gwi_doctor_cmd.h"
 
-#include "gw_out.h"
+#include "gw_render.h"
 #include "gw_text.h"
 
 #include <json-c/json.h>
@@ -13,7 +13,7 @@ static json_object *text_or_null(const char *text)
     gw_text clean = {0};
     if (text == NULL)
         return NULL;
-    gw_out_add_utf8(&clean, text);
+    gw_render_add_utf8(&clean, text);
     json_object *object = json_object_new_string(gw_text_str(&clean));
     gw_text_free(&clean);
     return object;

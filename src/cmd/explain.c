@@ -6,8 +6,8 @@
 #include "gwi_past.h"
 
 #include "gw_logs.h"
-#include "gw_out.h"
 #include "gw_place.h"
+#include "gw_render.h"
 #include "gw_torch.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@ GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, cons
 typedef struct gwi_print {
     bool running;      /* the program is alive */
     bool all;          /* everything, not one screen */
-    const char *again; /* as in gw_out_style */
+    const char *again; /* as in gw_render_style */
 } gwi_print;
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd);
 /* The same to stderr, in the middle of a run. The verdict then names `recording`; NULL, it is not kept: all of the

@@ -4,7 +4,7 @@
 #include "gwi_options.h"
 
 #include "gw_clock.h"
-#include "gw_out.h"
+#include "gw_render.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static int fail(const gw_error *err)
 static void print(gw_text *line)
 {
     gw_text clean = {0};
-    gw_out_add_printable(&clean, gw_text_str(line));
+    gw_render_add_printable(&clean, gw_text_str(line));
     puts(gw_text_str(&clean));
     gw_text_free(&clean);
     gw_text_clear(line);

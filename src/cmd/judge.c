@@ -2,7 +2,7 @@
 #include "gwi_judge.h"
 
 #include "gw_model.h"
-#include "gw_out.h"
+#include "gw_render.h"
 #include "gw_sites.h"
 #include "gw_torch.h"
 
@@ -63,9 +63,9 @@ static gw_status write_whole(int fd, const gw_text *text, const char *name, gw_e
     return GW_OK;
 }
 
-static gw_out_style style_of(int fd)
+static gw_render_style style_of(int fd)
 {
-    gw_out_style style = {0};
+    gw_render_style style = {0};
     struct winsize size;
     if (!isatty(fd))
         return style;
@@ -79,13 +79,13 @@ static gw_out_style style_of(int fd)
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
 {
     gw_text text = {0};
-    gw_out_style style = style_of(fd);
+    gw_render_style style = style_of(fd);
     style.running = how->running;
     style.all = how->all;
     style.again = how->again;
     if (isatty(fd))
         gw_text_add(&text, "\n", 1); /* a gap after the program's own last line */
-    gw_out_text(verdict, &style, &text);
+    gw_render_text(verdict, &style, &text);
     gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* a closed stderr is no reason to fail */
     (void)ignored;
     gw_text_free(&text);
@@ -102,7 +102,7 @@ gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw
 {
     gw_text text = {0};
     int fd = -1;
-    gw_status st = gw_out_json(verdict, &text, err);
+    gw_status st = gw_render_json(verdict, &text, err);
     if (st != GW_OK)
         goto out;
     if (strcmp(path, "-") == 0) {

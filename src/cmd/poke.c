@@ -7,8 +7,8 @@
 #include "gw_clock.h"
 #include "gw_hang_watch.h"
 #include "gw_model_facts.h"
-#include "gw_out.h"
 #include "gw_place.h"
+#include "gw_render.h"
 #include "gw_sites.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* Writes the comparison of two runs as JSON. */
-#include "gw_out.h"
-#include "gw_out_compare.h"
+#include "gw_render.h"
+#include "gw_render_compare.h"
 
 #include <json-c/json.h>
 
@@ -9,7 +9,7 @@ static json_object *text_or_null(const char *string)
     gw_text clean = {0};
     if (string == NULL)
         return NULL;
-    gw_out_add_utf8(&clean, string);
+    gw_render_add_utf8(&clean, string);
     json_object *object = json_object_new_string(gw_text_str(&clean));
     gw_text_free(&clean);
     return object;
@@ -84,8 +84,8 @@ static json_object *of_run(gw_portrait *portrait)
     return object;
 }
 
-gw_status gw_out_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text,
-                                 gw_error *err)
+gw_status gw_render_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text,
+                                    gw_error *err)
 {
     json_object *whole = json_object_new_object(), *list = json_object_new_array(), *same = json_object_new_object();
     for (size_t i = 0; i < comparison->count; i++)

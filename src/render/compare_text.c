@@ -9,8 +9,8 @@
  *             good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
  *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
  *    Same     command (2), driver (3), libraries (9) */
-#include "gw_out.h"
-#include "gw_out_compare.h"
+#include "gw_render.h"
+#include "gw_render_compare.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ typedef struct page {
 static void add_line(page *at, const char *line)
 {
     gw_text clean = {0};
-    gw_out_add_printable(&clean, line);
+    gw_render_add_printable(&clean, line);
     gw_text_addf(at->text, "%-*s%s\n", LABEL_COLUMNS, at->label, gw_text_str(&clean));
     gw_text_free(&clean);
     at->label = "";
@@ -153,7 +153,7 @@ static void add_ending(gw_text *line, const char *which, gw_portrait *portrait)
     gw_text_addf(line, "%s %s after %.1f s", which, exit == NULL ? "(how it ended is not known)" : exit->text, seconds);
 }
 
-void gw_out_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text)
+void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text)
 {
     page at = {.text = text, .label = ""};
     gw_text head = {0}, clean = {0};
@@ -161,7 +161,7 @@ void gw_out_comparison_text(const gw_comparison *comparison, gw_portrait *good, 
     gw_text_addf(&head, "gpuwhy: %.120s: ", command == NULL ? "the program" : command->text);
     add_ending(&head, "good", good);
     add_ending(&head, ", bad", bad);
-    gw_out_add_printable(&clean, gw_text_str(&head));
+    gw_render_add_printable(&clean, gw_text_str(&head));
     gw_text_addf(text, "%s\n\n", gw_text_str(&clean));
     gw_text_free(&clean);
     gw_text_free(&head);

@@ -1,7 +1,7 @@
 /* Renders verdicts: text for people, JSON for programs. Nothing is computed here; all content comes from the
  * gw_verdict. Calls keep no state and may be made from any thread. */
-#ifndef GW_OUT_H
-#define GW_OUT_H
+#ifndef GW_RENDER_H
+#define GW_RENDER_H
 
 #include "gw_status.h"
 #include "gw_text.h"
@@ -12,35 +12,35 @@
 /* The version of the JSON schema, which docs/json-schema.md describes. */
 enum { GW_JSON_SCHEMA = 1 };
 
-typedef struct gw_out_style {
+typedef struct gw_render_style {
     unsigned width;    /* columns to wrap at; 0: 80 */
     bool colour;       /* the output is a terminal, and colours are wanted */
     bool running;      /* the program is still running: do not print that its end is unknown */
     bool all;          /* print everything instead of one screen */
     const char *again; /* the command that prints everything, shown after "12 more lines: "; NULL: gpuwhy explain
                         * --all with the verdict's recording */
-} gw_out_style;
+} gw_render_style;
 
 /* The lines of a screen: a terminal of 24 lines needs one for the shell's next prompt. */
-enum { GW_OUT_LINES = 23 };
+enum { GW_RENDER_LINES = 23 };
 
 /* Add the verdict as text to `text`: a head line, then labelled paragraphs, each line with its newline. Unless
- * style->all, the text has at most GW_OUT_LINES lines at a width of 80 columns or more, and its last line states how
+ * style->all, the text has at most GW_RENDER_LINES lines at a width of 80 columns or more, and its last line states how
  * many lines were left out. Control characters of foreign strings (arguments, log lines, source files) become '?'.
  *
  * Below the place, the user's line of source is printed if its file exists on this machine and has not changed since
  * the run (gwi_source.h). */
-void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text);
+void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
 /* Add the verdict as one JSON object and a newline. GW_OK; GW_NOMEM. Unless GW_OK, `text` is
  * unchanged. */
-GW_MUST_CHECK gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
+GW_MUST_CHECK gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
 
 /* Add `string` with every control character and every invalid UTF-8 byte replaced by '?'. The string may come from
  * the program's arguments or its stderr and must not control the reader's terminal. */
-void gw_out_add_printable(gw_text *text, const char *string);
+void gw_render_add_printable(gw_text *text, const char *string);
 
 /* Add `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
-void gw_out_add_utf8(gw_text *text, const char *string);
+void gw_render_add_utf8(gw_text *text, const char *string);
 
 #endif

@@ -1,16 +1,16 @@
-/* Renders comparisons of runs: text for people, JSON for programs. The rules of gw_out.h apply. */
-#ifndef GW_OUT_COMPARE_H
-#define GW_OUT_COMPARE_H
+/* Renders comparisons of runs: text for people, JSON for programs. The rules of gw_render.h apply. */
+#ifndef GW_RENDER_COMPARE_H
+#define GW_RENDER_COMPARE_H
 
 #include "gw_compare.h"
 #include "gw_text.h"
 
 /* Add the comparison as one page of text. */
-void gw_out_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text);
+void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text);
 
 /* Add the comparison as one JSON object and a newline (docs/json-schema.md). GW_OK; GW_NOMEM. Unless GW_OK, `text` is
  * unchanged. */
-GW_MUST_CHECK gw_status gw_out_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad,
-                                               gw_text *text, gw_error *err);
+GW_MUST_CHECK gw_status gw_render_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad,
+                                                  gw_text *text, gw_error *err);
 
 #endif

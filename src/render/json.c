@@ -1,5 +1,5 @@
 /* Writes a verdict as JSON, schema 1 (docs/json-schema.md). An unknown value is null, never zero or an empty string. */
-#include "gw_out.h"
+#include "gw_render.h"
 
 #include <json-c/json.h>
 
@@ -12,7 +12,7 @@ static struct json_object *string_or_null(const char *string)
     if (string == NULL)
         return NULL;
     gw_text clean = {0};
-    gw_out_add_utf8(&clean, string);
+    gw_render_add_utf8(&clean, string);
     struct json_object *object = json_object_new_string_len(gw_text_str(&clean), (int)clean.bytes);
     gw_text_free(&clean);
     return object;
@@ -254,7 +254,7 @@ static struct json_object *coverage_object(const gw_verdict *verdict)
     return one;
 }
 
-gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
+gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
     struct json_object *root = json_object_new_object();

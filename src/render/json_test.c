@@ -1,5 +1,5 @@
 /* Parses the JSON output and compares it field by field. */
-#include "gw_out.h"
+#include "gw_render.h"
 
 #include <json-c/json.h>
 
@@ -16,7 +16,7 @@ static struct json_object *written(const gw_verdict *verdict)
 {
     gw_text text = {0};
     gw_error err;
-    assert_int_equal(gw_out_json(verdict, &text, &err), GW_OK);
+    assert_int_equal(gw_render_json(verdict, &text, &err), GW_OK);
     struct json_object *root = json_tokener_parse(gw_text_str(&text));
     assert_non_null(root);
     gw_text_free(&text);

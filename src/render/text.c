@@ -10,7 +10,7 @@
  *    Why      38.92 s  cuMemAlloc of 2.39 GiB failed; 0.79 GiB of 16.00 GiB was free
  *             ruled out: other processes (0 B)
  *    Details  4 more lines: gpuwhy explain --all run.gpuwhy */
-#include "gw_out.h"
+#include "gw_render.h"
 #include "gw_text.h"
 #include "gw_wrap.h"
 #include "gwi_page.h"
@@ -238,7 +238,7 @@ static bool says_nothing(const char *line)
 static void add_source_line(gwi_page *page, const char *gutter, const char *code, bool marked)
 {
     gw_text line = {0}, clean = {0};
-    gw_out_add_printable(&clean, code);
+    gw_render_add_printable(&clean, code);
     const char *text = gw_text_str(&clean);
     size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
     bool cut = gw_columns(text, bytes) > room;
@@ -362,7 +362,7 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
 /* ---- the whole ---- */
 
 /* Add the command that prints the rest if lines were left out, else the name of the recording. */
-static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_out_style *style, unsigned more)
+static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_render_style *style, unsigned more)
 {
     gw_text line = {0};
     if (more > 0)
@@ -377,7 +377,7 @@ static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_out_
     gw_text_free(&line);
 }
 
-static unsigned details_lines(const gwi_page *page, const gw_verdict *verdict, const gw_out_style *style)
+static unsigned details_lines(const gwi_page *page, const gw_verdict *verdict, const gw_render_style *style)
 {
     gwi_page alone = {.width = page->width};
     add_details(&alone, verdict, style, 99);
@@ -412,13 +412,13 @@ static void add_all(gwi_page *page, const gw_verdict *verdict, bool running)
     add_list(page, GWI_ALSO, "Also", &verdict->advice, false);
 }
 
-void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text)
+void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text)
 {
     unsigned width = style->width == 0 ? 80 : style->width, more = 0;
     gwi_page page = {.width = width < WIDTH_MIN ? WIDTH_MIN : width, .colour = style->colour};
     add_all(&page, verdict, style->running);
     if (!style->all)
-        more = gwi_page_fit(&page, GW_OUT_LINES - details_lines(&page, verdict, style));
+        more = gwi_page_fit(&page, GW_RENDER_LINES - details_lines(&page, verdict, style));
     add_details(&page, verdict, style, more);
     gwi_page_print(&page, text);
     gwi_page_free(&page);

@@ -1,5 +1,5 @@
 /* Tests the text of verdicts: safe strings, the limits of a screen, and the user's line of source. */
-#include "gw_out.h"
+#include "gw_render.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void a_verdict_reads_as_designed(void **state)
     (void)state;
     gw_verdict verdict = sample();
     gw_text text = {0};
-    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
     static const char wanted[] =
         "gpuwhy: python 'train.py?[2J' exited 1 after 41.2 s on 2 x NVIDIA H200 (limit\n"
         "        16.00 GiB)\n"
@@ -80,7 +80,7 @@ static void no_line_is_wider_than_asked(void **state)
         gw_verdict verdict = sample();
         verdict.recording = NULL;
         gw_text text = {0};
-        gw_out_text(&verdict, &(gw_out_style){.width = width}, &text);
+        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
         for (const char *line = gw_text_str(&text); *line != '\0'; line += strcspn(line, "\n") + 1)
             if (strcspn(line, "\n") > width)
                 fail_msg("width %u: %.*s", width, (int)strcspn(line, "\n"), line);
@@ -93,9 +93,9 @@ static void colours_only_when_asked(void **state)
     (void)state;
     gw_verdict verdict = sample();
     gw_text text = {0};
-    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
     assert_null(strchr(gw_text_str(&text), '\033'));
-    gw_out_text(&verdict, &(gw_out_style){.width = 80, .colour = true}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
     assert_non_null(strchr(gw_text_str(&text), '\033'));
     gw_text_free(&text);
 }
@@ -106,7 +106,7 @@ static void an_empty_verdict_is_printed(void **state)
     for (int status = GW_VERDICT_FAULT; status <= GW_VERDICT_UNDETERMINED; status++) {
         gw_verdict verdict = {.status = (gw_verdict_status)status, .cause = "x"};
         gw_text text = {0};
-        gw_out_text(&verdict, &(gw_out_style){0}, &text);
+        gw_render_text(&verdict, &(gw_render_style){0}, &text);
         assert_non_null(strstr(gw_text_str(&text), "how it ended is not known"));
         gw_text_free(&text);
     }
@@ -123,7 +123,7 @@ static void long_commands_are_cut(void **state)
         arguments[i] = i == 1 ? script : (char *)"it's";
     gw_verdict verdict = {.status = GW_VERDICT_CLEAN, .argv = {arguments, 100}};
     gw_text text = {0};
-    gw_out_text(&verdict, &(gw_out_style){.width = 1000}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 1000}, &text);
     size_t first = strcspn(gw_text_str(&text), "\n");
     assert_in_range(first, 80, 250);
     assert_non_null(strstr(gw_text_str(&text), "xxx...'"));
@@ -146,8 +146,8 @@ static void foreign_bytes_become_harmless(void **state)
                  {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_text shown = {0}, utf8 = {0};
-        gw_out_add_printable(&shown, cases[i].given);
-        gw_out_add_utf8(&utf8, cases[i].given);
+        gw_render_add_printable(&shown, cases[i].given);
+        gw_render_add_utf8(&utf8, cases[i].given);
         assert_string_equal(gw_text_str(&shown), cases[i].shown);
         assert_string_equal(gw_text_str(&utf8), cases[i].utf8);
         gw_text_free(&shown);
@@ -194,9 +194,9 @@ static void too_much_becomes_one_screen(void **state)
     (void)state;
     gw_verdict verdict = crowded();
     gw_text screen = {0}, all = {0};
-    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &screen);
-    gw_out_text(&verdict, &(gw_out_style){.width = 80, .all = true}, &all);
-    assert_in_range(lines_in(gw_text_str(&screen)), GW_OUT_LINES - 2, GW_OUT_LINES);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &screen);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80, .all = true}, &all);
+    assert_in_range(lines_in(gw_text_str(&screen)), GW_RENDER_LINES - 2, GW_RENDER_LINES);
     const char *fixes = strstr(gw_text_str(&screen), "\nNext "), *why = strstr(gw_text_str(&screen), "\nWhy ");
     const char *details = strstr(gw_text_str(&screen), "\nDetails ");
     assert_true(fixes != NULL && why != NULL && details != NULL && fixes < why && why < details);
@@ -219,8 +219,8 @@ static void every_width_and_colour_fits(void **state)
     for (unsigned width = 80; width < 200; width += 13) {
         gw_verdict verdict = crowded();
         gw_text text = {0};
-        gw_out_text(&verdict, &(gw_out_style){.width = width, .colour = true}, &text);
-        assert_in_range(lines_in(gw_text_str(&text)), 10, GW_OUT_LINES);
+        gw_render_text(&verdict, &(gw_render_style){.width = width, .colour = true}, &text);
+        assert_in_range(lines_in(gw_text_str(&text)), 10, GW_RENDER_LINES);
         gw_text_free(&text);
     }
 }
@@ -232,7 +232,7 @@ static void what_decides_comes_first(void **state)
     many_evidence[MANY - 1].weight = GW_WEIGHT_DECIDES;
     many_evidence[0].weight = GW_WEIGHT_ASIDE;
     gw_text text = {0};
-    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
     const char *why = strstr(gw_text_str(&text), "\nWhy ");
     assert_memory_equal(why + 10, "line 29", 7);
     assert_null(strstr(why, "line 0 says"));
@@ -246,7 +246,7 @@ static void the_command_for_the_rest_is_the_callers(void **state)
     gw_verdict verdict = crowded();
     gw_text text = {0};
     verdict.recording = NULL;
-    gw_out_text(&verdict, &(gw_out_style){.width = 80, .again = "gpuwhy explain --all 700"}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80, .again = "gpuwhy explain --all 700"}, &text);
     assert_non_null(strstr(gw_text_str(&text), "more lines: gpuwhy explain --all 700\n"));
     gw_text_free(&text);
 }
@@ -263,13 +263,13 @@ static void a_word_longer_than_a_line_loses_its_middle(void **state)
     verdict.evidence_count = 1;
     verdict.recording = NULL;
     gw_text text = {0};
-    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
     const char *line = strstr(gw_text_str(&text), "Why      ");
     assert_in_range(strcspn(line, "\n"), 70, 80);
     assert_memory_equal(line + 9, "/begin", 6);
     assert_memory_equal(line + strcspn(line, "\n") - 3, ".so", 3);
     gw_text_clear(&text);
-    gw_out_text(&verdict, &(gw_out_style){.width = 80, .all = true}, &text);
+    gw_render_text(&verdict, &(gw_render_style){.width = 80, .all = true}, &text);
     assert_non_null(strstr(gw_text_str(&text), word));
     gw_text_free(&text);
 }
@@ -307,7 +307,7 @@ static gw_verdict placed(const char *source, uint32_t line)
 static void shows(const gw_verdict *verdict, unsigned width, const char *wanted, const char *unwanted)
 {
     gw_text text = {0};
-    gw_out_text(verdict, &(gw_out_style){.width = width}, &text);
+    gw_render_text(verdict, &(gw_render_style){.width = width}, &text);
     if (wanted != NULL && strstr(gw_text_str(&text), wanted) == NULL)
         fail_msg("'%s' is not in:\n%s", wanted, gw_text_str(&text));
     if (unwanted != NULL && strstr(gw_text_str(&text), unwanted) != NULL)
@@ -375,7 +375,7 @@ static void a_long_source_line_is_cut(void **state)
     gw_verdict verdict = placed(source, 1);
     for (unsigned width = 40; width < 300; width += 17) {
         gw_text text = {0};
-        gw_out_text(&verdict, &(gw_out_style){.width = width}, &text);
+        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
         const char *line = strstr(gw_text_str(&text), "         > 1 | xxx");
         assert_non_null(line);
         assert_int_equal(strcspn(line, "\n"), width);
