@@ -1,6 +1,7 @@
 /* Call sites inside the hook: from a stack to the number of a site.
  *
  *   site.c     the key, the table of known keys, the records of a new site
+ *   trail.c    stacks seen lately, so that most calls need no walk
  *   unwind.c   the native walk, with rules that were cached earlier
  *   cfi.c      the rules, from the call frame information in every file
  *   modules.c  the file that is mapped at an address
