@@ -37,7 +37,7 @@ typedef struct gwi_memory {
     bool foreign_recorded;  /* that process belongs to this run */
     bool foreign_by_ledger; /* foreign_bytes is the allocations of this run's processes, without their contexts */
     bool rest_known;
-    uint64_t rest_bytes;         /* in use beyond all recorded allocations: contexts, streams, code, other programs */
+    uint64_t rest_bytes; /* in use beyond all recorded allocations: contexts, streams, code, other programs */
     bool has_gaps; /* events of the process were lost, and what the driver has in use does not confirm own_bytes: too
                     * much or too little may be counted */
     const gw_pool_state *pools;  /* the process's stream-ordered pools, as the driver reported them; NULL: none, or
