@@ -361,8 +361,8 @@ static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, ui
     return sorts;
 }
 
-/* The site that most of them have, as far as there are few different ones: a block of a step in progress must not speak
- * for all. */
+/* Count the sites of blocks of one sort, as long as they are few: the most frequent one is named, because a single
+ * block may belong to the step in progress. */
 static void count_site(sort_of *it, uint32_t site)
 {
     size_t at = 0;

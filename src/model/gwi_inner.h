@@ -1,4 +1,4 @@
-/* What the parts of the model share while it is fed: the ledgers at work. Nobody outside this folder reads it. */
+/* State and functions that the model's files share while a recording is read into it. */
 #ifndef GWI_MODEL_INNER_H
 #define GWI_MODEL_INNER_H
 
@@ -6,7 +6,7 @@
 #include "gw_model_facts.h"
 #include "gwi_table.h"
 
-/* Addresses and handles of different sorts may be the same number: each sort has its own table. */
+/* An address and a handle can be the same number, so each kind of key has its own table. */
 typedef enum gwi_space {
     GWI_SPACE_NONE,
     GWI_SPACE_MEMORY, /* device addresses */
@@ -26,23 +26,23 @@ typedef enum gwi_space {
     GWI_SPACE_COUNT
 } gwi_space;
 
-/* One cache line: a ledger of 100,000 blocks lives of few misses. */
+/* One cache line, so that a ledger of 100,000 blocks causes few cache misses. */
 typedef struct gwi_object {
     uint64_t key, bytes, t_ns, order;
-    uint64_t context; /* current when it was made */
+    uint64_t context; /* the current one when the object was created */
     uint64_t owner;   /* mapping: object index of the VMM block; function: module; exec: graph */
-    uint32_t group;   /* dead: index + 1 of the next dead one */
+    uint32_t group;   /* if dead: index + 1 of the next dead object */
     union {
-        uint32_t refs; /* VMM: handles out; memory of another process: how often it is open */
-        uint32_t name; /* function: index + 1 into the names */
+        uint32_t refs; /* VMM: number of handles; memory of another process: number of opens */
+        uint32_t name; /* function: index + 1 in `names` */
     };
     union {
-        uint32_t maps; /* VMM: mappings alive */
-        uint32_t site; /* function: where its handle was asked for; functions are in no group */
+        uint32_t maps; /* VMM: number of mappings */
+        uint32_t site; /* function: where its handle was requested; functions are in no group */
     };
     uint8_t cls, device;
     uint8_t space; /* GWI_SPACE_COUNT: dead */
-    /* Context: gw_context_kind; function: gw_owner_kind; stream: 1 where the default stream does not wait for it. */
+    /* Context: gw_context_kind; function: gw_owner_kind; stream: 1 if the default stream does not wait for it. */
     uint8_t kind;
 } gwi_object;
 _Static_assert(sizeof(gwi_object) == 64, "an object is one cache line");
@@ -58,7 +58,7 @@ static inline bool gwi_is_memory(uint8_t cls)
     return cls <= GW_CLASS_DEVICE_LAST;
 }
 
-/* What snapshots show, and what allocations and frees of a process are counted by. */
+/* True for memory that snapshots list and that a process's counts of allocations and frees include. */
 static inline bool gwi_is_counted(uint8_t cls)
 {
     return gwi_is_memory(cls) || cls == GW_CLASS_MANAGED;
@@ -74,67 +74,67 @@ typedef struct gwi_node { /* a kernel node of a graph */
     uint64_t graph, function;
 } gwi_node;
 
-/* A block that died after a picture of the ledger was taken. */
+/* A block that was freed after a picture of the ledger was taken, which must still list it. */
 typedef struct gwi_grave {
     gw_live live;
-    uint64_t died; /* frees of the process before its own */
+    uint64_t died; /* number of frees in the process before this one */
 } gwi_grave;
 
-/* One of the newest requests for memory that were granted. */
+/* A granted request for memory; only the newest ones are kept. */
 typedef struct gwi_request {
-    uint64_t t_ns, bytes, live_bytes; /* live: before it, on its device */
-    uint64_t launches;                /* of the process so far; so the others */
+    uint64_t t_ns, bytes, live_bytes; /* live_bytes: on its device, before the request */
+    uint64_t launches;                /* totals of the process at the request, like the other counts */
     uint64_t frees;
-    uint64_t ended; /* frees of the process up to its own; 0: alive */
+    uint64_t ended; /* number of frees in the process up to that of this block; 0: it is alive */
     uint32_t copies, reads, waits;
     uint32_t group;
-    uint32_t lifetime; /* requests that came until it ended */
+    uint32_t lifetime; /* number of requests between this one and the free of its block */
     uint16_t thread;   /* gwi_thread_mark() */
     uint8_t device;
 } gwi_request;
 
-/* Tells the threads of a process apart, in two bytes. Never 0. */
+/* A thread in two bytes. Never 0. */
 static inline uint16_t gwi_thread_mark(uint32_t tid)
 {
     return (uint16_t)(tid % UINT16_MAX + 1);
 }
 typedef struct gwi_requests gwi_requests;
 
-/* How many requests for device memory a thread was granted. */
+/* The number of granted requests for device memory of one thread. */
 typedef struct gwi_asker {
     uint64_t count;
     uint32_t tid;
 } gwi_asker;
-enum { GWI_ASKERS_MAX = 16 }; /* threads of a process that are counted */
+enum { GWI_ASKERS_MAX = 16 }; /* further threads of a process are not counted */
 
 enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
 typedef struct gwi_process {
     uint32_t pid;
-    uint32_t index;     /* of the gw_process */
+    uint32_t index;     /* of its gw_process in the model */
     gwi_object *object; /* owned */
     uint32_t object_count, object_capacity;
-    uint32_t object_free; /* index + 1 of a dead one; chained through `group` */
+    uint32_t object_free; /* index + 1 of a dead object; the others follow through `group` */
     gwi_table table[GWI_SPACE_COUNT];
-    uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* context handle; none of devices beyond the table */
-    uint64_t context_last;                    /* a one-entry cache of context -> device; 0: of device 0 */
+    uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* context handles; 0 for devices beyond the table */
+    uint64_t context_last; /* the context that was looked up last, and its device; context 0 is of device 0 */
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
     uint32_t asker_count, asker_last;
-    uint32_t open_failure[64]; /* failed allocations not yet known to be recovered: indexes */
+    uint32_t open_failure[64]; /* indexes of failed allocations that are not known to be recovered */
     uint32_t open_count;
-    uint64_t open_bytes_min;  /* a request below it tells nothing about any of them */
-    uint32_t report_open[16]; /* out-of-memory reports not yet recovered */
-    uint64_t frees_total;     /* of what is counted; ends_total: of all that is in groups */
+    uint64_t open_bytes_min;  /* a smaller request does not show that one of them was recovered */
+    uint32_t report_open[16]; /* out-of-memory reports that are not known to be recovered */
+    uint64_t frees_total;     /* of counted memory; ends_total: of all objects in groups */
     uint64_t ends_total;
-    uint64_t t_teardown_ns; /* of the last one */
-    uint32_t named_left;    /* failures of which is still asked what their arguments name: a context went */
-    uint64_t threshold_pool, threshold_bytes; /* the last release threshold that was set above 0, and of which pool */
+    uint64_t t_teardown_ns; /* of the last teardown */
+    uint32_t named_left;    /* failures after a destroyed context whose arguments are still looked up */
+    uint64_t threshold_pool, threshold_bytes; /* the last release threshold above 0, and its pool */
     int last_failure;                         /* index, -1: none */
-    bool has_refusal;                         /* a guard's refusal that waits for its failure */
+    bool has_refusal;                         /* the guard refused a request whose failure has not come yet */
     uint64_t refusal[4];
-    int allocator_now;        /* the report being filled, -1: none */
-    uint64_t history_read_ns; /* when its history was read; 0: not yet */
+    int allocator_now;        /* index of the report being filled; -1: none */
+    uint64_t history_read_ns; /* when the hook read the report's history; 0: not yet */
     gwi_capture *capture;     /* owned */
     size_t capture_count, capture_capacity;
     uint32_t captures_open;
@@ -143,81 +143,82 @@ typedef struct gwi_process {
     bool sticky;
     uint64_t *history; /* times of the allocations of the report being filled; owned */
     size_t history_count, history_capacity;
-    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can be made, in order of time; one of them its end's */
+    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can still be made, in order of time; the last place is
+                                           for the process's end */
     uint32_t pictured_count;
-    uint64_t pictured_order; /* of the newest of them; 0: none */
+    uint64_t pictured_order; /* order of the newest of them; 0: none */
     gwi_grave *grave;        /* owned */
     size_t grave_count, grave_capacity;
-    struct gwi_order *order;                 /* owned; NULL: no steps were told */
-    uint64_t t_waited_ns;                    /* a call that waits for the whole device by the way began last */
-    gwi_requests *requests;                  /* owned; NULL: there were none */
-    bool work_known;                         /* the recording counts work between requests */
-    uint64_t launches, copies, reads, waits; /* so far, as requests tell */
-    uint64_t t_default_ns; /* stream-ordered memory was last asked for or freed in the default stream */
+    struct gwi_order *order; /* owned; NULL: the recording has no steps of this process */
+    uint64_t t_waited_ns;    /* begin of the last call that waited for the whole device as a side effect */
+    gwi_requests *requests;  /* owned; NULL: none was granted */
+    bool work_known;         /* the recording says how much work came between requests */
+    uint64_t launches, copies, reads, waits; /* totals at the newest request */
+    uint64_t t_default_ns; /* last allocation or free of stream-ordered memory in the default stream */
 } gwi_process;
 
 typedef struct gwi_string_pool {
-    char **item; /* owned, each owned */
+    char **item; /* owned, like each text */
     size_t count, capacity;
 } gwi_string_pool;
 
-/* What a snapshot is besides what the facts say of it. */
+/* The model's own data about a snapshot, beside gw_snapshot. */
 typedef struct gwi_picture {
     uint32_t process;    /* index */
-    uint32_t use_count;  /* failures and process ends that refer to it; 0: free */
-    uint32_t need_count; /* of these, those that may still want its list */
+    uint32_t use_count;  /* number of failures and process ends that refer to it; 0: this place is free */
+    uint32_t need_count; /* number of these that may still need its list */
     uint32_t next_free;  /* index + 1 */
-    bool listed;         /* among its process's `pictured` */
+    bool listed;         /* it is in its process's `pictured` */
 } gwi_picture;
 
-typedef struct gwi_hot_ring { /* as it came, decoded at the end */
+typedef struct gwi_hot_ring { /* a thread's ring as recorded; it is decoded at the end */
     gw_hot_call *call;        /* owned */
     uint32_t count;
     uint64_t total, synced_total;
 } gwi_hot_ring;
 
 typedef struct gwi_model {
-    gwi_process **process;      /* parallel to gw_model.process; owned */
-    gwi_process *last;          /* of the last event */
-    gwi_hot_ring *ring;         /* parallel to gw_model.thread; owned */
-    uint16_t *inside_fn_plus_1; /* likewise */
+    gwi_process **process;      /* same indexes as gw_model.process; owned */
+    gwi_process *last;          /* process of the last event */
+    gwi_hot_ring *ring;         /* same indexes as gw_model.thread; owned */
+    uint16_t *inside_fn_plus_1; /* the same */
     size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t unwaited_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity,
         holder_capacity;
-    gwi_table group_table; /* of the groups */
-    gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
+    gwi_table group_table; /* finds a group */
+    gwi_picture *picture;  /* same indexes as gw_model.snapshot; owned */
     size_t picture_capacity;
-    uint32_t picture_free;       /* index + 1 of a free one */
-    uint32_t failures_recovered; /* since old failures were last forgotten */
-    bool failures_stay;          /* none left that could be forgotten */
+    uint32_t picture_free;       /* index + 1 of a free place */
+    uint32_t failures_recovered; /* since recovered failures were last dropped from the list */
+    bool failures_stay;          /* no failure is left that could be dropped */
     gwi_string_pool fn_names;
-    gwi_string_pool names; /* of kernels, device-wide */
-    char *line;            /* stderr: the line being gathered; owned */
+    gwi_string_pool names; /* of kernels */
+    char *line;            /* the beginning of a line of stderr whose rest has not come; owned */
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, chained, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
-        char own_frame[GW_STDERR_LINE_MAX]; /* of the traceback at work, the innermost one outside of packages */
+        char own_frame[GW_STDERR_LINE_MAX]; /* the innermost frame outside of packages in the current traceback */
     } stderr_state;
     uint64_t t_last_ns;
     size_t cudnn_line_capacity;
     bool nomem;
 } gwi_model;
 
-/* room.c: make room for one more; false (and nomem is set) without memory. */
+/* room.c. Make room for one more element. False: no memory, and nomem is set. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
-/* The caller's; NULL: it is empty, or no memory. */
+/* The copy belongs to the caller. NULL: the text is empty, or there is no memory. */
 char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 
-/* feed.c: an event, whatever its kind. */
+/* feed.c. Takes an event of any kind. */
 void gwi_model_event(gw_model *model, const gw_event *event);
 
-/* processes.c: of a pid that was used again the newest process; it is added where there is none. NULL: no memory, and
- * nomem is set. */
+/* processes.c. `add` always adds a process, because a pid can be used again. `find` returns the newest process of the
+ * pid, and adds one if there is none. NULL: no memory, and nomem is set. */
 gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
 gwi_process *gwi_process_find(gw_model *model, uint32_t pid, uint64_t t_ns);
 static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
@@ -225,28 +226,29 @@ static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_
     gwi_process *last = model->inner->last;
     return last != NULL && last->pid == pid ? last : gwi_process_find(model, pid, t_ns);
 }
-/* The place of the thread, which is added where there is none. SIZE_MAX: no memory. */
+/* The index of the thread in the model; it is added if it is not there. SIZE_MAX: no memory. */
 size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
 
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
 void gwi_groups_finish(gw_model *model);
-void gwi_group_kept(gw_model *model, const gwi_object *object); /* it was never given back */
-/* What an event made. A thing of the same sort and key that is still there ends first. `device` -1: unknown, taken for
- * the first. The object is good until the next one is added; NULL: no memory, and nomem is set. */
+void gwi_group_kept(gw_model *model, const gwi_object *object); /* the object was never freed */
+/* Add the object that an event created. An object with the same key in that space is ended first, because its end was
+ * missed. `device` -1: not known, device 0 is assumed. The pointer is valid until the next object is added. NULL: no
+ * memory, and nomem is set. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
                            uint64_t key, uint64_t bytes, int device);
-/* Out of the table, still alive: whoever takes it drops it at last. */
+/* Take an object out of its table. It stays alive until the caller drops it. */
 bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
-/* Both. False: there is none. */
+/* Take and drop. False: there is no such object. */
 bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
-/* The same for what nearly all events are about: device memory that was made at arg[0], of arg[1] bytes; its end. */
+/* Add and end for device memory, which most events are about: address arg[0], arg[1] bytes. */
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* The hash of the group that what `event` made, of so many bytes, belongs to: by what tells groups apart, but for the
- * class, which a function nearly always has but one of. */
+/* The hash of the group of an object that `event` created. It covers everything that distinguishes groups except the
+ * class, because a function nearly always creates objects of one class. */
 static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 {
     uint64_t caller = event->site != 0 ? ~(uint64_t)event->site : event->tid;
@@ -254,7 +256,7 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
     return gwi_hash(bytes ^ who * 0xc2b2ae3d27d4eb4fu);
 }
 
-/* ledger.c: a call that succeeded. */
+/* ledger.c. Takes a call that succeeded. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
 int gwi_device_find(gwi_process *process, uint64_t context);
 /* The place of a device in the model's tables. */
@@ -262,60 +264,61 @@ static inline int gwi_device_place(uint64_t number)
 {
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
 }
-/* The device of a context; 0 when the context is not known. */
+/* The device of a context; 0 if the context is not known. */
 static inline int gwi_device_of(gwi_process *process, uint64_t context)
 {
     return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
 }
 
-/* launches.c: a LAUNCH_SITE; and after the last event, names that came late. */
+/* launches.c. `site` takes a LAUNCH_SITE; `finish` fills in names that came late, after the last event. */
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
 void gwi_launches_finish(gw_model *model);
 /* The name of a kernel. NULL: not known. */
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
 /* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);
-/* Was what this thread did then captured into a graph? */
+/* True if the thread was capturing a graph at that time. */
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
 
-/* snapshot.c: pictures of the ledger. Taking one costs the same however much is alive; its list is made when asked for.
- * Indexes into the model's snapshots; -1: none. */
-/* The picture of now: the caller uses it and may want its list. -1: no memory. */
+/* snapshot.c. Pictures of the ledger. Taking one costs the same however many objects are alive; its list is made only
+ * on request. An index is one of the model's snapshots; -1: none. */
+/* Take a picture. It is in use, with its list needed, until `release`. -1: no memory. */
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
-/* Did nothing change since it was taken? */
+/* True if nothing has changed since it was taken. */
 bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index);
-void gwi_snapshot_unneed(gw_model *model, int index); /* a user of it will not want the list any more */
+void gwi_snapshot_unneed(gw_model *model, int index); /* one user does not need the list any more */
 void gwi_snapshot_release(gw_model *model, int index,
-                          bool needed); /* a user, who might still want the list or not, goes */
+                          bool needed); /* one user ends; `needed`: it still needed the list */
 /* The device on which the process holds most; -1: it holds nothing. */
 int gwi_fullest_device(const gw_process *facts);
-/* The picture of a process at its end, in place of an older one. */
+/* Take the picture at the end of a process; it replaces an older one. */
 void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_t t_ns);
-/* A block of device or managed memory is about to die: kept, when a picture shows it. */
+/* A block of device or managed memory is about to be freed. Keep it if a picture shows it. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
-/* requests.c: what the ledger writes down of each request. NULL: no memory, and nomem is set. */
+/* requests.c. Find or add a request. NULL: no memory, and nomem is set. */
 gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
-/* The block that was the request `order` is given back; `frees`: of the process, this one counted; `order_now`: of the
+/* The block of the request `order` is freed. `frees` counts the process's frees, including this one; `order_now` is the
  * newest request. */
 void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
-void gwi_work_add(gwi_process *process, uint32_t work); /* `extra` of a request */
-/* From the request of that order on: times that memory was given back between two of them, up to 16. */
+void gwi_work_add(gwi_process *process, uint32_t work); /* `work`: `extra` of a request's event */
+/* How often memory was freed between two requests, counted from the request `order` on, 16 at most. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
 void gwi_requests_free(gwi_process *process);
-/* Those on the snapshot's device up to it, with room for one more; the caller frees the list. NULL: none are known. */
+/* The requests on the snapshot's device up to the snapshot, with room for one more. The caller frees the list. NULL:
+ * none is known. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
 
-/* Those of a framework's allocator, as its report has them, with room for one more; the caller frees the list. NULL: it
- * has none. */
+/* The requests in the report of a framework's allocator, with room for one more. The caller frees the list. NULL: the
+ * report has none. */
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count);
-/* Where no request tells of any work: fill in what the rings of all threads tell. */
+/* If no request says how much work came before it, count the work in the rings of all threads. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
-/* The thread that is counted as such; NULL: none, or not counted. */
+/* The thread's count of requests; NULL: there is none and `add` is false, or too many threads are counted. */
 gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
 static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
 {
@@ -325,12 +328,12 @@ static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
     if (asker != NULL)
         asker->count++;
 }
-/* An allocation succeeded; call it where `bytes` reach the process's open_bytes_min. */
+/* An allocation succeeded. Needed only if `bytes` is at least the process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
 void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* POOL_STATE */
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
-uint64_t gwi_work_count(const gw_process *process); /* launches, copies and fills so far */
+uint64_t gwi_work_count(const gw_process *process); /* number of launches, copies and fills */
 void gwi_failures_finish(gw_model *model);
 
 /* observer.c */
@@ -339,7 +342,7 @@ void gwi_observer_finish(gw_model *model);
 
 /* phases.c */
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);
-void gwi_phases_sort(gw_model *model); /* before they are asked for; may be called again */
+void gwi_phases_sort(gw_model *model); /* before the first look-up; may be called again */
 void gwi_phases_free(gw_model *model);
 
 /* faults.c */
@@ -352,7 +355,7 @@ void gwi_faults_free(gw_model *model);
 void gwi_machine_sample(gw_model *model, const gw_item *item);
 void gwi_machine_event(gw_model *model, const gw_item *item);
 void gwi_card_fact(gw_model *model, const gw_item *item);
-/* NULL: there was no room for it. They borrow its text. */
+/* Do nothing if `fact` is NULL, for which there was no memory. The model borrows the fact's text. */
 void gwi_holder_fact(gw_model *model, const gw_pair *fact);
 void gwi_peers_fact(gw_model *model, const gw_pair *fact);
 void gwi_machine_finish(gw_model *model);
@@ -361,16 +364,17 @@ void gwi_machine_finish(gw_model *model);
 void gwi_cudnn_fact(gw_model *model, const gw_item *item);
 void gwi_cudnn_free(gw_model *model);
 
-/* crash.c: CRASH, and in the end what the kernel's log says and whose memory it was. */
+/* crash.c. `event` takes a CRASH; `finish` adds what the kernel's log says, and whose memory the address was. */
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_crash_finish(gw_model *model); /* after gwi_machine_finish() */
 
 void gwi_machine_free(gw_model *model);
 
-/* elsewhere.c: does the call that failed name something of another device? `process` as it was at the call. */
+/* elsewhere.c. Find out whether a failed call names an object of another device. Call it at the time of the failure. */
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
-/* order.c: a step (ORDER, ORDER_RANGE), and a call that succeeded and may matter, before the ledger knows of it. */
+/* order.c. `step` takes ORDER and ORDER_RANGE. `call` takes a successful call for which gwi_order_matters() is true,
+ * before the ledger does. */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
@@ -381,12 +385,11 @@ static inline bool gwi_order_matters(uint8_t kind)
 }
 void gwi_order_finish(gw_model *model);
 
-/* waits.c: which calls of the rings are surely over. After the rings are decoded. */
+/* waits.c. Find which calls of the rings have certainly ended. After the rings are decoded. */
 void gwi_waits_finish(gw_model *model);
-/* The stream of a call of that thread; waits and queries of a stream have it as what they are about. 1: the legacy
- * default stream. */
+/* The stream of a thread's call, also for waits and queries of a stream. 1: the legacy default stream. */
 uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
-/* alone.c: after the waits and the launches' names. */
+/* alone.c. After gwi_waits_finish() and gwi_launches_finish(). */
 void gwi_alone_finish(gw_model *model);
 
 /* hang.c */
@@ -396,10 +399,11 @@ void gwi_hangs_free(gw_model *model);
 /* stderr_lines.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
-bool gwi_stderr_is_about_child(const char *text); /* its first line: the words of a parent whose child failed */
+bool gwi_stderr_is_about_child(
+    const char *text); /* True if its first line is a parent's message about a failed child. */
 
-/* raised.c: the exception that a Python interpreter had when it ended. finish: where stderr does not hold it, it is
- * read as if it did. After gwi_stderr_finish(). */
+/* raised.c. The exception with which a Python interpreter ended. `finish`: if stderr does not contain it, treat it as
+ * if it did. After gwi_stderr_finish(). */
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);
 void gwi_raised_finish(gw_model *model);
 

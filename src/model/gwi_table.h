@@ -117,7 +117,7 @@ static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
     return (gwi_bucket_lanes(home, hash) | home->passed_count) != 0;
 }
 
-/* The one of those with `hash` of which `is(context, value)` holds. Inline, so that `is` is no call. */
+/* Find the value with `hash` for which `is(context, value)` is true. Inline, so that the compiler can inline `is`. */
 static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_table *table, uint32_t hash,
                                                                      bool (*is)(const void *context, uint32_t value),
                                                                      const void *context)

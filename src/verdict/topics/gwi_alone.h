@@ -14,7 +14,7 @@ const gw_alone *gwi_alone(const gwi_case *c, size_t index);
 bool gwi_is_any_alone(const gwi_case *c);
 /* Report these streams as evidence if they matter. */
 void gwi_say_alone(const gwi_case *c, gwi_finding *finding);
-/* Report work launched before the begin of the rings, for a wait whose launch they no longer hold. */
+/* Report that a thread waits for work whose launch the rings no longer contain. */
 void gwi_say_off_record(const gwi_case *c, gwi_finding *finding);
 /* Fill the verdict's list `left_alone`, one sentence per stream. False: no memory. */
 bool gwi_fill_alone(const gwi_case *c, gw_verdict *verdict);
