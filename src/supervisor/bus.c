@@ -1,4 +1,4 @@
-/* What stands between the cards of this machine, for a run on several of them. */
+/* Records how the cards of this machine are connected, for runs on several cards. */
 #include "gwi_run.h"
 
 #include "gw_doctor.h"

@@ -1,5 +1,5 @@
-/* Starts the program, passes signals on to it and waits for it. A witness in the same process group sees whether a
- * signal was sent to the whole group or to us alone. */
+/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group shows
+ * whether a signal was sent to the whole group or only to gpuwhy. */
 #include "gwi_child.h"
 
 #include "gw_exit.h"
@@ -22,8 +22,8 @@
 
 enum { WITNESS_WAIT_MS = 10 };
 
-/* What we take instead of dying of it. Left out: faults of our own, and the terminal's stops for background
- * processes, which must stop us too. */
+/* The signals that we handle instead of dying. Not included: faults of our own, and the terminal's stop signals for
+ * background processes, which must stop us too. */
 static void fill_taken(sigset_t *set)
 {
     static const int left_out[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
@@ -42,7 +42,7 @@ static void fill_taken(sigset_t *set)
 
 static void close_all(void)
 {
-#ifdef SYS_close_range /* older headers do not know it, older kernels refuse it */
+#ifdef SYS_close_range /* older headers do not define it, older kernels refuse it */
     if (syscall(SYS_close_range, 0, ~0u, 0) == 0)
         return;
 #endif
@@ -54,7 +54,7 @@ static _Noreturn void witness(_Atomic uint32_t *counts, const sigset_t *taken, p
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gpuwhy-witness");
-    close_all(); /* a reader of the program's pipes must see their end */
+    close_all(); /* otherwise a reader of the program's pipes would never see their end */
     while (getppid() == parent) {
         siginfo_t info;
         int signal = sigwaitinfo(taken, &info);
@@ -89,7 +89,7 @@ static bool witness_saw(gwi_signals *signals, int signal)
     for (int ms = 0; ms <= WITNESS_WAIT_MS; ms++) {
         uint32_t count = atomic_load_explicit(&counts[signal], memory_order_acquire);
         if (count != signals->witness_seen[signal]) {
-            signals->witness_seen[signal] = count; /* several at once coalesce, as they did for us */
+            signals->witness_seen[signal] = count; /* signals that arrive together are merged, as ours were */
             return true;
         }
         poll(NULL, 0, 1);
@@ -106,7 +106,7 @@ void gwi_signals_begin(gwi_signals *signals)
     fill_taken(&taken);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, standard = {.sa_handler = SIG_DFL};
     sigaction(SIGPIPE, &ignore, &signals->pipe_before);
-    sigaction(SIGCHLD, &standard, &signals->child_before); /* inherited "ignore" would eat exit statuses */
+    sigaction(SIGCHLD, &standard, &signals->child_before); /* an inherited SIG_IGN would discard exit statuses */
     sigprocmask(SIG_BLOCK, &taken, &signals->mask_before);
     signals->fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     start_witness(signals, &taken);
@@ -123,9 +123,9 @@ static bool is_ours_alone(gwi_signals *signals, const struct signalfd_siginfo *i
 {
     int signal = (int)info->ssi_signo;
     if (signal == SIGCHLD || signal == SIGWINCH || signal == SIGURG || signal == SIGTSTP)
-        return false; /* the program has its own, or needs none */
+        return false; /* the program has a process group of its own, or needs none */
     if (info->ssi_code == SI_KERNEL)
-        return false; /* from the terminal, to the whole group */
+        return false; /* from the terminal, for the whole group */
     return !witness_saw(signals, signal);
 }
 
@@ -165,7 +165,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
     gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder);
     if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
-        _exit(GW_EXIT_CANNOT_RUN); /* it died before we could ask to be told */
+        _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before we could request this signal */
     gwi_signals_restore(start->signals);
     execvp(start->argv[0], start->argv);
     int why = errno;
@@ -176,7 +176,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
 
 gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno, gw_error *err)
 {
-    int report[2]; /* closed by a successful exec, else it carries errno */
+    int report[2]; /* a successful exec closes it; otherwise errno comes through it */
     *ret_errno = EAGAIN;
     if (pipe2(report, O_CLOEXEC) < 0)
         return gw_fail(err, GW_IO, "start %s: %s", start->argv[0], strerror(errno));
@@ -216,7 +216,7 @@ bool gwi_child_ended(pid_t pid, int *ret_status)
     if (got != pid)
         return false;
     if (WIFSTOPPED(status)) {
-        /* ^Z: the shell waits until we have stopped, too. A stop sent to the program alone is its own affair. */
+        /* ^Z: the shell waits until we have stopped too. A stop signal sent only to the program does not concern us. */
         int signal = WSTOPSIG(status);
         if (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
             raise(SIGSTOP);
@@ -234,14 +234,14 @@ _Noreturn void gwi_end_like(int status)
         int signal_number = WTERMSIG(status);
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        prctl(PR_SET_DUMPABLE, 0); /* the limit alone does not stop a core handler */
+        prctl(PR_SET_DUMPABLE, 0); /* the limit alone does not prevent a core handler from running */
         signal(signal_number, SIG_DFL);
         sigset_t only;
         sigemptyset(&only);
         sigaddset(&only, signal_number);
         sigprocmask(SIG_UNBLOCK, &only, NULL);
         raise(signal_number);
-        _exit(128 + signal_number); /* a signal that kills nobody but the program */
+        _exit(128 + signal_number); /* the signal did not kill us, although it killed the program */
     }
     exit(WEXITSTATUS(status));
 }

@@ -1,5 +1,4 @@
-/* `run --deep`: names a file for cuDNN's own log, reads it while it grows, and gives the read part back to the file
- * system. */
+/* `run --deep`: names a file for cuDNN's own log, reads it while it grows, and punches out the parts that were read. */
 #include "gwi_cudnn.h"
 
 #include "gw_fact.h"
@@ -17,13 +16,13 @@
 #include <unistd.h>
 
 static const char destination_variable[] = "CUDNN_LOGDEST_DBG";
-/* Version 9 has levels; the others are of version 8 and older, and go on to work in 9. */
+/* Version 9 has levels; the other variables are of version 8 and older, and version 9 still reads them. */
 static const struct {
     const char *name, *value;
 } level_variables[] = {
     {"CUDNN_LOGLEVEL_DBG", "2"}, {"CUDNN_LOGERR_DBG", "1"}, {"CUDNN_LOGWARN_DBG", "1"}, {"CUDNN_LOGINFO_DBG", NULL}};
 enum { LEVELS = sizeof level_variables / sizeof level_variables[0], PIECE = 64 << 10, LAST_LOOKS_MAX = 16 };
-/* At most so much is read at a look, and of more than so much that waits only the end. */
+/* One look reads at most look_bytes_max. If more than waiting_bytes_max is unread, only the end is read. */
 static const uint64_t look_bytes_max = 1 << 20, waiting_bytes_max = 8 << 20, give_back_bytes = 1 << 20;
 
 /* ---- before ---- */
@@ -33,7 +32,7 @@ void gwi_cudnn_init(gwi_cudnn *log)
     *log = (gwi_cudnn){.fd = -1};
 }
 
-/* Static; NULL: it can be asked for. */
+/* The reason not to request a log, static; NULL: it can be requested. */
 static const char *why_not(const gwi_record *record)
 {
     struct rlimit limit;
@@ -129,7 +128,7 @@ static uint64_t hash_of(const gw_cudnn_message *message)
     return hash;
 }
 
-/* A new kind is told at once, one that comes again when it has come twice as often, and at the end. */
+/* A new kind of entry is recorded at once, a repeated one each time its count has doubled, and at the end. */
 static void take(void *user, const gw_cudnn_message *message)
 {
     gwi_cudnn *log = user;
@@ -138,7 +137,7 @@ static void take(void *user, const gw_cudnn_message *message)
     *(message->is_error ? &log->errors : &log->warnings) += 1;
     while (i < log->kind_count && log->kind[i].hash != hash)
         i++;
-    /* Warnings come by the hundred; they shall not keep an error out. */
+    /* Warnings can come by the hundred; they must not displace an error. */
     if (i == GWI_CUDNN_KINDS_MAX || (i == log->kind_count && !message->is_error && i >= GWI_CUDNN_KINDS_MAX / 2)) {
         log->untold++;
         return;
@@ -179,7 +178,7 @@ void gwi_cudnn_look(gwi_cudnn *log)
     if (log->fd < 0 || fstat(log->fd, &facts) != 0)
         return;
     uint64_t size = (uint64_t)facts.st_size;
-    if (size < log->taken) { /* another process of the run has begun the file anew */
+    if (size < log->taken) { /* another process of the run has truncated the file */
         gw_cudnn_log_end(&log->reader, take, log);
         log->taken = log->given_back = 0;
     }

@@ -1,5 +1,6 @@
-/* The doors: the facade is preloaded under the driver's name, and its folder comes first in the library path. Beside it
- * goes the library that PyTorch's allocator calls (gw_c10_door.h). */
+/* The doors are how the hook gets into the program: the facade is preloaded under the driver's name, and its folder is
+ * the first element of the library path. The library that PyTorch's allocator calls (gw_c10_door.h) is in the same
+ * folder. */
 #include "gwi_run.h"
 
 #include "gw_c10_door.h"
@@ -28,7 +29,7 @@ static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, 
     return gw_fail(err, GW_USAGE, "--gpu %s: neither real nor virtual:CARD", options->gpu);
 }
 
-/* A name for the facade of this driver, hook and version: what differs must not share a file. */
+/* A name for the facade of this driver, hook and version, so that different facades never share a file. */
 static uint64_t facade_hash(const char *driver, const char *build_id, const char *hook)
 {
     const char *const parts[] = {driver, "\n", build_id, "\n", hook};
@@ -37,7 +38,7 @@ static uint64_t facade_hash(const char *driver, const char *build_id, const char
         for (const char *c = parts[i]; *c != '\0'; c++)
             hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
     struct stat stat_;
-    if (stat(driver, &stat_) == 0) { /* a driver without a build id can be exchanged under its name */
+    if (stat(driver, &stat_) == 0) { /* a driver without a build id may be replaced under the same name */
         hash = (hash ^ (uint64_t)stat_.st_size) * 0x100000001b3u;
         hash = (hash ^ (uint64_t)stat_.st_mtim.tv_sec) * 0x100000001b3u;
     }
@@ -62,12 +63,12 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     st = gw_path_format(facade, err, "%s/libcuda.so.1", doors->folder);
     struct stat stat_;
     if (st == GW_OK && stat(facade, &stat_) == 0 && S_ISREG(stat_.st_mode) && stat_.st_size > 0)
-        return GW_OK; /* written by an earlier run; it is put there in one step, so it is whole */
+        return GW_OK; /* an earlier run wrote it; it is complete, because it is put in place by one rename */
     return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
 }
 
-/* Into the facade's folder, whose name has no space and no colon. Without it PyTorch's blocks are not followed, and all
- * else is as ever. */
+/* Put it into the facade's folder, whose name contains no space and no colon. Without it, PyTorch's blocks are not
+ * followed, but everything else works. */
 static void link_c10(gwi_doors *doors)
 {
     gw_path library, link, before;
@@ -77,7 +78,8 @@ static void link_c10(gwi_doors *doors)
     ssize_t bytes = readlink(link, before, sizeof before - 1);
     if (bytes > 0) {
         before[bytes] = '\0';
-        if (strcmp(before, library) != 0) /* an older installation's: the folder's name says which hook it is for */
+        if (strcmp(before, library) !=
+            0) /* it belongs to an older installation, because the folder's name depends on the hook */
             return;
     }
     doors->has_c10 = bytes > 0 || symlink(library, link) == 0 || errno == EEXIST;
@@ -106,7 +108,7 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     return st;
 }
 
-/* `first` in front of what the variable held; an empty element would mean the current folder, so none is made. */
+/* Put `first` in front of the variable's value. An empty element would mean the current folder, so none is added. */
 static void put_first(const char *variable, const char *first, const char *old)
 {
     gw_text value = {0};
@@ -131,7 +133,7 @@ static void set_preload(const gwi_doors *doors, const gwi_program *program)
     gw_text first = {0};
     if (program->sanitizer[0] != '\0' && (old == NULL || strstr(old, program->sanitizer) == NULL))
         gw_text_addf(&first, "%s:", program->sanitizer);
-    /* a sanitizer's runtime that is preloaded already must stay in front of us */
+    /* a sanitizer's runtime that is already preloaded must stay in front of us */
     size_t kept = 0;
     while (old != NULL && strstr(old + kept, "san.so") != NULL) {
         const char *runtime = strstr(old + kept, "san.so");

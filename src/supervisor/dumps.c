@@ -1,8 +1,8 @@
 /* `gpuwhy run --core`: ask the driver for a small GPU core dump when a kernel commits a fault, and read it afterwards.
  *
- * The driver writes the dump itself, then aborts the process. Its flag skip_abort is never asked for: with it a program
- * goes on after the fault with calls that answer success, and prints garbage. What the user has set stays: names of
- * files, and what the dump holds. */
+ * The driver writes the dump itself, then aborts the process. Its flag skip_abort is never set: with it, a program goes
+ * on after the fault, its calls return success, and it prints garbage. Settings of the user are kept: the names of
+ * files, and what the dump contains. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -25,10 +25,10 @@
 #include <unistd.h>
 
 enum {
-    PATH_BYTES_MAX = 1023, /* the driver's own limit for the name */
+    PATH_BYTES_MAX = 1023, /* the driver's own limit for a name */
     DUMPS_MAX = 16
 };
-/* File systems stamp with the clock of the last tick. */
+/* File systems take time stamps from the clock's last tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 static const char file_variable[] = "CUDA_COREDUMP_FILE";
@@ -76,10 +76,10 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
 typedef struct found_dump {
     gw_path path;
     uint64_t bytes, written_at_ns; /* run time */
-    uint32_t pid;                  /* 0: its name holds no number of a recorded process */
+    uint32_t pid;                  /* 0: its name does not contain the pid of a recorded process */
 } found_dump;
 
-/* The driver's %h, %p and %t as a pattern of fnmatch; other signs stand for themselves. */
+/* The driver's %h, %p and %t as a pattern for fnmatch; other characters stand for themselves. */
 static bool as_fnmatch(const char *name, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -99,7 +99,7 @@ static bool as_fnmatch(const char *name, char *out, size_t bytes_max)
     return true;
 }
 
-/* The last run of digits in the name that is the number of a process we know. */
+/* The last run of digits in the name that is the pid of a known process. */
 static uint32_t pid_in(const char *name, const gwi_record *record, pid_t command)
 {
     uint32_t pid = 0;
@@ -125,7 +125,7 @@ static bool look_at_file(const gwi_dumps *dumps, const gwi_record *record, pid_t
         return false;
     uint64_t written_ns = (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
     if (written_ns + stamp_slack_ns < dumps->since_realtime_ns)
-        return false; /* an earlier run's */
+        return false; /* of an earlier run */
     uint64_t now_ns = gwi_record_now_ns(record), realtime_ns = gw_realtime_ns();
     uint64_t ago_ns = realtime_ns > written_ns ? realtime_ns - written_ns : 0;
     ret_dump->bytes = (uint64_t)facts.st_size;
@@ -140,7 +140,7 @@ static int by_time(const void *a, const void *b)
     return x->written_at_ns < y->written_at_ns ? -1 : x->written_at_ns > y->written_at_ns;
 }
 
-/* The dumps of this run, oldest first. Their count; *ret_list is the caller's. */
+/* Find the dumps of this run, oldest first. Returns their number; *ret_list belongs to the caller. */
 static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t command, found_dump **ret_list)
 {
     gw_path folder_copy, name_copy;

@@ -1,4 +1,4 @@
-/* After the program's end: what its processes, cards and dumps still have to say, and how it ended. */
+/* After the program's end: record the last facts about its processes, cards and dumps, and how it ended. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* How long we wait, after the command's end, for recorded processes that it left behind. */
+/* How long to wait, after the end of the command, for recorded processes that it left behind. */
 static const uint64_t others_end_ns = 1000000000u;
 
-/* One fact a line of the notes that the virtual cards left. */
+/* Record each line of the virtual cards' notes as one fact. */
 static void take_virtual_notes(gw_supervisor *run)
 {
     gw_path path;
@@ -28,8 +28,8 @@ static void take_virtual_notes(gw_supervisor *run)
         fclose(notes);
 }
 
-/* Processes that the command left behind are often about to end: a launcher's workers, pools that are torn down. They
- * get a moment, and no more: a service that the command started must not keep the caller waiting. */
+/* Processes that the command left behind often end soon: a launcher's workers, or pools that are being torn down. Wait
+ * for them a moment and no longer, because a service that the command started must not keep the caller waiting. */
 static void see_others_end(gw_supervisor *run)
 {
     enum { PIDS_MAX = 64 };
@@ -41,7 +41,7 @@ static void see_others_end(gw_supervisor *run)
     size_t count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     while (count > 0 && gw_monotonic_ns() < until_ns) {
         gwi_loop_wait(run);
-        gwi_signals_pass_on(&run->signals, 0); /* whom they were for is gone */
+        gwi_signals_pass_on(&run->signals, 0); /* the program that they were for has ended */
         gwi_record_drain(&run->record, false);
         count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     }
@@ -53,7 +53,7 @@ static void see_others_end(gw_supervisor *run)
     }
 }
 
-/* Runs inside this one wrote a line each: supervisor.c, say_nested(). */
+/* Runs inside this one left a line each: see say_nested() in supervisor.c. */
 static void take_nested(gw_supervisor *run)
 {
     gw_path path;
@@ -92,5 +92,5 @@ void gwi_finish_recording(gw_supervisor *run)
                                .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
                                .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
     gwi_record_put(&run->record, &item);
-    gwi_record_names(&run->record); /* after the end, so that nothing is missing if it takes too long for somebody */
+    gwi_record_names(&run->record); /* last, so that nothing is missing if somebody interrupts it */
 }

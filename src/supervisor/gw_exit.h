@@ -1,10 +1,10 @@
-/* How gpuwhy ends. */
+/* Exit statuses of gpuwhy. */
 #ifndef GW_EXIT_H
 #define GW_EXIT_H
 
-/* Exit statuses of all commands but `run`, which ends as the program did. */
+/* Of all commands except `run`, which ends as the program did. */
 enum { GW_EXIT_OK = 0, GW_EXIT_UNDETERMINED = 1, GW_EXIT_USAGE = 2 };
-/* ... and of `run` itself, as shells have it. */
+/* Of `run` itself; shells use the same numbers. */
 enum { GW_EXIT_CANNOT_RUN = 126, GW_EXIT_NOT_FOUND = 127 };
 
 #endif

@@ -1,4 +1,4 @@
-/* What a run is given: the options of `gpuwhy run`, one row each, and what judges it while it goes on. */
+/* The options of `gpuwhy run`, one row each, and the functions that judge a run while it is running. */
 #ifndef GW_RUN_OPTIONS_H
 #define GW_RUN_OPTIONS_H
 
@@ -38,7 +38,7 @@
       "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-/* Their values. */
+/* The values of the options. */
 typedef struct gw_run_options {
 #define GW_X(type, ctype, field, name, argument, standard, help) ctype field;
     GW_RUN_OPTIONS(GW_X)
@@ -47,12 +47,12 @@ typedef struct gw_run_options {
 
 typedef struct gw_supervisor gw_supervisor;
 
-/* Judge what `folder`, the run folder, holds so far, and report it if it is what was asked for. True: it was. */
+/* Judge the contents of the run folder `folder`, and report them if they are what was asked for. Returns true if so. */
 typedef bool gw_run_judge(gw_supervisor *run, const char *folder, void *user);
 
 typedef struct gw_run_judges {
-    gw_run_judge *failure; /* --on-failure: a failure has lasted for seconds. Not called again after true */
-    gw_run_judge *hang;    /* --hang-after: a process stands still. After true --kill-on-hang ends the program */
+    gw_run_judge *failure; /* --on-failure: a failure has lasted for seconds. Not called again after it returned true */
+    gw_run_judge *hang;    /* --hang-after: a process makes no progress. After true, --kill-on-hang ends the program */
     void *user;
 } gw_run_judges;
 

@@ -1,8 +1,8 @@
-/* What gpuwhy says to the user while it works. */
+/* Messages to the user while gpuwhy works. */
 #ifndef GW_SAY_H
 #define GW_SAY_H
 
-/* Say one line on stderr; never fails, never ends the program. */
+/* Print one line on stderr. Never fails, never ends the program. */
 __attribute__((format(printf, 1, 2))) void gw_say(const char *format, ...);
 
 #endif

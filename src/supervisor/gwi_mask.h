@@ -1,4 +1,4 @@
-/* Secrets kept out of the recording: what is said of the program's arguments and environment. */
+/* Keeps secrets in the program's arguments and environment out of the recording. */
 #ifndef GWI_MASK_H
 #define GWI_MASK_H
 
@@ -6,17 +6,17 @@
 
 #include <stdbool.h>
 
-/* What stands where a secret stood. */
+/* Replaces a secret. */
 #define GWI_MASKED "***"
 
-/* Whether something of this name holds a secret: one of its words ends in token, key, secret, password, ... */
+/* True if the name suggests a secret: one of its words ends in token, key, secret, password, ... */
 bool gwi_name_is_secret(const char *name);
 
-/* Add argv[index] as it may be recorded: values of arguments named like secrets, and passwords in URLs, masked.
- * argv[index - 1] is looked at too, for `--token VALUE`. */
+/* Add argv[index] with secrets masked: values of arguments with such names, and passwords in URLs. argv[index - 1] is
+ * needed for `--token VALUE`. */
 void gwi_mask_argument(gw_text *text, char *const *argv, int index);
 
-/* Whether this environment variable is recorded at all: what frameworks, driver and scheduler read. */
+/* True if this environment variable is recorded: it is one that frameworks, driver or scheduler read. */
 bool gwi_environment_is_recorded(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where a run puts things: its run folder, the libraries that it writes, its recording. */
+/* Where a run puts its files: the run folder, the libraries that it writes, the recording. */
 #ifndef GWI_PLACE_H
 #define GWI_PLACE_H
 
@@ -6,26 +6,26 @@
 
 #include <stdbool.h>
 
-/* Create the folder and those above it, 0700. */
+/* Create the folder and the folders above it, with mode 0700. */
 GW_MUST_CHECK gw_status gwi_folder_make(const char *path, gw_error *err);
 
-/* Make a run folder on a tmpfs: nothing else can be mapped by the program without risk to it (a full disk kills it,
- * a slow one stalls it). GW_UNSUPPORTED: there is no tmpfs that we may write to. */
+/* Create a run folder on a tmpfs. The program cannot safely map a file elsewhere: a full disk would kill it, and a slow
+ * one would stall it. GW_UNSUPPORTED: there is no tmpfs that we may write to. */
 GW_MUST_CHECK gw_status gwi_run_folder_make(gw_path out, gw_error *err);
-/* Remove a folder and what is in it, two levels deep. Says nothing: it is a clean-up. */
+/* Remove a folder and its contents, two levels deep. Reports nothing. */
 void gwi_folder_remove(const char *path);
 
-/* Remove run folders that supervisors left when they died, once they are a day old and no process writes into them any
- * more: they take memory. */
+/* Remove run folders of supervisors that were killed, because they occupy memory. A folder must be a day old, and no
+ * process may still write into it. */
 void gwi_run_folders_tidy(void);
 
-/* A folder that holds code the program loads: no space or colon in its name (LD_PRELOAD separates at both), and not
- * mounted noexec. It outlives the run, because children may. */
+/* Find a folder for code that the program loads. Its name contains no space and no colon, because both separate the
+ * elements of LD_PRELOAD, and it is not mounted noexec. It outlives the run, because child processes may. */
 GW_MUST_CHECK gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err);
 
 /* <state folder>/YYYYMMDD-HHMMSS-PID.gpuwhy */
 GW_MUST_CHECK gw_status gwi_recording_name(gw_path out, gw_error *err);
-/* Remember `path` as the last recording; a failure only means that `gpuwhy explain` needs a name. */
+/* Remember `path` as the last recording. If this fails, `gpuwhy explain` needs a name, and nothing else is lost. */
 void gwi_last_recording_set(const char *path);
 
 #endif

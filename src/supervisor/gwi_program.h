@@ -1,4 +1,4 @@
-/* What `run` was asked to start, before it is started. */
+/* Examines the program that `run` shall start. */
 #ifndef GWI_PROGRAM_H
 #define GWI_PROGRAM_H
 
@@ -7,16 +7,16 @@
 #include <stdbool.h>
 
 typedef struct gwi_program {
-    gw_path path;  /* the file that exec would take */
-    gw_path image; /* the ELF file that will run: behind #! and env; "" when it is none that we understand */
+    gw_path path;  /* the file that exec would start */
+    gw_path image; /* the ELF file that will run, after #! and env; "": no ELF file was found */
     bool is_32_bit;
     bool is_static;
-    bool is_privileged; /* setuid, setgid or capabilities that this user does not have: the loader ignores us */
-    char sanitizer[64]; /* SONAME of a sanitizer's runtime that must come first among the preloaded; "": none */
+    bool is_privileged; /* setuid, setgid, or capabilities that this user lacks: the loader then ignores LD_PRELOAD */
+    char sanitizer[64]; /* SONAME of a sanitizer's runtime, which must be preloaded first; "": none */
 } gwi_program;
 
-/* Find argv[0] as execvp would and look into it. GW_MISSING: there is none (127); GW_IO: it cannot be executed
- * (126). `err` has the reason. */
+/* Find argv[0] like execvp and examine it. GW_MISSING: it does not exist (127). GW_IO: it cannot be executed (126).
+ * `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_program_find(char *const *argv, gwi_program *ret_program, gw_error *err);
 
 #endif

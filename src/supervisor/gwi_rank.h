@@ -1,4 +1,4 @@
-/* Which of its fellows a process is: the rank that a launcher gave it by environment variables. */
+/* The rank of a process in a distributed run, from the environment variables of its launcher. */
 #ifndef GWI_RANK_H
 #define GWI_RANK_H
 
@@ -7,9 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Find the rank in an environment as /proc/PID/environ has it: NAME=value, each ending with a NUL. Appends
- * "rank=3 of=8 local=1 by=RANK" to `text`; what is not known is left out, `by` comes last. TF_CONFIG also has
- * "task=worker". False: no launcher said anything, nothing is appended. Of several launchers the innermost counts. */
+/* Find the rank in an environment with the format of /proc/PID/environ: NAME=value, each with a final NUL. Appends
+ * "rank=3 of=8 local=1 by=RANK" to `text`, without the parts that are not known; `by` is last. TF_CONFIG also gives
+ * "task=worker". If there are several launchers, the innermost one counts. False: none was found, nothing is appended.
+ */
 bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text);
 
 #endif

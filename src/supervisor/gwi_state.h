@@ -1,4 +1,4 @@
-/* A program under supervision: what supervisor.c, loop.c, finish.c and second.c share. */
+/* The state of a supervised program, shared by supervisor.c, loop.c, finish.c and second.c. */
 #ifndef GWI_STATE_H
 #define GWI_STATE_H
 
@@ -12,9 +12,9 @@ struct gw_supervisor {
     gw_run_judges judges;
     char *const *argv;
     gwi_program program;
-    gw_path run_folder; /* "" when there is none */
+    gw_path run_folder; /* "": there is none */
     gwi_doors doors;
-    char doors_reason[512]; /* why they are closed, in words */
+    char doors_reason[512]; /* why the doors are closed, as a sentence */
     gwi_record record;
     gwi_dumps dumps;
     gwi_cudnn cudnn; /* --deep */
@@ -30,27 +30,27 @@ struct gw_supervisor {
     uint64_t judged_at_ns;
     bool failure_told;
     pid_t command_pid;
-    bool is_second; /* the run of --blame */
-    off_t input_at; /* where the program's standard input began; -1: it cannot be read again */
+    bool is_second; /* this is the second run of --blame */
+    off_t input_at; /* offset at which the program's standard input began; -1: it cannot be read again */
     /* --end-with-parent */
     pid_t parent;
-    uint64_t parent_gone_at_ns; /* monotonic; 0: it is there */
+    uint64_t parent_gone_at_ns; /* monotonic; 0: the parent still exists */
 };
 
-/* Zeroed, but for descriptors that are not open. */
+/* Set everything to zero, and descriptors to -1. */
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv);
-/* Everything up to the started program. An exit status other than 0: it was not started, and gwi_supervisor_clean_up()
- * is due (supervisor.c). */
+/* Do everything up to starting the program (supervisor.c). A result other than 0 is an exit status: the program was not
+ * started, and the caller must call gwi_supervisor_clean_up(). */
 int gwi_supervisor_start(gw_supervisor *run);
-/* End what is still there. Takes one that was not started. */
+/* End everything that still runs. May be called if the program was not started. */
 void gwi_supervisor_clean_up(gw_supervisor *run);
 
 /* Watch the program until it has ended (loop.c). */
 void gwi_loop_run(gw_supervisor *run);
-/* Wait until something happened, or it is time to drain. */
+/* Wait until something happens or the next drain is due. */
 void gwi_loop_wait(const gw_supervisor *run);
 
-/* After the program's end: what is left to be recorded, up to the names (finish.c). */
+/* After the program's end, record everything that is left, names last (finish.c). */
 void gwi_finish_recording(gw_supervisor *run);
 
 #endif

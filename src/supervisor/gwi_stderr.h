@@ -1,16 +1,16 @@
-/* The program's stderr as evidence, without standing between it and its reader.
+/* Records the program's stderr as evidence, without disturbing its reader.
  *
- *   a file       read afterwards in place, from where it ended when the run began
- *   a terminal   a second terminal of the same size and modes, copied to the first by a relay process
- *   a pipe       a second pipe, copied likewise
- *   else         left alone
+ *   a file       is read in place afterwards, from its size at the start of the run
+ *   a terminal   becomes a second terminal of the same size and modes; a relay process copies it to the first one
+ *   a pipe       becomes a second pipe, and is copied in the same way
+ *   anything else is left alone
  *
- * Where standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), both are evidence: of a file both
- * are there anyway, and the second pipe becomes the program's standard output, too, so that the order is kept.
+ * If standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), both are evidence. A file contains both
+ * anyway. A second pipe also becomes the program's standard output, so that the order of lines is kept.
  *
- * The relay is a process of its own, so that the program's stderr works on when the supervisor dies. The copying is
- * done by a child of it, which is replaced when it is killed. It ends when the last writer has closed its end, or when
- * our own reader has gone (then the program learns it as it would without us). Only the last GWI_STDERR_BYTES_MAX bytes
+ * The relay is a separate process, so that the program's stderr keeps working if the supervisor dies. A child of the
+ * relay does the copying and is replaced if it is killed. It ends when the last writer has closed its end, or when our
+ * own reader has gone; the program then notices this as it would without us. Only the last GWI_STDERR_BYTES_MAX bytes
  * are kept. */
 #ifndef GWI_STDERR_H
 #define GWI_STDERR_H
@@ -27,25 +27,26 @@ enum { GWI_STDERR_BYTES_MAX = 256 << 10 };
 typedef struct gwi_stderr_tail gwi_stderr_tail;
 
 typedef struct gwi_stderr {
-    const char *not_recorded; /* static: why it is left alone; NULL: it is recorded */
-    bool with_stdout;         /* what is recorded holds the standard output, too: both are one file or pipe */
-    int child_fd;             /* what becomes the program's stderr; -1: it stays */
-    int file_fd;              /* a file, opened again for reading; -1: none */
+    const char *not_recorded; /* static: why stderr is not recorded; NULL: it is recorded */
+    bool with_stdout;         /* the recorded text includes standard output, because both are one file or pipe */
+    int child_fd;             /* becomes the program's stderr; -1: stderr is unchanged */
+    int file_fd;              /* stderr's file, opened again for reading; -1: none */
     off_t file_start;
     pid_t relay_pid;       /* 0: none */
-    gwi_stderr_tail *tail; /* owned: shared with the relay */
-    uint64_t bytes_taken;  /* what gwi_stderr_take() has handed out */
+    gwi_stderr_tail *tail; /* owned; shared with the relay */
+    uint64_t bytes_taken;  /* number of bytes that gwi_stderr_take() has returned */
 } gwi_stderr;
 
-/* Look at our stderr and set up what it needs. Never fails: what cannot be recorded is left alone. */
+/* Examine our stderr and prepare its recording. Never fails: if it cannot be recorded, it is left alone. */
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted);
 /* In the child, before exec. */
 void gwi_stderr_enter(const gwi_stderr *capture);
-/* In the supervisor, once the child exists. */
+/* In the supervisor, when the child exists. */
 void gwi_stderr_began(gwi_stderr *capture);
-/* Wait, not long, until what the dead program wrote has gone through the relay. */
+/* Wait a short time until everything that the dead program wrote has passed through the relay. */
 void gwi_stderr_settle(gwi_stderr *capture);
-/* The bytes since the last call, at most GWI_STDERR_BYTES_MAX: *ret_bytes is the caller's. 0: nothing new. */
+/* Take the bytes since the last call, at most GWI_STDERR_BYTES_MAX. *ret_bytes belongs to the caller. 0: nothing new.
+ */
 size_t gwi_stderr_take(gwi_stderr *capture, char **ret_bytes);
 void gwi_stderr_end(gwi_stderr *capture);
 

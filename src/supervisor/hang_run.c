@@ -1,4 +1,4 @@
-/* `gpuwhy run --hang-after`: looks for hangs, writes them down, tells them once, ends the program when asked to. */
+/* `gpuwhy run --hang-after`: looks for hangs, records and reports each one once, and ends the program if requested. */
 #include "gw_hang_watch.h"
 #include "gwi_run.h"
 
@@ -12,14 +12,14 @@
 #include <unistd.h>
 
 static const uint64_t look_every_ns = 1000000000u;
-/* --kill-on-hang: from SIGTERM to SIGKILL. */
+/* --kill-on-hang: time between SIGTERM and SIGKILL. */
 static const uint64_t kill_after_ns = 10000000000u;
 
 gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err)
 {
     const char *text = options->hang_after;
     *hangs = (gwi_hangs){0};
-    if (text == NULL) /* who sits before a terminal sees by himself that nothing goes on */
+    if (text == NULL) /* at a terminal, the user can see that nothing happens */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
         return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang: --hang-after is off") : GW_OK;
@@ -47,10 +47,10 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     process->told = false;
 }
 
-/* One process stands still: it is written down once. True: it is. */
+/* Record the hang of one process, once. True: it hangs. */
 static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
-    enum { TOLD_MAX = 8 }; /* a program that works in long kernels must not fill its recording with this */
+    enum { TOLD_MAX = 8 }; /* a program with long kernels must not fill its recording with this */
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
         tell_over(record, process);
@@ -78,7 +78,7 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
     }
 }
 
-/* The command, and what of it was recorded: a process that hangs does not end because its parent does. */
+/* Signal the command and every recorded process, because a hanging process does not end with its parent. */
 static void kill_all(const gwi_record *record, pid_t child)
 {
     enum { PIDS_MAX = 256 };

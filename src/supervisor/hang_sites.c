@@ -1,5 +1,5 @@
-/* Stacks that were read from outside, told as call sites: names, lines and which frame is the user's are then found as
- * for the sites that the hook writes. */
+/* Writes stacks that were read from outside as call sites. Their names, their lines and the user's frame are then found
+ * as for the hook's own sites. */
 #include "gwi_hang_sites.h"
 
 #include "gw_stacks.h"
@@ -37,7 +37,7 @@ static void tell_lines(const gwi_hang_stacks *it, uint32_t id, const uint8_t *ta
     }
 }
 
-/* Numbers that are left, of which `told` is the last that was given. */
+/* How many numbers are left if `told` was the last one used. */
 static uint32_t numbers_left(uint32_t told)
 {
     return (told < GW_HANG_NUMBERS_MAX ? GW_HANG_NUMBERS_MAX : 2 * GW_HANG_NUMBERS_MAX) - 1 - told;

@@ -1,6 +1,8 @@
-/* The core dump of a process that died, where the kernel wrote it as a plain file: the address of the fault.
+/* Reads the core dump of a process that died, if the kernel wrote it as a plain file: it contains the address of the
+ * fault.
  *
- * Nothing is asked for: whether there is one, where and how large, is the user's setting (ulimit -c, core_pattern). */
+ * gpuwhy does not request a dump. The user's settings (ulimit -c, core_pattern) decide whether there is one, where it
+ * is and how large. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -21,14 +23,14 @@
 #include <unistd.h>
 
 enum { ENTRIES_MAX = 1 << 16, CORES_MAX = 16 };
-/* File systems stamp with the clock of the last tick. */
+/* File systems take time stamps from the clock's last tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 typedef struct search {
     gwi_record *record;
     pid_t command;
     gw_path folder;
-    char pattern[2 * NAME_MAX + 8]; /* of fnmatch */
+    char pattern[2 * NAME_MAX + 8]; /* for fnmatch */
     uint64_t since_realtime_ns;
     size_t found;
 } search;
@@ -47,7 +49,7 @@ static bool read_setting(const char *name, char *out, size_t bytes_max)
     return out[0] != '\0';
 }
 
-/* The kernel's %p, %e, ... as a pattern of fnmatch. False: too long. */
+/* The kernel's %p, %e, ... as a pattern for fnmatch. False: it is too long. */
 static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -70,7 +72,7 @@ static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_
     return true;
 }
 
-/* Where cores of this run would lie. Static text: why that is not to be known; NULL: it is. */
+/* Find the folder for cores of this run. Returns a static text with the reason if it cannot be known, else NULL. */
 static const char *find_place(search *it)
 {
     char setting[512], uses_pid[8] = "0";
@@ -120,7 +122,7 @@ static void put(search *it, const char *path, uint64_t t_ns, const gw_hostcore *
     gw_text_free(&text);
 }
 
-/* A core of one of our processes, written since the run began. */
+/* Read the file if it is a core of one of our processes and was written since the run began. */
 static void look_at_file(search *it, const char *name)
 {
     gw_path path;

@@ -1,4 +1,4 @@
-/* While the program runs: drain, look, pass signals on, and judge where that was asked for. */
+/* The loop while the program runs: drain, look, pass signals on, and judge if requested. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A program that frees small blocks writes 500,000 events a second (measured on an H200), and may begin to do so at any
- * moment. Its buffer is then full after 90 ms, so we glance at it several times between two drains. */
+/* A program that frees small blocks writes 500,000 events a second (measured on an H200), and can start at any moment.
+ * Its buffer is then full after 90 ms, so we check the buffers several times between two drains. */
 enum { DRAIN_EVERY_MS = 100, GLANCE_EVERY_MS = 20, DRAIN_SOON_MS = 10, FIRST_LOOK_MS = 5 };
 static const double fill_ratio_soon = 0.5, fill_ratio_now = 0.25;
-/* How long a failure may stay unanswered before it counts as one that lasts, and how often we look again. */
+/* How long a failure may stay unanswered before it counts as lasting, and how often to look again. */
 static const uint64_t failure_lasts_ns = 3000000000u;
 static const uint64_t judge_again_ns = 10000000000u;
 
@@ -36,7 +36,7 @@ static void look_at_failures(gw_supervisor *run)
         run->run_folder[0] == '\0')
         return;
     if (now - since < failure_lasts_ns && now < run->judged_at_ns + judge_again_ns)
-        return; /* it may still be recovered; but a stream of failures must not put this off for ever */
+        return; /* it may still be recovered, but repeated failures must not delay the judgement for ever */
     if (now < run->judged_at_ns + failure_lasts_ns)
         return;
     run->judged_at_ns = now;
@@ -46,8 +46,8 @@ static void look_at_failures(gw_supervisor *run)
 
 /* ---- --end-with-parent ---- */
 
-/* A server that starts programs through us knows nobody but us. When it is gone, the program would learn it from a new
- * parent, but its parent is us. */
+/* A server that starts programs through us knows only us. When the server ends, the program would normally notice by
+ * its new parent, but its parent is us. */
 static void look_at_parent(gw_supervisor *run)
 {
     static const uint64_t patience_ns = 5000000000u;
@@ -71,7 +71,7 @@ static bool is_filled(const gw_supervisor *run, double ratio)
 
 void gwi_loop_wait(const gw_supervisor *run)
 {
-    /* An end is looked at once: how a process ended can be read best before its parent has asked. */
+    /* Look at once when a process ends: how it ended can be read best before its parent has asked. */
     struct pollfd waited[] = {
         {.fd = run->signals.fd, .events = POLLIN},
         {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};

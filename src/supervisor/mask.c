@@ -33,13 +33,13 @@ static bool name_before_is_secret(const char *argument, const char *end)
     char name[128];
     size_t bytes = (size_t)(end - argument);
     if (bytes >= sizeof name)
-        return false; /* no option is called like that; it is a sentence with an equals sign */
+        return false; /* this is no option's name, but a sentence with an equals sign */
     memcpy(name, argument, bytes);
     name[bytes] = '\0';
     return strchr(name, ' ') == NULL && gwi_name_is_secret(name);
 }
 
-/* scheme://user:password@host: the password goes. */
+/* scheme://user:password@host: mask the password. */
 static void add_url_masked(gw_text *text, const char *argument)
 {
     const char *scheme = strstr(argument, "://");

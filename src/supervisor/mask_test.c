@@ -1,4 +1,4 @@
-/* Which names hold secrets, and that their values are hidden wherever they stand. */
+/* Which names suggest secrets, and that their values are masked wherever they appear. */
 #include "gwi_mask.h"
 
 #include <setjmp.h>

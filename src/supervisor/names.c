@@ -1,4 +1,4 @@
-/* Names for call sites, written while the files are still there. */
+/* Resolves call sites to names while the files still exist. */
 #include "gwi_run.h"
 
 #include "gw_sites.h"

@@ -1,4 +1,5 @@
-/* Finds our libraries, makes the run folder on a tmpfs, names recordings, and removes what dead runs left behind. */
+/* Finds our libraries, creates the run folder on a tmpfs, names recordings, and removes what killed runs left behind.
+ */
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
@@ -81,7 +82,8 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
                    file, self, self);
 }
 
-/* A tmpfs with room: a full one would refuse not only our buffers, but also what the virtual card shares there. */
+/* True for a tmpfs with free space. A full one would refuse our buffers, and also the state that virtual cards share.
+ */
 static bool is_tmpfs_with_room(const char *path)
 {
     struct statfs fs;
@@ -89,7 +91,7 @@ static bool is_tmpfs_with_room(const char *path)
            (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= run_folder_bytes_min;
 }
 
-/* Candidates, best first; NULL where the environment names none. */
+/* Candidates, best first; NULL: the environment does not name this one. */
 static const char *run_root(size_t index)
 {
     switch (index) {
@@ -122,7 +124,8 @@ gw_status gwi_run_folder_make(gw_path out, gw_error *err)
                    "no tmpfs with 16 MiB of room to write to (tried XDG_RUNTIME_DIR, /dev/shm, /tmp)");
 }
 
-/* By descriptors, and never through a link: what is removed lies in the folder that was looked at. Takes `fd`. */
+/* Works on descriptors and never follows a link, so that only the examined folder is emptied. Takes ownership of `fd`.
+ */
 static void remove_entries(int fd, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -177,7 +180,8 @@ static uint64_t own_pid_namespace(void)
     return digits == NULL ? 0 : strtoull(digits, NULL, 10);
 }
 
-/* Whether the process that writes this buffer may live: of another namespace's processes nothing is known. */
+/* True if the process that writes this buffer may be alive. Processes of other pid namespaces cannot be seen, so they
+ * count as alive. */
 static bool may_have_writer(int folder, const char *name)
 {
     gw_buffer_head head;
@@ -191,7 +195,7 @@ static bool may_have_writer(int folder, const char *name)
     return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
 }
 
-/* Whether a process may still write into the folder's buffers. */
+/* True if a process may still write into the folder's buffers. */
 static bool has_writers(const char *path)
 {
     int fd = open(path, FOLDER_FLAGS);
@@ -268,7 +272,7 @@ gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err)
         return GW_OK;
     static const char *const roots[] = {"/var/tmp", "/tmp"};
     for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++) {
-        /* ours alone: somebody else's folder of that name must not put code into the program */
+        /* only our own: another user's folder of that name must not put code into the program */
         struct stat stat;
         if (can_hold_code(roots[i]) &&
             gw_path_format(out, NULL, "%s/gpuwhy-%u", roots[i], (unsigned)getuid()) == GW_OK &&

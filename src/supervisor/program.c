@@ -1,4 +1,4 @@
-/* Finds the program in PATH and reads its head: ELF or script, static or not, with which rights. */
+/* Finds the program in PATH and reads its header: ELF or script, static or not, with which rights. */
 #include "gwi_program.h"
 
 #include <elf.h>
@@ -75,7 +75,7 @@ static bool within(const elf_file *image, uint64_t offset, uint64_t bytes)
     return offset <= image->bytes && bytes <= image->bytes - offset;
 }
 
-/* The next word of an interpreter line, from *cursor on. */
+/* Copy the next word of an interpreter line, starting at *cursor. */
 static bool next_word(const char **cursor, char *out, size_t bytes_max)
 {
     *cursor += strspn(*cursor, " \t");
@@ -88,7 +88,7 @@ static bool next_word(const char **cursor, char *out, size_t bytes_max)
     return true;
 }
 
-/* The program behind `#! interpreter` or `#! /usr/bin/env [-S] [NAME=value] program`. */
+/* Find the program behind `#! interpreter` or `#! /usr/bin/env [-S] [NAME=value] program`. */
 static bool interpreter_of(const elf_file *image, gw_path out)
 {
     char line[512] = "";
@@ -133,7 +133,7 @@ static uint64_t file_offset(const elf_file *image, uint64_t address)
     return UINT64_MAX;
 }
 
-/* The entries before DT_NULL; none where the file has no dynamic section, or a damaged one. */
+/* Return the entries before DT_NULL; none if the file has no dynamic section, or a damaged one. */
 static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count)
 {
     *ret_count = 0;
@@ -146,8 +146,8 @@ static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count
     return entry;
 }
 
-/* A file that asks for no loader is static, unless it has a library's name: then it is a loader itself, started by hand
- * (`ld.so program`), and loads what the environment says. */
+/* A file that requests no loader is static, unless it has a SONAME: then it is itself a loader, started directly
+ * (`ld.so program`), and obeys the environment. */
 static bool is_static(const elf_file *image)
 {
     if (program_header(image, PT_INTERP) != NULL)
@@ -169,7 +169,7 @@ static bool is_sanitizer(const char *soname)
     return false;
 }
 
-/* A program built with a sanitizer refuses to start when anything is loaded before the sanitizer's runtime. */
+/* A program built with a sanitizer refuses to start if anything is loaded before the sanitizer's runtime. */
 static void find_sanitizer(const elf_file *image, gwi_program *program)
 {
     size_t count;
@@ -219,7 +219,7 @@ static void look_into(const char *path, gwi_program *program, int depth)
     struct stat stat_;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return; /* executable without being readable: then we know nothing about it */
+        return; /* executable but not readable: nothing is known about it */
     if (fstat(fd, &stat_) < 0 || !S_ISREG(stat_.st_mode) || stat_.st_size < 2)
         goto out;
     image.bytes = (size_t)stat_.st_size;

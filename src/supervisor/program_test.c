@@ -1,4 +1,4 @@
-/* Against real files: this machine's own programs and what we write into a folder. */
+/* Tests with real files: programs of this machine, and files written into a folder. */
 #include "gwi_program.h"
 
 #include <elf.h>
@@ -59,7 +59,7 @@ static void damaged_files_are_harmless(void **state)
         write_file(path, "short", head, bytes, 0700);
         assert_int_equal(find(path, &program, NULL), GW_OK);
     }
-    memset(head + EI_NIDENT, 0xFF, sizeof head - EI_NIDENT); /* offsets and counts far outside */
+    memset(head + EI_NIDENT, 0xFF, sizeof head - EI_NIDENT); /* offsets and counts far out of range */
     write_file(path, "wild", head, sizeof head, 0700);
     assert_int_equal(find(path, &program, NULL), GW_OK);
     write_file(path, "empty", "", 0, 0700);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Innermost first: a launcher of workers is often started by one of nodes, and its workers inherit both. */
+/* Innermost first: a launcher of workers is often started by a launcher of nodes, and its workers inherit both. */
 static const struct launcher {
     const char *rank, *of, *local;
 } launchers[] = {
@@ -27,7 +27,7 @@ static const char *value_of(const char *environment, size_t bytes, const char *n
     for (size_t at = 0; at < bytes;) {
         size_t length = strnlen(environment + at, bytes - at);
         if (at + length == bytes)
-            return NULL; /* the last one was cut off */
+            return NULL; /* the last variable was cut off */
         if (length > wanted && environment[at + wanted] == '=' && strncmp(environment + at, name, wanted) == 0)
             return environment + at + wanted + 1;
         at += length + 1;
@@ -46,7 +46,8 @@ static uint32_t number_of(const char *value)
     return is_number(value) ? (uint32_t)strtoul(value, NULL, 10) : 0;
 }
 
-/* {"cluster": {...}, "task": {"type": "worker", "index": 1}}: the numbers of the task. `index` counts within a type. */
+/* {"cluster": {...}, "task": {"type": "worker", "index": 1}}: read the numbers of the task. `index` counts within a
+ * type. */
 static bool find_task(const char *config, gw_text *text)
 {
     const char *task = config == NULL ? NULL : strstr(config, "\"task\"");

@@ -1,4 +1,4 @@
-/* Ranks of the launchers that are known, and environments that hold none. */
+/* Ranks of all known launchers, and environments without one. */
 #include "gwi_rank.h"
 
 #include <setjmp.h>

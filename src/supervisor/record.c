@@ -1,4 +1,4 @@
-/* Opens the recording, writes what is known at the start, and drains the processes' buffers into it. */
+/* Opens the recording, writes the first facts, and drains the processes' buffers into it. */
 #include "gwi_run.h"
 
 #include "gw_api.h"
@@ -26,7 +26,7 @@
 extern char **environ;
 
 static const uint64_t sync_every_ns = 1000000000u;
-/* Where nothing but memory is left to write to, a recording takes little of it. */
+/* If only memory is left to write to, a recording takes little of it. */
 static const uint64_t temporary_bytes_max = 64u << 20;
 
 static const char *const *function_names(void)
@@ -96,7 +96,7 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
     return GW_OK;
 }
 
-/* The command line with its secrets masked, as a NULL-terminated list; NULL when there is no memory for it. */
+/* The command line with masked secrets, as a NULL-terminated list; NULL: no memory. */
 static char **masked(char *const *argv)
 {
     size_t count = 0;
@@ -146,7 +146,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
 static void stop_writing(gwi_record *record, const char *why)
 {
     gw_say("the recording stops here, the program continues: %s", why);
-    gw_status ignored = gw_writer_close(record->writer, NULL); /* what it has stays readable */
+    gw_status ignored = gw_writer_close(record->writer, NULL); /* what was written stays readable */
     (void)ignored;
     record->writer = NULL;
 }
@@ -157,7 +157,7 @@ void gwi_record_put(gwi_record *record, const gw_item *item)
     if (record->writer != NULL && record->sites == NULL)
         record->sites = gw_sites_new();
     if (record->sites != NULL && item->kind != GW_ITEM_SYMBOL)
-        (void)gw_sites_feed(record->sites, item); /* without memory some sites stay without names */
+        (void)gw_sites_feed(record->sites, item); /* without memory, some sites have no names */
     if (record->writer != NULL && gw_writer_put(record->writer, item, &err) != GW_OK)
         stop_writing(record, err.text);
 }
@@ -235,13 +235,13 @@ static void put_limits(gwi_record *record)
     }
 }
 
-/* What lets recordings of several hosts be put in order: how far the clock may be wrong, by the kernel's own account,
- * and which boot the monotonic clock counts from. */
+/* Facts for putting the recordings of several hosts in order: how wrong the clock may be according to the kernel, and
+ * the boot from which the monotonic clock counts. */
 static void put_clock(gwi_record *record)
 {
     struct timex clock = {0};
     char boot[64] = "";
-    int state = adjtimex(&clock); /* reads: no mode is set */
+    int state = adjtimex(&clock); /* only reads, because no mode is set */
     if (state >= 0) {
         put_meta_number(record, "clock.error_max_us", (uint64_t)clock.maxerror);
         put_meta(record, "clock.synchronised", state == TIME_ERROR || (clock.status & STA_UNSYNC) != 0 ? "0" : "1");
@@ -256,7 +256,7 @@ static void put_clock(gwi_record *record)
         fclose(file);
 }
 
-/* The driver's other half: which version of it the Linux kernel runs, and which device files there are. */
+/* The kernel's half of the driver: the version that Linux has loaded, and the device files that exist. */
 static void put_kernel_side(gwi_record *record)
 {
     char version[64] = "";
@@ -336,7 +336,7 @@ void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *co
 
 /* ---- draining ---- */
 
-/* Failures that programs provoke to learn something; judging after each would be noise. */
+/* Failures that programs provoke to find something out. A judgement after each of them would be noise. */
 static bool is_probe(uint16_t result)
 {
     return result == 0 || result == 100 || result == 201 || result == 500 || result == 600 || result == 704 ||
@@ -357,7 +357,8 @@ static void look_at(gwi_record *record, const gw_item *item)
     }
 }
 
-/* As its launcher named it. What it calls itself later is not seen from outside; nor is a process that is gone. */
+/* The rank that its launcher gave it. A rank that the program chooses later cannot be seen from outside, nor can that
+ * of a process that has ended. */
 static void put_rank(gwi_record *record, uint32_t pid)
 {
     enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
@@ -388,7 +389,7 @@ static gw_status sink(void *user, const gw_item *item, gw_error *err)
     gwi_record_put(record, item);
     if (item->kind == GW_ITEM_PROCESS)
         put_rank(record, item->pid);
-    return GW_OK; /* a full disk must not stop the draining: the program's buffers would fill up */
+    return GW_OK; /* a full disk must not stop the draining, because the program's buffers would fill up */
 }
 
 void gwi_record_drain(gwi_record *record, bool last)

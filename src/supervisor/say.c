@@ -1,4 +1,4 @@
-/* One line to the user, on stderr. */
+/* Prints one line to the user, on stderr. */
 #include "gw_say.h"
 
 #include "gw_text.h"
@@ -16,7 +16,7 @@ void gw_say(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     gw_text_addf(&line, "gpuwhy: %s\n", text);
-    ssize_t ignored = write(STDERR_FILENO, gw_text_str(&line), line.bytes); /* one write: lines stay whole */
+    ssize_t ignored = write(STDERR_FILENO, gw_text_str(&line), line.bytes); /* one write, so that lines stay whole */
     (void)ignored;
     gw_text_free(&line);
 }

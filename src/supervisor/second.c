@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Nobody reads the output of a second run as if it were the first one's: it goes nowhere. */
+/* The output of a second run is discarded, because nobody must take it for the first one's. */
 static int output_to_nowhere(void)
 {
     int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -41,7 +41,7 @@ static gw_status name_second(const gw_supervisor *first, gw_path out)
     return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", (int)bytes, first->record.path);
 }
 
-/* GW_EXIT_OK: second->status and its recording are there. */
+/* GW_EXIT_OK: second->status and its recording are valid. */
 static int run_second(const gw_supervisor *first, gw_supervisor *second, const char *recording)
 {
     gwi_supervisor_init(second, &first->options, first->argv);
@@ -53,7 +53,7 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     second->options.on_failure = second->options.json = NULL;
     second->options.quiet = true;
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-    gwi_dumps_forbid(); /* the launch shall report the fault itself */
+    gwi_dumps_forbid(); /* the launch itself shall report the fault */
     if (first->input_at >= 0)
         (void)!lseek(STDIN_FILENO, first->input_at, SEEK_SET);
     int output = output_to_nowhere();
@@ -65,7 +65,7 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     return status;
 }
 
-/* The mask and the witness of the first run go before the second one sets up its own. */
+/* End the first run's signal mask and witness before the second run sets up its own. */
 static void give_signals_back(gw_supervisor *first)
 {
     gwi_signals_restore(&first->signals);

@@ -1,4 +1,4 @@
-/* The senses of a run: what the supervisor knows goes in, items of the recording come out. */
+/* Starts the senses with what the supervisor knows, and records what they find. */
 #include "gwi_run.h"
 
 #include "gw_sense.h"
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* How long the end of a run waits for the cards' last values: a few ms, but NVML may hang, and a machine be busy. */
+/* How long the end of a run waits for the cards' last values. A few ms are usual, but NVML may hang or the machine be
+ * busy. */
 enum { LAST_WAIT_MS = 2000 };
 static const uint64_t worth_a_last_look_ns = 1000000000u;
 
@@ -38,7 +39,7 @@ void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_optio
     gw_error err;
     if (options->no_sense || record->writer == NULL)
         return;
-    if (doors->is_virtual) { /* never a real card's NVML beside a virtual card */
+    if (doors->is_virtual) { /* never read a real card's NVML beside a virtual card */
         how.is_virtual = true;
         how.nvml_path =
             gw_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
@@ -62,7 +63,7 @@ void gwi_senses_look(gwi_senses *senses, gwi_record *record)
     gw_sense_look(senses->sense, &now, &sink);
 }
 
-/* A short program that used no GPU and ended well has nothing that a last look could explain. */
+/* For a short program that used no GPU and ended well, a last look could explain nothing. */
 void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status)
 {
     bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;

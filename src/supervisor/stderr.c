@@ -23,16 +23,16 @@
 enum {
     COPY_BYTES = 64 << 10,
     SETTLE_MS_MAX = 1000,
-    SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr takes nothing */
+    SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr reads nothing */
     SETTLE_QUIET_MS = 20,
     COPIERS_MAX = 16
 };
 
 struct gwi_stderr_tail {
-    _Atomic uint64_t total;   /* bytes ever read; the newest lie before total % size */
-    _Atomic uint64_t written; /* of these, bytes that were passed on */
+    _Atomic uint64_t total;   /* bytes read so far; the newest end at total % size */
+    _Atomic uint64_t written; /* how many of these bytes were passed on */
     _Atomic bool ended;
-    _Atomic pid_t copier; /* 0: not started yet */
+    _Atomic pid_t copier; /* 0: not started */
     char bytes[GWI_STDERR_BYTES_MAX];
 };
 _Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
@@ -40,8 +40,8 @@ _Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
 
 /* ---- the relay ---- */
 
-/* Pass on what was read and is not written yet. It lies in the shared memory: a copier that takes the place of one that
- * was killed goes on where that one was. */
+/* Pass on what was read but not written. The data is in shared memory, so a copier that replaces a killed one continues
+ * where that one stopped. */
 static bool pass_on(int fd, gwi_stderr_tail *tail)
 {
     uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
@@ -84,7 +84,7 @@ static void note_window_change(int signal)
     window_changed = 1;
 }
 
-/* A reader of our other descriptors must see their end when the program is done, not when the relay is. */
+/* A reader of our other descriptors must see their end when the program ends, not when the relay does. */
 static void close_all_but(int first, int second)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -123,13 +123,13 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
         ssize_t got = read(source, bytes, sizeof bytes);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        if (got <= 0) /* a pty says EIO when its last writer has gone */
+        if (got <= 0) /* a pty returns EIO after its last writer has gone */
             return;
         keep(tail, bytes, (size_t)got);
     }
 }
 
-/* The program's output goes through the copier: if somebody kills it, another one takes its place. */
+/* The program's output passes through the copier. If the copier is killed, another one replaces it. */
 static void copy_by_child(int source, gwi_stderr_tail *tail)
 {
     for (int i = 0; i < COPIERS_MAX; i++) {
@@ -153,12 +153,12 @@ static void copy_by_child(int source, gwi_stderr_tail *tail)
 
 static _Noreturn void relay(int source, gwi_stderr_tail *tail)
 {
-    /* The terminal's and the user's signals are for the program: whoever ends, the last words must get through. */
+    /* Signals of the terminal and of the user are for the program. Whatever ends, the last output must get through. */
     static const int ignored[] = {SIGINT,  SIGQUIT, SIGHUP,  SIGTERM, SIGPIPE, SIGTSTP,
                                   SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         signal(ignored[i], SIG_IGN);
-    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: poll must return */
+    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART, because poll must return */
     sigaction(SIGWINCH, &action, NULL);
     sigset_t none;
     sigemptyset(&none);
@@ -209,7 +209,7 @@ static bool is_also_stdout(const struct stat *ours)
     return fstat(STDOUT_FILENO, &other) == 0 && other.st_dev == ours->st_dev && other.st_ino == ours->st_ino;
 }
 
-/* Of the size and with the flags of the one whose place it takes, as far as the system allows that. */
+/* Give the pipe the size and flags of the one that it replaces, as far as the system allows. */
 static void dress_pipe(int writing_end)
 {
     int bytes = fcntl(STDERR_FILENO, F_GETPIPE_SZ), flags = fcntl(STDERR_FILENO, F_GETFL);
@@ -230,11 +230,11 @@ static void begin_pipe(gwi_stderr *capture)
             capture->child_fd = ends[1];
         else
             close(ends[1]);
-        close(ends[0]); /* ours: the relay's stays, so that the program sees when nobody reads any more */
+        close(ends[0]); /* our copy; the relay keeps its own, so that the program notices when nobody reads any more */
     }
 }
 
-/* Size and modes of the real terminal; but newlines stay as they are, because the real one translates them. */
+/* Take size and modes of the real terminal, but leave newlines unchanged, because the real one translates them. */
 static void dress_terminal(int slave)
 {
     struct termios modes;
@@ -285,7 +285,7 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
         capture->not_recorded = "no process could be started to copy stderr";
-    /* Two terminals in the place of one would show lines in another order. */
+    /* Two terminals in place of one would show lines in another order. */
     capture->with_stdout = capture->not_recorded == NULL && !isatty(STDERR_FILENO) && is_also_stdout(&ours);
 }
 
@@ -306,7 +306,8 @@ void gwi_stderr_began(gwi_stderr *capture)
 
 /* ---- reading ---- */
 
-/* It waits for more to copy. What was written wakes it at once, but on a busy machine it may go on only later. */
+/* True if the relay waits for more to copy. New output wakes it at once, but on a busy machine it may run only later.
+ */
 static bool relay_sleeps(const gwi_stderr *capture)
 {
     char path[48], line[256] = "";
@@ -335,7 +336,7 @@ void gwi_stderr_settle(gwi_stderr *capture)
             return;
         poll(NULL, 0, 1);
         uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
-        /* What we print must not overtake what waits for a slow reader: the program would have waited, too. */
+        /* Our own output must not overtake what waits for a slow reader, because the program would have waited too. */
         bool blocked = atomic_load_explicit(&capture->tail->written, memory_order_acquire) != now;
         quiet_ms = now == before && !blocked && relay_sleeps(capture) ? quiet_ms + 1 : 0;
         blocked_ms += blocked && now == before;
@@ -350,7 +351,7 @@ static size_t take_from_file(gwi_stderr *capture, char **ret_bytes)
     if (fstat(capture->file_fd, &stat) < 0)
         return 0;
     off_t from = capture->file_start + (off_t)capture->bytes_taken;
-    if (stat.st_size < from) /* somebody truncated it: what is there now is new */
+    if (stat.st_size < from) /* somebody truncated the file, so its contents are new */
         from = 0;
     if (stat.st_size - from > GWI_STDERR_BYTES_MAX)
         from = stat.st_size - GWI_STDERR_BYTES_MAX;
@@ -400,7 +401,7 @@ void gwi_stderr_end(gwi_stderr *capture)
         close(capture->file_fd);
     gwi_stderr_began(capture);
     if (capture->relay_pid > 0)
-        waitpid(capture->relay_pid, NULL, WNOHANG); /* it may outlive us, for the program's children */
+        waitpid(capture->relay_pid, NULL, WNOHANG); /* it may outlive us if children of the program still write */
     if (capture->tail != NULL)
         munmap(capture->tail, sizeof *capture->tail);
     *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1};

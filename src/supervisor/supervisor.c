@@ -1,4 +1,4 @@
-/* A run from its first step to its last: find the program, open the doors, start it; watch it; clean up. */
+/* A run from start to end: find the program, open the doors, start it, watch it, clean up. */
 #include "gwi_state.h"
 
 #include "gw_exit.h"
@@ -33,7 +33,7 @@ static int open_doors(gw_supervisor *run)
         return GW_EXIT_OK;
     bool is_32_bit = run->program.is_32_bit && st == GW_UNSUPPORTED;
     if (st == GW_USAGE || (run->doors.is_virtual && !is_32_bit)) {
-        /* without its virtual GPU the program would meet another one */
+        /* without its virtual GPU, the program would use another one */
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
@@ -56,7 +56,8 @@ static void make_run_folder(gw_supervisor *run)
     }
 }
 
-/* What keeps the hook out although the doors stand open. The program runs; the verdict must not claim anything. */
+/* The doors are open, but something keeps the hook out of the program. The program runs, and the verdict must claim
+ * nothing about it. */
 static void say_what_is_not_seen(gw_supervisor *run)
 {
     const gwi_program *program = &run->program;
@@ -74,8 +75,8 @@ static void say_what_is_not_seen(gw_supervisor *run)
         gw_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
 }
 
-/* A run inside this one has a recording of its own: the processes that it started are not in ours. One says so in a
- * file of our run folder, a line each. */
+/* A run inside this one makes its own recording, and ours lacks the processes that it started. It reports itself by one
+ * line in a file of our run folder. */
 static void say_nested(const gw_supervisor *run)
 {
     const char *outer = getenv("GPUWHY_RUN_DIR");
@@ -140,7 +141,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         return GW_EXIT_USAGE;
     }
     if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
-        gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
+        gwi_last_recording_set(run->record.path); /* from now on, `gpuwhy explain` finds it */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
     if (run->options.deep)
@@ -194,7 +195,7 @@ static int start_or_clean_up(gw_supervisor *run)
     }
     run->hangs.judge = judge_hang;
     run->hangs.user = run;
-    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */
+    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe cannot be rewound */
     int status = gwi_supervisor_start(run);
     if (status == GW_EXIT_OK)
         return GW_EXIT_OK;
@@ -272,7 +273,7 @@ void gw_supervisor_command(gw_supervisor *run, const char *command, const char *
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the program's */
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout belongs to the program */
     setenv("GPUWHY_VERDICT_JSON", json, 1);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(GW_EXIT_NOT_FOUND);

@@ -1,5 +1,5 @@
-/* What only somebody outside can see: which libraries the processes have mapped, and whether one of them uses a real
- * driver behind our back. Read from /proc at growing intervals; nothing here touches the processes. */
+/* Observes what is visible only from outside: the libraries that processes have mapped, and whether one of them uses a
+ * real driver without our hook. Reads /proc at growing intervals and does not touch the processes. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -39,7 +39,7 @@ static void add_children(process_tree *family, pid_t parent)
             continue;
         snprintf(entry, sizeof entry, "%.20s", task->d_name);
         snprintf(children, sizeof children, "%s/%s/children", path, entry);
-        FILE *list = fopen(children, "re"); /* absent in kernels without it: then only the command is watched */
+        FILE *list = fopen(children, "re"); /* some kernels lack this file; then only the command is watched */
         int child;
         while (list != NULL && family->count < PROCESSES_MAX && fscanf(list, "%d", &child) == 1) {
             family->parent[family->count] = parent;
@@ -56,7 +56,7 @@ static void find_family(process_tree *family, pid_t command)
     family->pid[0] = command;
     family->parent[0] = 0;
     family->count = 1;
-    for (size_t i = 0; i < family->count; i++) /* grows while it is walked */
+    for (size_t i = 0; i < family->count; i++) /* the list grows during the walk */
         add_children(family, family->pid[i]);
 }
 
@@ -89,7 +89,7 @@ static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
     return true;
 }
 
-/* Whether the process holds a device file of the driver: then the driver is initialised, not merely loaded. */
+/* True if the process has a device file of the driver open: the driver is then initialised, not merely loaded. */
 static bool holds_device(pid_t pid)
 {
     char path[64];
@@ -125,7 +125,7 @@ static uint64_t library_hash(uint32_t pid, const char *path)
     return hash;
 }
 
-/* Libraries come when they are first needed: each look may find more. */
+/* Libraries are loaded when they are first needed, so each look may find more. */
 static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
 {
     gw_library library;
@@ -145,8 +145,8 @@ static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, cons
     gw_library_free(&library);
 }
 
-/* A process whose driver lies behind our hook is seen with its next call, and for a moment before its first one is
- * drained it looks like one that goes past us; so does, for ever, a child of a fork that makes no call. */
+/* A process with our hook in front of its driver is seen at its next call. Until its first call is drained, it looks
+ * like one that bypasses us. A forked child that makes no call looks like that for ever. */
 static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid, pid_t parent)
 {
     const uint64_t patience_ns = 2000000000u;
@@ -163,8 +163,8 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
-/* The facade is in neither variable of the process: a launcher has made it another environment, and the hook is not in
- * it nor in what it starts. False also when it may not be read, unless it is somebody else's. */
+/* True if neither variable of the process contains the facade: a launcher gave it another environment, and the hook is
+ * not in it, nor in anything that it starts. False if its environment cannot be read, unless another user owns it. */
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char path[64], buffer[64 << 10];
@@ -195,8 +195,8 @@ static void name_of(pid_t pid, char *name, size_t name_bytes)
         fclose(file);
 }
 
-/* The hook is not in it, and will not be. A process in the middle of an exec() has no environment for a moment: it
- * counts when it has none a little later, too. */
+/* The hook is not in these processes and never will be. During an exec() a process has no environment for a moment, so
+ * it counts only if it still has none a little later. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
     static const uint64_t exec_ns = 20000000u;
@@ -263,7 +263,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
                         "pid %d uses %s, and its calls were not seen", (int)pid, driver);
 }
 
-/* The newest process number of the system: while it stands, no child has come. 0: not known. */
+/* The newest pid of the system: while it does not change, no child was started. 0: not known. */
 static uint32_t newest_pid(void)
 {
     unsigned pid = 0;
@@ -284,8 +284,8 @@ static void forget_gone(gwi_watch *watch)
     watch->young_count = kept;
 }
 
-/* Of a child between two long looks nothing would be known: it may live for a second, and have no hook in it. A few
- * short looks at each new one, not more often than costs a small share of a processor. */
+/* A child that lives only between two full looks would stay unknown, although it may run for a second without a hook.
+ * So each new one gets a few short looks, at a small share of one processor. */
 static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
 {
     enum { LOOKS = 5, REST_FACTOR = 500 };
