@@ -1,7 +1,7 @@
-/* Fetches what the next events of a recording will touch into the cache, before they are applied. */
+/* Prefetches the memory that the next events of a recording will access, before they are applied. */
 #include "gwi_ahead.h"
 
-/* Which table an event of a kind looks into by its first argument; 0: none. Kinds that are rare may be left out. */
+/* The table in which an event's first argument is looked up, by kind; 0: none. Rare kinds may be missing. */
 static const uint8_t ways[UINT8_MAX + 1] = {
     [GW_EV_ALLOC] = GWI_SPACE_MEMORY,         [GW_EV_ALLOC_ASYNC] = GWI_SPACE_MEMORY,
     [GW_EV_FREE] = GWI_SPACE_MEMORY,          [GW_EV_FREE_ASYNC] = GWI_SPACE_MEMORY,
@@ -14,8 +14,8 @@ static const uint8_t ways[UINT8_MAX + 1] = {
 };
 
 typedef struct glance {
-    const gwi_bucket *home;   /* where the address is looked up; NULL: nothing to fetch */
-    const gwi_object *object; /* first all of the process, then the one found */
+    const gwi_bucket *home;   /* the bucket of the address; NULL: nothing to prefetch */
+    const gwi_object *object; /* first the process's array, then the object that was found */
     uint32_t hash;
 } glance;
 
@@ -33,7 +33,7 @@ static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 
 static inline void fetch_bucket(const gwi_process *process, const gw_event *event, glance *it)
 {
-    const gwi_table *table = &process->table[ways[event->kind]]; /* no way: a table that is always empty */
+    const gwi_table *table = &process->table[ways[event->kind]]; /* no entry in `ways`: a table that is always empty */
     it->home = NULL;
     if (table->bucket == NULL)
         return;
@@ -55,7 +55,7 @@ static inline void fetch_group(const gw_model *model, const glance *it)
 {
     if (it->home == NULL)
         return;
-    uint32_t group = it->object->group; /* of a dead one it is no group */
+    uint32_t group = it->object->group; /* for a dead object this is not a group */
     gwi_prefetch(&model->group[group < model->group_count ? group : 0]);
 }
 

@@ -1,18 +1,18 @@
 /* Streams that were given work and then left alone, while the program waited for other work.
  *
- * A kernel that never ends on stream B stops nobody who waits for stream A, so that no hang is seen. A kernel that is
- * meant to run as long as the program looks the same. So this is an observation and no fault: what was launched there,
- * when, and how often other work was waited for since.
+ * A kernel that never ends on stream B does not block a program that waits for stream A, so no hang is seen. A kernel
+ * that is meant to run as long as the program looks the same. So this is an observation, not a fault: what was launched
+ * there, when, and how often the program has waited for other work since.
  *
- * The rings say surely that nothing waited for a launch, as long as they hold it (waits.c). A program that goes on
- * overwrites them: 2,048 calls of a thread are a few seconds of a slow loop and a tenth of a second of a fast one. Then
- * only the noted launches are left (launches.c), and they hold no more than that there was work: whether something
- * waited for it before the rings begin is not known. The same holds of a launch that its own thread's ring holds, where
- * another thread's ring begins later. They count only where the rings hold nothing more about that stream, and no wait
- * for everything.
+ * As long as the rings contain a launch, they show with certainty that nothing waited for it (waits.c). A program that
+ * continues overwrites them: 2,048 calls of a thread last a few seconds in a slow loop, and a tenth of a second in a
+ * fast one. Then only the noted launches are left (launches.c), which show no more than that there was work; whether
+ * something waited for it before the rings begin is not known. The same is true of a launch in its own thread's ring if
+ * another thread's ring begins later. Such launches count only if the rings contain nothing more about that stream, and
+ * no wait for everything.
  *
- * On one stream about 1,020 launches can be outstanding; the next one blocks. So where there are more, the older ones
- * are over, and the stream goes on. */
+ * A stream can have about 1,020 outstanding launches; the next one blocks. So if there are more, the older ones have
+ * ended, and the stream makes progress. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -26,7 +26,7 @@ typedef struct search {
     gw_model *model;
     const gwi_process *process;
     uint32_t pid;
-    gw_alone *found; /* ALONE_MAX of them */
+    gw_alone *found; /* an array of ALONE_MAX */
     uint64_t key[ALONE_MAX];
     size_t begin, count; /* of this process: found[begin] to found[count - 1] */
 } search;
@@ -71,7 +71,7 @@ static uint64_t waits_after(const search *it, uint64_t t_ns)
 
 /* ---- launches that the rings hold ---- */
 
-/* The one place from which that kernel was launched on that stream, as far as launches were noted. */
+/* Find the only place from which that kernel was launched on that stream, according to the noted launches. */
 static void find_site(const search *it, gw_alone *alone)
 {
     for (size_t i = 0; i < it->model->launch_site_count && alone->kernel != NULL; i++) {
@@ -121,7 +121,7 @@ static bool is_maybe_over(const gw_ring_call *call)
     return gw_is_any_launch(call) && call->maybe_waited && !call->waited;
 }
 
-/* Is there anything in the rings about the stream since then, or a wait that is also one for it? */
+/* True if the rings contain a later call on the stream, or a wait that includes it. */
 static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is_blocking)
 {
     for (size_t i = 0; i < it->model->thread_count; i++) {
@@ -139,8 +139,8 @@ static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is
     return false;
 }
 
-/* Do the rings say what became of it? Not where its thread's ring begins later, nor where another thread may have
- * waited for it before its own ring begins. */
+/* True if the rings show what became of the launch. They do not if its thread's ring begins later, or if another thread
+ * may have waited for it before its own ring begins. */
 static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
 {
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
@@ -151,7 +151,7 @@ static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
     return in_reach;
 }
 
-/* The record does not say whether it is over, and the stream is still there. */
+/* True if the rings do not show whether the launch has ended, and the stream still exists. */
 static bool has_left_record(const search *it, const gw_launch_site *launch)
 {
     uint32_t index;
@@ -175,7 +175,7 @@ static void take_noted(search *it, const gw_launch_site *launch)
                                             .waits_after = waits};
 }
 
-/* Of each stream the last noted launch decides: what holds of it holds of those before it. */
+/* The last noted launch of each stream decides, because whatever ended it also ended those before it. */
 static void find_off_record(search *it)
 {
     uint64_t seen[ALONE_MAX];

@@ -1,4 +1,4 @@
-/* From a recording to a model. Apart from feed.c so that a model can be fed without a reader. */
+/* Builds a model from a recording. Separate from feed.c, so that a model can be fed without a reader. */
 #include "gwi_ahead.h"
 
 #include <stdio.h>
@@ -23,11 +23,11 @@ static void note_damage(gw_model *model, const gw_error *why)
 }
 
 typedef struct watcher {
-    gw_model_watch *watch; /* NULL: nobody */
+    gw_model_watch *watch; /* NULL: nobody watches */
     void *user;
 } watcher;
 
-/* Events that follow one another are taken together. */
+/* Feed consecutive events as one batch. */
 static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     gw_event event[GWI_AHEAD_MAX];
@@ -41,7 +41,7 @@ static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *
     return st;
 }
 
-/* Everything of the recording, in order. GW_OK: to its end. */
+/* Feed the whole recording in order. GW_OK: its end was reached. */
 static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     const gw_item *item;
@@ -56,7 +56,7 @@ static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who
                 st = feed_events(reader, model, who, err);
             if (st != GW_OK)
                 return st;
-        } else if (st == GW_CORRUPT) { /* the reader goes on behind it */
+        } else if (st == GW_CORRUPT) { /* the reader continues after the damage */
             note_damage(model, &local);
             local.text[0] = '\0';
         } else {

@@ -1,4 +1,4 @@
-/* Faults of host code: where in memory, and whether that is a block of the GPU's. */
+/* Faults of host code: the address in memory, and whether it lies in a block of the GPU's memory. */
 #include "gwi_inner.h"
 
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENT_BY_KERNEL = 0x80 }; /* si_code: the address is not told */
+enum { SENT_BY_KERNEL = 0x80 }; /* si_code: the signal has no address */
 
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
@@ -37,10 +37,11 @@ static void take_file(gw_crash *crash, gw_fact_text file)
     gw_fact_text_copy(crash->file, sizeof crash->file, file);
 }
 
-/* A core dump that the supervisor read. What a handler of ours told has a stack, and says more; it knows no file. */
+/* Take a core dump that the supervisor read. Our own signal handler knows the stack, and takes precedence; a core dump
+ * also knows the file. */
 static void take_core(gw_model *model, const gw_fact_core *core, const gw_pair *fact)
 {
-    bool has_code = core->has_code && core->code >= 0; /* a negative one is none: it was sent */
+    bool has_code = core->has_code && core->code >= 0; /* a negative code means that somebody sent the signal */
     bool has_address = has_code && core->code > 0 && core->code != SENT_BY_KERNEL && core->has_address;
     for (size_t i = 0; i < model->process_count; i++) {
         gw_process *process = &model->process[i];
@@ -80,7 +81,7 @@ static void take_cores(gw_model *model)
     }
 }
 
-/* The kernel's line names process and address: "python3[123]: segfault at 7f.. ip ..". */
+/* Read the kernel's line with process and address: "python3[123]: segfault at 7f.. ip ..". */
 static void take_lines(gw_model *model)
 {
     for (size_t i = 0; i < model->machine.event_count; i++) {

@@ -1,5 +1,5 @@
-/* cuDNN's own log, as the supervisor read it (--deep): facts "cudnn.log". Equal entries come as one, told again with a
- * larger count. */
+/* cuDNN's own log, as the supervisor read it (--deep): facts "cudnn.log". Equal entries are one fact, which is repeated
+ * with a larger count. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* Calls that failed: which of them are answers a program asks for on purpose, which are echoes of an earlier one,
- * and which were recovered from. */
+/* Failed calls: which of them are answers that a program asks for on purpose, which are consequences of an earlier one,
+ * and from which the program recovered. */
 #include "gw_cuda_results.h"
 #include "gwi_find.h"
 
 #include <string.h>
 
-enum { RETREAT_PART = 64 }; /* a request of so small a part of the refused one is no second try */
+enum { RETREAT_PART = 64 }; /* a request for such a small part of the refused one is not a second try */
 
 static bool has_word(const char *name, const char *const *words, size_t count)
 {
@@ -16,13 +16,13 @@ static bool has_word(const char *name, const char *const *words, size_t count)
     return false;
 }
 
-/* Results that mean "no" to a question. Names are known only at the end. */
+/* True for results that mean "no" to a question. Names are known only at the end. */
 static bool is_probe(const gw_failure *failure)
 {
     static const char *const questions[] = {"Get",        "Query",       "IsCapturing", "CanAccess", "Occupancy",
                                             "EnablePeer", "DisablePeer", "Logs",        "Profiler"};
     switch (failure->result) {
-    case 4: /* the driver is shutting down: exit handlers */
+    case 4: /* the driver is shutting down, as in exit handlers */
     case 500:
     case 600:
     case 704:
@@ -34,13 +34,13 @@ static bool is_probe(const gw_failure *failure)
     }
     enum { NOT_PERMITTED = 800 };
     if (failure->kind == GW_EV_VMM_CREATE && failure->result == NOT_PERMITTED)
-        return true; /* may memory be shared in this way? A question that allocators ask when they start */
+        return true; /* "can memory be shared in this way?", which allocators ask when they start */
     if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
         return failure->kind == GW_EV_QUERY && !failure->is_sticky;
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
-/* It died within seconds, and nobody ended it from outside. */
+/* True if the process died within seconds, and nobody ended it from outside. */
 static bool died_soon_after(const gw_process *process, const gw_failure *failure)
 {
     enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
@@ -50,9 +50,8 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
            signal != INT && signal != KILL && signal != TERM;
 }
 
-/* In a child that was forked after cuInit even a question is refused, and it may be all that a runtime library asks:
- * cudaMalloc() there is no more than a cuCtxGetCurrent(). In a run that ended well the child had done without, unless
- * it died of it. */
+/* In a child that was forked after cuInit, even questions are refused, and a runtime library may make no other call:
+ * cudaMalloc() there is only a cuCtxGetCurrent(). If the run ended well, the child had coped, unless it died of it. */
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
@@ -111,7 +110,7 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
            memcmp(failure->arg, event->arg, sizeof failure->arg) == 0;
 }
 
-/* Who else is on the card, as far as recorded. */
+/* Record what else is known to be on the card. */
 static void look_around(const gw_model *model, gw_failure *failure)
 {
     uint32_t taken = 0;
@@ -138,7 +137,7 @@ static void look_around(const gw_model *model, gw_failure *failure)
         failure->around.devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
 }
 
-/* COPY and FILL through NULL after a failed allocation: the program went on with the pointer it did not get. */
+/* True for a COPY or FILL through NULL after a failed allocation: the program used the pointer that it did not get. */
 static bool names_null(const gw_event *event)
 {
     if (event->kind == GW_EV_COPY)
@@ -156,7 +155,7 @@ static void take_refusal(gwi_process *process, gw_failure *failure)
     process->has_refusal = false;
 }
 
-/* The smallest request that gwi_failure_allocated() would learn something from. */
+/* Set open_bytes_min to the smallest request that can show a recovery. */
 static void settle_open(const gw_model *model, gwi_process *process)
 {
     process->open_bytes_min = UINT64_MAX;
@@ -171,7 +170,7 @@ static void settle_open(const gw_model *model, gwi_process *process)
 static void open_add(gwi_process *process, uint32_t index)
 {
     uint32_t room = sizeof process->open_failure / sizeof process->open_failure[0];
-    if (process->open_count == room) { /* the oldest of the newer half goes */
+    if (process->open_count == room) { /* drop the oldest one of the newer half */
         memmove(&process->open_failure[room / 2], &process->open_failure[room / 2 + 1],
                 (room / 2 - 1) * sizeof process->open_failure[0]);
         process->open_count--;
@@ -185,11 +184,11 @@ static void open_add(gwi_process *process, uint32_t index)
 static bool may_forget(const gw_failure *failure, bool open_ones)
 {
     if (failure->is_sticky || failure->allocator >= 0 || failure->kind == GW_EV_COPY || failure->kind == GW_EV_FILL)
-        return false; /* a verdict may lead there from elsewhere */
+        return false; /* another part of the verdict may refer to it */
     return open_ones || failure->recovery == GW_RECOVERED_BY_SIZE;
 }
 
-/* `now`: the new index of each, -1: gone. */
+/* `now`: the new index of each failure; -1: it was dropped. */
 static void renumber(gw_model *model, const int *now)
 {
     for (size_t i = 0; i < model->process_count; i++) {
@@ -210,7 +209,7 @@ static void renumber(gw_model *model, const int *now)
     }
 }
 
-/* Of those from `first` up to `last`. */
+/* Drop failures from `first` up to `last`. */
 static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
 {
     int *now = malloc(model->failure_count * sizeof *now);
@@ -234,7 +233,7 @@ static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
     free(now);
 }
 
-/* The oldest tell how the run began, the newest how it ended; between them, those that were made good go first. */
+/* The oldest failures show how the run began, the newest how it ended. Between them, recovered ones go first. */
 static void make_way(gw_model *model)
 {
     enum { FIRST = GWI_FAILURES_MAX / 4, NEWER = GWI_FAILURES_MAX / 2, WORTH_IT = GWI_FAILURES_MAX / 8 };
@@ -264,7 +263,7 @@ gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
     return &process->asker[process->asker_last];
 }
 
-/* Both counters of the requests that were granted: so far. At the end the differences are taken. */
+/* Set both counters of granted requests to their current values. At the end, the differences are computed. */
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
@@ -272,7 +271,7 @@ static void count_granted(const gw_model *model, gwi_process *process, gw_failur
     failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
 
-/* What followed the time before made nothing good: it counts from here. */
+/* The request was refused before, and nothing that followed was a recovery, so counting starts again here. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->after.frees = process->frees_total;
@@ -289,7 +288,7 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
-/* It had been made good, and is refused once more: whether that is the end is open again. */
+/* The failure had been recovered, and the request is refused once more, so its end is open again. */
 static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
 {
     gw_failure *failure = &model->failure[index];
@@ -302,7 +301,7 @@ static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
     refused_again(model, process, failure);
 }
 
-/* Handles and addresses are given out again: what went with a context may be something new by now. */
+/* Handles and addresses are reused: whatever was destroyed with a context may be something new by now. */
 static void look_up_named(gwi_process *process, gw_failure *failure)
 {
     if (process->named_left == 0)
@@ -313,7 +312,7 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     failure->named.context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
     for (uint32_t i = 0; i < process->object_count; i++) {
         const gwi_object *object = &process->object[i];
-        bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns; /* its name stays */
+        bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns; /* the name stays */
         if (!gwi_is_alive(object) || gone)
             continue;
         uint64_t bytes = gw_class_has_addresses((gw_class)object->cls) ? object->bytes : 0;
@@ -324,8 +323,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     }
 }
 
-/* A pool frees what it keeps and asks again: one failure, though a question was answered with no in between. Index;
- * -1: none. */
+/* A pool frees its cache and asks again: that is one failure, even with a refused question in between. Returns the
+ * index; -1: none. */
 static int asked_before(const gw_model *model, const gwi_process *process, const gw_event *event)
 {
     for (uint32_t i = process->open_count; i-- > 0;) {
@@ -380,7 +379,7 @@ static void fill(const gw_model *model, gwi_process *process, const gw_event *ev
 /* Count a failure that repeats the process's last one. False: it is another failure. */
 static bool is_repeated(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    bool parted = process->last_failure < 0; /* a phase began */
+    bool parted = process->last_failure < 0; /* a phase began in between */
     int before = !parted && is_device_allocation(event) ? asked_before(model, process, event) : -1;
     if (before >= 0)
         process->last_failure = before;
@@ -428,8 +427,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         return;
     if (failure->guard && process->has_refusal)
         take_refusal(process, failure);
-    failure->after.frees = process->frees_total; /* the count so far; the difference is taken at the end */
-    failure->after.launches = UINT64_MAX;        /* no look at the counters yet */
+    failure->after.frees = process->frees_total; /* the current count; the difference is computed at the end */
+    failure->after.launches = UINT64_MAX;        /* the counters were not read yet */
     count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
@@ -458,7 +457,7 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         }
         if (!object && bytes > 0 && process->frees_total > failure->after.frees && failure->t_recovered_ns == 0 &&
             bytes >= failure->bytes_wanted / RETREAT_PART)
-            failure->t_recovered_ns = event->t_ns; /* a retreat, if work went on after it */
+            failure->t_recovered_ns = event->t_ns; /* a retreat, if work continued after it */
         process->open_failure[kept++] = process->open_failure[i];
     }
     process->open_count = kept;
@@ -518,12 +517,12 @@ uint64_t gwi_work_count(const gw_process *process)
     return gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
 }
 
-/* What the rings show of a process after a moment. */
+/* What the rings show of a process after a given time. */
 typedef struct later {
-    uint64_t launches, work; /* work: copies and fills, too */
-    uint64_t good_work;      /* of these, what is more than fetching results, and was waited for since */
-    uint64_t own_work;       /* more than fetching results, by the thread that was refused */
-    uint64_t own_waits;      /* the rest of its copies, and its waits */
+    uint64_t launches, work; /* `work` includes copies and fills */
+    uint64_t good_work;      /* work other than fetching results that was waited for afterwards */
+    uint64_t own_work;       /* work other than fetching results, by the thread that was refused */
+    uint64_t own_waits;      /* its other copies, and its waits */
 } later;
 
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
@@ -558,14 +557,13 @@ static bool asked_for_less(const gw_failure *failure)
            failure->next.site == failure->site;
 }
 
-/* A program that does with less: it gave memory back first, or asks again at the same line. */
+/* A program that gets along with less: it freed memory first, or asks again at the same line. */
 static bool is_retreat(const gw_failure *failure)
 {
     return failure->t_recovered_ns != 0 || asked_for_less(failure);
 }
 
-/* The difference to what was counted at the first look after the failure, or what the rings show: both may be less than
- * what there was. */
+/* Compute the difference since the first reading after the failure, or count in the rings. Both can be too low. */
 static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -591,7 +589,7 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0 || beyond_rings;
 }
 
-/* Nothing counts what follows other calls. The rings show the newest of it. */
+/* Nothing counts what follows calls other than allocations. The rings show the newest part of it. */
 static void settle_other(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -602,8 +600,8 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
-/* The driver is not asked after every refusal. What it said last, less what was asked for since, is as good: without it
- * the pace of a program would decide what is known. */
+/* The driver is not asked after every refusal. Its last answer, minus what was allocated since, is as good. Otherwise
+ * the program's speed would decide what is known. */
 static void derive_info(const gw_model *model, gw_failure *failure)
 {
     enum { SOON_NS = 1000000000 };
@@ -614,11 +612,11 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     const gw_process *process = gw_model_process(model, failure->pid);
     if (failure->has_info || failure->guard || before == NULL || process == NULL ||
         failure->t_last_ns - before->t_ns > SOON_NS ||
-        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* what a pool takes is another number */
+        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* pools take other amounts */
         return;
     uint64_t then = before->ledger_bytes, now = failure->around.ledger_bytes, was_free = before->bytes_free;
     if (now > then && now - then > was_free)
-        return; /* others have given some back, or blocks are on the host: not to be told */
+        return; /* another process has freed memory, or blocks are on the host: unknown */
     failure->info = *before;
     failure->info.t_ns = failure->t_last_ns;
     failure->info.ledger_bytes = now;
@@ -647,8 +645,8 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
 }
 
-/* A loop that looks for what fits: it got less at the same line, and found no room there again later. Then that is the
- * refusal that ended it. */
+/* A loop that searches for a size that fits: a smaller request at the same line succeeded, and was refused later. Then
+ * that later refusal ended the loop. */
 static void settle_retreats(gw_model *model)
 {
     const gw_failure *next = NULL;

@@ -1,7 +1,7 @@
-/* The supervisor's facts about kernel faults: GPU core dumps, and the second run of --blame.
+/* Facts of the supervisor about kernel faults: GPU core dumps, and the second run of --blame.
  *
- * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
- * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
+ * A dump ends the process before a call can report the fault. For code that looks for the failure that destroyed the
+ * context, the dump's first exception is added as such a failure, marked as coming from the dump. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gw_cuda_results.h"
@@ -119,7 +119,7 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
             break;
     }
     blame->where_reason = gwi_copy_fact_text(model, said->where_reason);
-    /* A verdict's place without its user's frame is none. */
+    /* A place without its user's frame is not usable. */
     if (said->user >= blame->stack_count || blame->stack[said->user].text == NULL)
         free_blame_stack(blame);
     else
@@ -258,8 +258,7 @@ static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
                             .allocator = -1};
 }
 
-/* A dump that names no exception, or cannot be read, and the driver's abort after it: something struck, of no known
- * kind. */
+/* A dump without an exception, or one that cannot be read, and the driver's abort after it: a fault of unknown kind. */
 static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
 {
     enum { ABORT = 6, UNSPECIFIED = 719 };
@@ -272,7 +271,7 @@ static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
     add_told_by_dump(model, &unknown);
 }
 
-/* A launch that reports a fault: its kernel. */
+/* A launch that reports a fault has its own kernel. */
 static void name_launches(gw_model *model)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
@@ -294,7 +293,7 @@ void gwi_faults_finish(gw_model *model)
     for (size_t i = 0; i < facts->fault_count; i++) {
         gw_gpu_fault *fault = &model->faults.fault[i];
         if (inner_of(model, fault->pid) == NULL && model->command != NULL)
-            fault->pid = model->command->pid; /* its file name told no process that was recorded */
+            fault->pid = model->command->pid; /* its file name contains no recorded process */
         add_told_by_dump(model, fault);
     }
     for (size_t i = 0; i < facts->dump_count; i++)

@@ -1,4 +1,4 @@
-/* A model is fed: items in order of time, each handed to the part that it concerns. */
+/* Feeds items into a model in order of time. Each one goes to the part that it concerns. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -8,7 +8,7 @@
 
 /* ---- facts among the events ---- */
 
-/* NULL: it is beyond those that are known one by one. */
+/* NULL: beyond the devices that are known one by one. */
 static gw_device *device_at(gw_model *model, uint64_t index)
 {
     return index < GW_MODEL_DEVICES_MAX ? &model->device[index] : NULL;
@@ -21,7 +21,7 @@ static void device_fact(gw_model *model, const gw_event *event)
         return;
     if (!device->known)
         device->t_first_ns = event->t_ns;
-    if (!device->known || device->bytes_free_first == UINT64_MAX) /* at first it may only be named */
+    if (!device->known || device->bytes_free_first == UINT64_MAX) /* before, only its name may be known */
         device->bytes_free_first = event->arg[2];
     device->known = true;
     if (event->arg[1] != 0) {
@@ -226,7 +226,7 @@ void gwi_model_event(gw_model *model, const gw_event *event)
 static void feed_process(gw_model *model, const gw_item *item)
 {
     gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
-    if (process != NULL && model->process[process->index].exit_known) /* the pid was used again */
+    if (process != NULL && model->process[process->index].exit_known) /* the pid was reused */
         process = model->inner->last = gwi_process_add(model, item->pid, item->t_ns);
     if (process == NULL)
         return;
@@ -307,7 +307,7 @@ static void feed_exit(gw_model *model, const gw_item *item)
         gwi_snapshot_end(model, process, device, item->t_ns);
 }
 
-/* NULL: there is no room, or it has no key. */
+/* NULL: no memory, or it has no key. */
 static gw_pair *pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
 {
     enum { PAIRS_MAX = 1 << 14 };
@@ -377,7 +377,7 @@ static void feed_fact(gw_model *model, const gw_item *item)
     case GW_FACT_CUDNN_LOG:
         gwi_cudnn_fact(model, item);
         break;
-    default: /* looked for at the end, or by a verdict */
+    default: /* searched at the end, or by a verdict */
         break;
     }
 }
@@ -470,7 +470,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
     case GW_ITEM_TRUNCATED:
         model->truncated = true;
         break;
-    case GW_ITEM_DRAINED: /* for writers alone */
+    case GW_ITEM_DRAINED: /* only for writers */
     case GW_ITEM_COUNT:
         break;
     }

@@ -1,4 +1,4 @@
-/* What can only be known at the end: the rings are decoded, then each part settles what it has. */
+/* Computes what can be known only at the end: decodes the rings, then lets each part finish. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -70,7 +70,7 @@ static void find_card(gw_model *model)
     }
 }
 
-/* A process that still runs, or whose end nobody saw, has its ledger of the last moment. */
+/* A process that still runs, or whose end was not seen, gets a snapshot of the last moment. */
 static void snapshot_survivors(gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {

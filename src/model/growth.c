@@ -1,10 +1,11 @@
-/* How the live memory came about: spans of growth with work between them (runs), or one size kept again and again
- * (a leak a step).
+/* How the live memory accumulated: in spans of growth with work between them (runs), or as one size that is kept again
+ * and again (a leak in each step).
  *
- * Between two neighbours of the list lies work: allocations that came and went (gaps in `order`) and calls of the
- * ring whose time falls there. A model being built shows little of it; a training loop shows much, again and again.
- * Where an allocator's history is long gone, spans of time still tell: the live bytes rose and fell in between.
- * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
+ * Between two neighbours of the list lies work: allocations that were freed again (gaps in `order`), and calls in the
+ * rings with a time in between. A model that is being built shows little of it; a training loop shows much, again and
+ * again. If an allocator's history does not reach back so far, spans of time still show that live bytes rose and fell.
+ * Equal sizes in a row prove nothing by themselves: gradients repeat the weights' sizes, and layers repeat each
+ * other's. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 #include "gwi_pattern.h"
@@ -12,20 +13,20 @@
 #include <string.h>
 
 typedef struct work {
-    uint64_t transient;       /* allocations that came and went before this block */
-    uint32_t launches, waits; /* of the ring, before this block; waits: synchronisations and copies */
-    uint32_t cycles;          /* times that launches were followed by a wait or a copy: iterations, roughly */
-    uint32_t falls;           /* times that much of what lives at the end was given back at once */
-    uint64_t fall_bytes;      /* the most given back, from one span of time to a later one */
-    uint64_t transient_so_far, cycles_so_far; /* sums from the first block on; falls are cycles, too */
+    uint64_t transient;       /* allocations that were made and freed before this block */
+    uint32_t launches, waits; /* calls in the rings before this block; waits: synchronisations and copies */
+    uint32_t cycles;          /* launches that were followed by a wait or a copy: roughly the number of iterations */
+    uint32_t falls;           /* how often much of what lives at the end was freed at once */
+    uint64_t fall_bytes;      /* the most that was freed from one span of time to a later one */
+    uint64_t transient_so_far, cycles_so_far; /* sums from the first block on; falls count as cycles, too */
 } work;
 
-/* Live bytes over time; falls are looked for from one span to the next, since within one the order is not known. */
+/* Live bytes over time. Falls are searched between spans, because the order within one span is not known. */
 typedef struct course {
     const gw_peak *peak;
     size_t count;
-    uint64_t fall_min;             /* what counts as much */
-    bool has_unseen;               /* it is known when the history began: what came before it is time, too */
+    uint64_t fall_min;             /* the least that counts as much */
+    bool has_unseen;               /* the begin of the history is known: the time before it counts, too */
     uint64_t t_first_ns, t_end_ns; /* the process's first memory; when the history was read */
 } course;
 
@@ -61,7 +62,7 @@ static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count
     return list;
 }
 
-/* Falls between live[i - 1] and live[i]: from the span that holds the one to the span that holds the other. */
+/* Add falls between live[i - 1] and live[i], from the span of the first to the span of the second. */
 static void add_falls(work *list, const gw_live *live, size_t count, const course *way)
 {
     size_t at = 0;
@@ -95,7 +96,7 @@ static void add_up(work *list, size_t count)
     }
 }
 
-/* work[i] lies before live[i]; work[count] after the last. */
+/* work[i] is the work before live[i]; work[count] the work after the last block. */
 static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now,
                      const course *way)
 {
@@ -127,7 +128,7 @@ static uint64_t amount(const work *item)
     return item->transient + item->launches;
 }
 
-/* Equal sizes from the start of the list and from `from` on; how many, and whether they are of several sorts. */
+/* The number of equal sizes from the start of the list and from `from` on, and whether they are of several sorts. */
 static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_sorts)
 {
     size_t length = sizes->match[from] < from ? sizes->match[from] : from;
@@ -135,7 +136,7 @@ static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_so
     return length;
 }
 
-/* Did several iterations lie in there, not one pass that was itself the start of something? */
+/* True if several iterations lie in there, not one pass that was itself the start of something. */
 static bool is_loop(const work *item, uint64_t inside_max)
 {
     enum { WAITS_MIN = 3, TRANSIENT_MIN = 24 };
@@ -154,8 +155,8 @@ static uint64_t transients_in(const work *list, size_t from, size_t to)
     return to <= from ? 0 : list[to - 1].transient_so_far - (from == 0 ? 0 : list[from - 1].transient_so_far);
 }
 
-/* A second run: the list begins again with the sizes of its beginning, after iterations. A beginning that is itself one
- * pattern twice or more, as weights and gradients are, shows no second run by more of it. */
+/* True for a second run: the list starts again with the sizes of its beginning, after iterations. If the beginning
+ * itself is one pattern twice or more, as weights and gradients are, more of the pattern shows no second run. */
 static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, size_t *ret_length)
 {
     enum { LENGTH_MIN = 3, SORTS_MIN = 2, CYCLES_MIN = 3, TRANSIENTS_MIN = 24 };
@@ -165,7 +166,7 @@ static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, 
     if (length < LENGTH_MIN || sorts < SORTS_MIN || gwi_pattern_is_periodic(sizes, at))
         return false;
     uint64_t cycles = cycles_in(list, 1, at + 1);
-    if (length == at) /* all there was, again: only if each was followed by work of its own */
+    if (length == at) /* the whole beginning again: only if each repetition was followed by its own work */
         return cycles >= CYCLES_MIN && (amount(&list[at]) > 0 || list[at].falls > 0);
     return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
 }
@@ -176,7 +177,8 @@ static int by_size(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Bytes of live[last..] in blocks that have a partner of about that size among live[0..first), each used once. */
+/* Bytes of live[last..] in blocks that have a partner of about the same size among live[0..first). Each partner is used
+ * once. */
 static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
 {
     uint64_t *size = malloc(count * sizeof *size), sum = 0;
@@ -187,7 +189,7 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     qsort(size, first, sizeof *size, by_size);
     qsort(size + last, count - last, sizeof *size, by_size);
     for (size_t a = 0, b = last; a < first && b < count;) {
-        uint64_t slack = size[b] / 64; /* a caching allocator rounds as it finds room */
+        uint64_t slack = size[b] / 64; /* a caching allocator rounds sizes to the blocks that it finds */
         if (size[a] + slack < size[b]) {
             a++;
         } else if (size[b] + slack < size[a]) {
@@ -201,9 +203,9 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     return sum;
 }
 
-/* The copy of a model (an average of its weights, a teacher) begins with the same sizes, too. A run goes on as the
- * first one did, or what it repeats was made with work in between. The driver's ledger shows all of it; a list of an
- * allocator, what is left. */
+/* A copy of a model (an average of its weights, a teacher) begins with the same sizes, too. It is a run if it continues
+ * as the first one did, or if what it repeats was made with work in between. The driver's ledger shows all of this, an
+ * allocator's list only the rest. */
 static bool goes_on(const gw_live *live, const work *list, const gw_growth *growth)
 {
     if (live[0].cls != GW_CLASS_COUNT)
@@ -214,7 +216,7 @@ static bool goes_on(const gw_live *live, const work *list, const gw_growth *grow
 
 enum { STARTS_MAX = 64 };
 
-/* Where later runs begin, and how long the last of them repeats the first. */
+/* Find where later runs begin, and how long the last of them repeats the first. */
 static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *list, size_t starts[STARTS_MAX],
                           size_t *ret_length)
 {
@@ -237,7 +239,7 @@ static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *li
     return start_count;
 }
 
-/* The sizes in a row, the failed request standing behind them. */
+/* The sizes in a row, with the refused request at the end. */
 static bool pattern_of(const gw_live *live, size_t count, uint64_t wanted, gwi_pattern *ret_sizes)
 {
     uint64_t *size = malloc((count + 1) * sizeof *size);
@@ -280,7 +282,8 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     growth->repeat_goes_on = goes_on(live, list, growth);
 }
 
-/* The last span of growth, without a repetition: what came after the longest stretch of work that kept nothing. */
+/* Find the last span of growth if there is no repetition: what came after the longest stretch of work that kept
+ * nothing. */
 static void find_spans(const gw_live *live, size_t count, const work *list, gw_growth *growth)
 {
     size_t cut = 0;
@@ -307,13 +310,13 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
 
 /* ---- one size, kept again and again ---- */
 
-typedef struct sort_of { /* live blocks of one group (the ledger's) or one size (an allocator's) */
+typedef struct sort_of { /* live blocks of one group (ledger) or one size (allocator) */
     uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, pairs_with_falls, turnover, begin_ns, end_ns;
     uint64_t launches, waits, transient, fall_bytes; /* since its last block */
     uint64_t live_bytes;
-    uint64_t kept_bytes, kept_since; /* of all sorts: from its first block on, since its last one */
+    uint64_t kept_bytes, kept_since; /* bytes of all sorts: since its first block, since its last one */
     uint32_t group, site;
-    uint64_t site_count; /* how many have it */
+    uint64_t site_count; /* how many of its blocks have this site */
     struct {
         uint32_t site;
         uint64_t count;
@@ -322,7 +325,7 @@ typedef struct sort_of { /* live blocks of one group (the ledger's) or one size 
     bool begun;
 } sort_of;
 
-/* What makes two blocks siblings. */
+/* The key that siblings share. */
 static uint64_t sort_key(const gw_live *live)
 {
     return live->cls == GW_CLASS_COUNT ? live->bytes * 2 + 1 : (uint64_t)live->group * 2;
@@ -341,7 +344,7 @@ static inline bool is_sibling(const void *context, uint32_t index)
 
 static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, uint64_t *bytes)
 {
-    gwi_table table = {0}; /* of the first block of each sort */
+    gwi_table table = {0}; /* finds the first block of each sort */
     uint32_t sorts = 0;
     for (size_t i = 0; i < count; i++) {
         sibling wanted = {live, sort_key(&live[i])};
@@ -388,7 +391,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->fall_bytes = list[i].fall_bytes > it->fall_bytes ? list[i].fall_bytes : it->fall_bytes;
         it->kept_bytes += it->begun ? live[i].bytes : 0;
         it->kept_since += it->begun && sort[i] != which ? live[i].bytes : 0;
-        if (sort[i] != which || !live[i].has_time) /* a time not known is not the start of the run */
+        if (sort[i] != which || !live[i].has_time) /* an unknown time is not the start of the run */
             continue;
         if (it->begun) {
             it->pairs_with_falls += it->fall_bytes >= live[i].bytes + it->kept_since / 2;
@@ -411,21 +414,22 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
     }
 }
 
-/* The ledger knows whether something had been freed before each one; half of a list freed afterwards is no turnover. */
+/* The ledger knows whether something was freed before each block. If half of a list is freed afterwards, that is no
+ * turnover. */
 static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
 }
 
-/* A history that was switched on late, or that is long gone, shows a late phase as if it were all there was. */
+/* A history that was switched on late, or that is short, shows a late phase as if it were everything. */
 static bool is_late(const sort_of *it, const course *way)
 {
     return way->has_unseen && it->begin_ns > way->t_first_ns && way->t_end_ns > it->begin_ns &&
            it->begin_ns - way->t_first_ns > way->t_end_ns - it->begin_ns;
 }
 
-/* Work of that sort had been done before without keeping anything, and what followed filled most of the time: neither
- * the first pass through a deep model nor a late phase looks so. */
+/* True if such work had been done before without keeping anything, and what followed filled most of the time. Neither
+ * the first pass through a deep model nor a late phase looks like this. */
 static bool is_accumulation(const sort_of *it, const course *way)
 {
     enum { FALLS_MIN = 6 };
@@ -445,16 +449,16 @@ static bool is_accumulation(const sort_of *it, const course *way)
 
 enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
 
-/* Other memory came and went between most of them: too few for a leak without work that was waited for, and too many to
- * say that there is none. */
+/* Other memory was allocated and freed between most of them: too little for a leak without work that was waited for,
+ * and too much to say that there is none. */
 static bool may_be_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MIN &&
            it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
-/* Equal blocks hold most of what lives, and no kernel ran at all: one pool taken in pieces, or a loop that keeps what
- * it takes. With launches between them they may be one pass through equal layers. */
+/* Equal blocks hold most of the live memory, and no kernel ran at all: one pool in pieces, or a loop that keeps its
+ * blocks. With launches between them they may be one pass through equal layers. */
 static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -472,7 +476,7 @@ static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_
     return may_be_step_leak(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY;
 }
 
-/* The sorts that hold most are looked at; a leak too small to be among them did not fill the card. */
+/* Only the sorts that hold most are examined. A leak that is not among them did not fill the card. */
 static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, const course *way,
                        gw_growth *growth)
 {
@@ -515,7 +519,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     free(bytes);
 }
 
-/* The most that was in use before a time at which less than half of it was left: work that came to its end. */
+/* The highest use before a time at which less than half of it was left: work that came to its end. */
 static void find_earlier(const course *way, gw_growth *growth)
 {
     uint64_t highest = 0;
@@ -529,7 +533,7 @@ static void find_earlier(const course *way, gw_growth *growth)
     }
 }
 
-/* The first device memory that the process asked the driver for. */
+/* When the process first requested device memory from the driver. */
 static uint64_t first_memory_ns(const gw_model *model, uint32_t pid)
 {
     uint64_t first = UINT64_MAX;
@@ -559,7 +563,7 @@ static course course_of(const gw_model *model, uint32_t pid, const gw_allocator_
 
 /* ---- iterations ---- */
 
-/* The refused request stands at the end of the list: it may be what begins an iteration. */
+/* Add the refused request to the end of the list, because it may begin an iteration. */
 static void add_refused(const gw_growth_question *question, gw_request refused, gw_request *list, size_t *count)
 {
     refused.t_ns = question->wanted_t_ns;
@@ -587,14 +591,14 @@ static gw_request refused_by_allocator(const gw_growth_question *question, const
 {
     const gw_allocator_report *report = question->report;
     return (gw_request){.live_bytes = report->field[GW_ALLOCATOR_ALLOCATED],
-                        .launches = last->launches + 1, /* of its own work nothing is known: it may be any */
+                        .launches = last->launches + 1, /* its own work is not known, and may be anything */
                         .frees = last->frees,
                         .waits = last->waits,
                         .order = last->order + 1,
                         .site = report->wanted_site};
 }
 
-/* What the places that leak kept before the requests that are known one by one. */
+/* What the leaking places kept before the requests that are known one by one. */
 static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterations *loop, uint64_t first_order)
 {
     uint64_t bytes = 0;
@@ -607,9 +611,9 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* What lies between two equal requests: several iterations that kept nothing, if the host took part in them or memory
- * came and went. Layers that are loaded or built repeat requests, too, and each of them keeps something. Of another
- * thread's work it is not known to which run it belongs. */
+/* True if several iterations that kept nothing lie between two equal requests, with the host taking part, or with
+ * memory allocated and freed. Layers that are loaded or built repeat requests, too, but each of them keeps something.
+ * Work of another thread does not count, because it may belong to either run. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
     enum { ROUNDS_MIN = 3 };
@@ -632,11 +636,11 @@ static bool is_same_place(const gw_request *a, const gw_request *b)
     return a->site != 0 ? a->site == b->site : a->group == b->group && a->group != 0;
 }
 
-/* Did one place ask several times in a row with others, and nothing of what they were granted stayed? */
+/* True if one place asked several times in a row, along with others, and nothing of the granted memory stayed. */
 static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
 {
     enum { TIMES_MIN = 3, NEAR = 64 };
-    size_t begin = from; /* what was kept last */
+    size_t begin = from; /* when something was last kept */
     for (size_t i = from + 1; i <= to; i++) {
         size_t times = 1;
         if (list[i].lifetime == GW_ALIVE)
@@ -649,8 +653,8 @@ static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
     return false;
 }
 
-/* How many requests before and with `a` are those before and with `b`, without meeting. By place: whatever their sizes.
- */
+/* The number of requests before and with `a` that equal those before and with `b`, without overlap. Compares places,
+ * not sizes. */
 static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most, bool by_place)
 {
     size_t length = 0;
@@ -661,7 +665,7 @@ static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t mo
     return length;
 }
 
-/* The earlier requests that the newest ones repeat for longest, as far as a bounded search goes. */
+/* The earlier requests that the newest ones repeat for longest. The search is bounded. */
 static size_t longest_repeat(const gw_request *list, size_t last, bool by_place, size_t *ret_then)
 {
     enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
@@ -677,8 +681,8 @@ static size_t longest_repeat(const gw_request *list, size_t last, bool by_place,
     return best;
 }
 
-/* Of a framework's requests the place is not always known. Where it is, more than half of the places must
- * agree. A row of equal sizes says nothing without them. */
+/* The place of a framework's request is not always known. Where it is, more than half of the places must agree. Without
+ * places, equal sizes in a row prove nothing. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
     size_t known = 0, equal = 0;
@@ -692,13 +696,13 @@ static bool is_same_work(const gw_request *list, size_t first, size_t begin, siz
     return equal * 2 > known || (known == 0 && several_sizes);
 }
 
-/* Two pieces of a list, of the same length, of which the newer one ends it. */
+/* Two pieces of a list with the same length; the newer one ends the list. */
 typedef struct rerun {
     size_t first, begin, length; /* where the older and the newer piece begin */
     bool by_place;
 } rerun;
 
-/* What several threads asked for comes in another order in another run of the program. */
+/* The requests of several threads come in another order in another run of the program. */
 static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
 {
     uint16_t thread = 0;
@@ -710,7 +714,7 @@ static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
     return true;
 }
 
-/* Several runs of the same length repeat each other as a whole: then the newest of them is looked at, without the
+/* Several runs of the same length repeat each other completely. Then the newest of them is examined, without the
  * refused request. */
 static bool lie_between_runs(const gw_request *list, const rerun *it)
 {
@@ -740,7 +744,7 @@ static bool is_same_loader(const gw_request *list, const rerun *it)
 static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_question *question)
 {
     size_t last = it->begin + it->length - 1, kept = 0;
-    /* Of a framework's requests sizes alone tell, and few sizes are alike by chance. */
+    /* For a framework's requests only the sizes are known; few equal sizes can be chance. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
     for (size_t i = it->first; i < it->first + it->length; i++)
         kept += list[i].lifetime == GW_ALIVE;
@@ -751,8 +755,8 @@ static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_qu
     return lie_between_runs(list, it);
 }
 
-/* The refused request, and those before it, are those that an earlier run began with: the same places ask for the same
- * sizes, something of what they were granted then is alive, and iterations lie in between. Where the places are known
+/* Finds a rerun: the refused request and those before it repeat the beginning of an earlier run. The same places ask
+ * for the same sizes, part of the memory granted then is alive, and iterations lie in between. Where places are known,
  * the sizes may differ, as with batches of another size. */
 static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
 {
@@ -784,14 +788,14 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
         growth->first_count++;
 }
 
-/* Every request and its end were recorded. A framework's course that missed events is not used. */
+/* True if every request and its end were recorded. A framework's course that missed events is not used. */
 static bool has_course(const gw_allocator_report *report)
 {
     return report->has_course && report->course_missed == 0 && report->request_count > 0;
 }
 
-/* The report whose requests tell of this one. Where a framework is refused many times in a row, the buffer has no room
- * for the requests of the later reports: those of one just before stand for them. NULL: none. */
+/* The report whose requests apply to this one. If a framework is refused many times in a row, the buffer has no room
+ * for the requests of later reports, and those of a report just before are used. NULL: none. */
 static const gw_allocator_report *report_with_course(const gw_model *model, const gw_allocator_report *report)
 {
     const uint64_t near_ns = 2000000000u;

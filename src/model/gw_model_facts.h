@@ -1,5 +1,5 @@
-/* What the model knows, for the verdicts and for render/. Everything here is read only; all pointers belong to the
- * model. Times are ns since the run began. A "has_" or "_known" flag that is false means unknown, never zero. */
+/* What the model knows, for the verdicts and for render/. Everything is read only, and all pointers belong to the
+ * model. Times are ns since the run began. If a "has_" or "_known" flag is false, the value is unknown, not zero. */
 #ifndef GW_MODEL_FACTS_H
 #define GW_MODEL_FACTS_H
 
@@ -28,21 +28,21 @@ typedef enum gw_framework {
     GW_FRAMEWORK_COUNT
 } gw_framework;
 
-/* META: the model was made from a memory snapshot that PyTorch saved, at this path; nothing else is known of its run.
+/* META: the model was made from a memory snapshot that PyTorch saved at this path. Nothing else about the run is known.
  */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
-/* A part of a process's life as the program named it (gpuwhy_phase(), a cell of a notebook). It lasts until the next
- * one of the process. */
+/* A part of a process's life that the program named (gpuwhy_phase(), a cell of a notebook). It lasts until the
+ * process's next phase. */
 typedef struct gw_phase {
     uint64_t t_ns;
     uint32_t pid;
-    uint32_t alike; /* index of the process's first phase of that name */
-    char *name;     /* owned; NULL: from here on the process is in none */
+    uint32_t alike; /* index of the process's first phase with that name */
+    char *name;     /* owned; NULL: from now on the process is in no phase */
 } gw_phase;
 
 typedef struct gw_pair {
-    gw_fact_key what; /* of a fact: which one of facts.def */
+    gw_fact_key what; /* which fact of facts.def it is */
     char *key, *value;
     uint64_t t_ns;
     uint32_t pid, tid;
@@ -55,9 +55,9 @@ struct gw_model {
     gw_thread *thread;
     size_t thread_count;
     gw_device device[GW_MODEL_DEVICE_PLACES];
-    gw_failure *failure; /* in order of time */
+    gw_failure *failure; /* sorted by time */
     size_t failure_count;
-    uint64_t failures_dropped; /* of thousands: recovered ones first, then those in the middle */
+    uint64_t failures_dropped; /* if there are thousands: recovered ones first, then those in the middle */
     gw_snapshot *snapshot;
     size_t snapshot_count;
     gw_teardown *teardown;
@@ -68,27 +68,27 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
-    gw_arrays arrays; /* of the last process that had some */
-    gw_phase *phase;  /* by process, then by time */
+    gw_arrays arrays; /* of the last process that had any */
+    gw_phase *phase;  /* sorted by process, then by time */
     size_t phase_count;
-    const gw_phase *asked_phase; /* gw_model_build_phase(): judge this one alone; NULL: the whole run */
+    const gw_phase *asked_phase; /* gw_model_build_phase(): judge only this one; NULL: the whole run */
     gw_pair *meta;
     size_t meta_count;
-    gw_pair *fact; /* the supervisor's */
+    gw_pair *fact; /* of the supervisor */
     size_t fact_count;
-    gw_hang *hang; /* in order of time */
+    gw_hang *hang; /* sorted by time */
     size_t hang_count;
-    gw_unordered *unordered; /* the first and the last of them, in order of time; owned */
+    gw_unordered *unordered; /* the first and the last ones, sorted by time; owned */
     size_t unordered_count;
-    uint64_t unordered_total; /* how many there were */
-    gw_unwaited *unwaited;    /* at most one a process; owned */
+    uint64_t unordered_total; /* number of all of them */
+    gw_unwaited *unwaited;    /* at most one per process; owned */
     size_t unwaited_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;
-    gw_launch_site *launch_site; /* as they came; owned */
+    gw_launch_site *launch_site; /* as recorded; owned */
     size_t launch_site_count;
-    gw_alone *alone; /* by process; those on record first; owned */
+    gw_alone *alone; /* sorted by process, those on record first; owned */
     size_t alone_count;
     gw_machine machine;
     gw_cudnn_line *cudnn_line; /* --deep; owned */
@@ -97,41 +97,41 @@ struct gw_model {
     bool cudnn_mapped;
     bool observer_attached;
     bool truncated;         /* the recording has no end */
-    uint64_t damaged_count; /* blocks skipped */
+    uint64_t damaged_count; /* number of skipped blocks */
     char damaged_first[256];
-    uint64_t t_end_ns; /* the command's end, or the last thing seen */
+    uint64_t t_end_ns; /* the end of the command, or the time of the last item */
     uint64_t event_count;
-    gw_sites *sites;           /* stacks, put together when asked for; owned */
+    gw_sites *sites;           /* stacks, built on request; owned */
     const gw_process *command; /* NULL: the command made no driver call and its end was not seen */
-    bool is_virtual;           /* the card was a virtual one */
-    struct gwi_model *inner;   /* the ledgers at work */
+    bool is_virtual;           /* the card was virtual */
+    struct gwi_model *inner;   /* state while the model is fed */
 };
 
-/* The program that the user started is known to have ended with 0. */
+/* True if the user's program is known to have exited with 0. */
 static inline bool gw_run_ended_well(const gw_model *model)
 {
     return model->command != NULL && gw_ended_well(model->command);
 }
 
-/* Looks things up. NULL or -1: unknown. */
+/* Look-ups. NULL or -1: unknown. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
-const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first of that key */
-/* The snapshot with its list. A snapshot is cheap, its list is not: it is made when it is first asked for here, after
- * gw_model_finish(), by one thread at a time. NULL: there is no such snapshot. `live` is NULL when nothing was alive,
- * when the failure was recovered, when too many failures came before it, or without memory. */
+const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first one with that key */
+/* Return a snapshot with its list. The list is made at the first call for this snapshot, after gw_model_finish(), by
+ * one thread at a time. NULL: there is no such snapshot. `live` is NULL if nothing was alive, if the failure was
+ * recovered, if too many failures came before it, or without memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
-/* The phase that the process was in; NULL: in none, or it never said. */
+/* The phase of the process at that time; NULL: none, or the process named no phases. */
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
-/* What the process could have: the guard's limit, else the device's total. False: unknown. */
+/* How much memory the process could have: the guard's limit, else the device's total. False: unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
-/* The name of a call as people know it, without version and variant: "cuMemAlloc". Writes to `out`, returns it. */
+/* The usual name of a call, without version and variant: "cuMemAlloc". Writes to `out` and returns it. */
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
 const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" */
-/* Results that leave the context whole, and whose text is recognised wherever a program prints it. X(name), of
+/* Results that do not destroy the context, and whose text is recognised wherever a program prints it. X(name), from
  * gw_cuda_results.h. */
 #define GW_RESULTS_KNOWN_BY_TEXT(X)                                                                                    \
     X(CUDA_ERROR_INVALID_VALUE)                                                                                        \

@@ -1,4 +1,4 @@
-/* Which object lies under an address or handle. */
+/* Finds objects by address or handle. */
 #ifndef GWI_FIND_H
 #define GWI_FIND_H
 
@@ -22,7 +22,7 @@ static inline gwi_spot gwi_spot_of(const gwi_process *process, gwi_space space, 
     return gwi_table_find(&process->table[space], gwi_hash(key), gwi_object_is, &wanted);
 }
 
-/* True: there is one alive; *ret_index is its place among the objects of the process. */
+/* Find a live object. *ret_index is its index among the process's objects. False: there is none. */
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 
 #endif

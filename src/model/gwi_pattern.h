@@ -1,5 +1,5 @@
-/* How a list of numbers repeats its own beginning. Everything is worked out once, in a time that grows as the list
- * does: a hundred thousand equal sizes cost no more than as many different ones. */
+/* How a list of numbers repeats its own beginning. Computed once in linear time: a hundred thousand equal numbers take
+ * no longer than as many different ones. */
 #ifndef GWI_PATTERN_H
 #define GWI_PATTERN_H
 
@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 typedef struct gwi_pattern {
-    uint32_t *match;  /* [i]: how many numbers from i on are those that the list begins with; owned */
-    uint32_t *border; /* [i]: of the first i numbers, how many at most are both their beginning and their end; owned */
-    uint32_t *sorts;  /* [i]: how often the number changes among the first i, the first one counted; owned */
+    uint32_t *match;  /* [i]: how many numbers from i on equal the beginning of the list; owned */
+    uint32_t *border; /* [i]: the longest proper beginning of the first i numbers that is also their end; owned */
+    uint32_t *sorts;  /* [i]: how often the number changes among the first i, counting the first one; owned */
 } gwi_pattern;
 
-/* Of `count` numbers, at least one. False: no memory, and there is nothing to free. */
+/* `count` is at least 1. False: no memory, and there is nothing to free. */
 bool gwi_pattern_make(const uint64_t *number, size_t count, gwi_pattern *ret_pattern);
 void gwi_pattern_free(gwi_pattern *pattern);
 
-/* Are the first `count` numbers one pattern twice or more, the last time perhaps in part? */
+/* True if the first `count` numbers are one pattern repeated at least twice, the last time perhaps in part. */
 static inline bool gwi_pattern_is_periodic(const gwi_pattern *pattern, size_t count)
 {
     return count >= 2 && 2 * (count - pattern->border[count]) <= count;

@@ -1,4 +1,4 @@
-/* Sorting large lists by a number, in a time that grows as they do. */
+/* Sorts large lists by a number in linear time. */
 #ifndef GWI_SORT_H
 #define GWI_SORT_H
 
@@ -8,10 +8,10 @@
 
 typedef struct gwi_sort_key {
     uint64_t key;
-    uint32_t index; /* of what it stands for */
+    uint32_t index; /* index of the sorted element */
 } gwi_sort_key;
 
-/* Put `list` in order of `key`; equal ones stay as they were. False, and the list is as it was: no memory. */
+/* Sort `list` by `key`; equal keys keep their order. False: no memory, and the list is unchanged. */
 bool gwi_sort(gwi_sort_key *list, size_t count);
 
 #endif

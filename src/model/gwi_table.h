@@ -1,9 +1,9 @@
-/* An index: which of the caller's things have a key with this hash? The keys stay with the things.
+/* An index that finds the caller's things by a hash of their key. The keys stay with the things.
  *
- * A bucket is one cache line of seven hashes and seven values, and all seven are compared at once: a loop that goes on
- * until it finds something would be guessed wrong by the processor at every other event, and cost more than the memory.
- * What finds its bucket full goes to the next one, and each bucket counts what passed it by: where nothing did, nothing
- * further on needs a look. Taking something out clears its place and leaves everything else where it is. */
+ * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once, because the
+ * processor would mispredict a loop with an early exit at every other event, which costs more than the memory access.
+ * If a bucket is full, the thing goes to the next one, and each bucket counts the things that passed it: at 0 the
+ * search ends. Erasing clears one place and moves nothing. */
 #ifndef GWI_TABLE_H
 #define GWI_TABLE_H
 
@@ -17,31 +17,31 @@
 #include <emmintrin.h>
 #endif
 
-/* What happens seldom, kept out of the code that runs at every event. */
+/* Rare cases, kept out of the code that runs at every event. */
 #define GWI_RARE __attribute__((noinline, cold))
 
 enum {
     GWI_BUCKET_LANES = 7,
     GWI_BUCKET_FULL = (1 << GWI_BUCKET_LANES) - 1, /* all lanes, as bits */
-    GWI_BUCKET_FILL = 3                            /* grown when the buckets hold so many each on average */
+    GWI_BUCKET_FILL = 3                            /* the table grows at this average number of things per bucket */
 };
 
 typedef struct gwi_bucket {
     uint32_t hash[GWI_BUCKET_LANES];
-    uint32_t used; /* lanes that hold something, as bits */
+    uint32_t used; /* the occupied lanes, as bits */
     uint32_t value[GWI_BUCKET_LANES];
     uint32_t passed_count;
 } gwi_bucket;
 _Static_assert(sizeof(gwi_bucket) == 64, "a bucket is one cache line");
 
 typedef struct gwi_table {
-    gwi_bucket *bucket; /* owned; NULL while empty */
+    gwi_bucket *bucket; /* owned; NULL if empty */
     uint32_t mask;      /* buckets - 1 */
-    uint32_t room;      /* how many more are taken before it grows */
+    uint32_t room;      /* how many things can be added before it grows */
 } gwi_table;
 
-typedef struct gwi_spot { /* good until the table changes */
-    gwi_bucket *bucket;   /* NULL: nowhere */
+typedef struct gwi_spot { /* valid until the table changes */
+    gwi_bucket *bucket;   /* NULL: not found */
     unsigned lane;
 } gwi_spot;
 
@@ -52,15 +52,15 @@ static inline uint32_t gwi_hash(uint64_t key)
     return (uint32_t)(key >> 32);
 }
 
-/* It will be read and written soon. A function that only fetches has no effect in the compiler's eyes, and gcc drops
- * the calls of such functions: the empty statement stands for one. */
+/* Announce an access for reading and writing. A function that only prefetches has no effect for the compiler, and gcc
+ * removes calls to it; the empty asm statement prevents that. */
 static inline void gwi_prefetch(const void *address)
 {
     __builtin_prefetch(address, 1);
     __asm__ volatile("");
 }
 
-/* Memory that begins at a cache line, on huge pages where it is large and the system has them. Freed by free(). */
+/* Memory that begins at a cache line; on huge pages if it is large and the system has them. Free it with free(). */
 static inline void *gwi_big_alloc(size_t bytes)
 {
     const size_t huge_bytes = 2u << 20;
@@ -108,7 +108,7 @@ static inline uint32_t gwi_spot_value(gwi_spot spot)
     return spot.bucket->value[spot.lane];
 }
 
-/* May there be one with `hash`? One look at one cache line; true for what is not there happens seldom. */
+/* False: there is certainly no thing with `hash`. Reads one cache line; true is rarely wrong. */
 static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
 {
     if (table->bucket == NULL)
@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_t
     }
 }
 
-/* The value that is most likely found for `hash` in its home; any value of the table, or 0, when there is none. */
+/* The value in the home bucket that most likely belongs to `hash`. If there is none, any value of the table, or 0. */
 static inline uint32_t gwi_bucket_guess(const gwi_bucket *home, uint32_t hash)
 {
     return home->value[__builtin_ctz(gwi_bucket_lanes(home, hash) | 1u << (GWI_BUCKET_LANES - 1))];
@@ -154,8 +154,8 @@ static inline void gwi_table_fill(gwi_table *table, uint32_t hash, uint32_t valu
     bucket->value[lane] = value;
 }
 
-/* In the order of the old table, which is that of two places in the new one: no jumping about in memory. Not every file
- * that includes this grows one. */
+/* Copies in the order of the old table, which is that of two positions in the new one, so memory is accessed in
+ * sequence. Not every file that includes this header uses it. */
 static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
 {
     size_t buckets = table->bucket == NULL ? 16 : ((size_t)table->mask + 1) * 2;
@@ -176,7 +176,7 @@ static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
     return true;
 }
 
-/* One more, whether there is another of that hash or not. False: no memory. */
+/* Add a thing, even if there is another one with that hash. False: no memory. */
 static inline bool gwi_table_add(gwi_table *table, uint32_t hash, uint32_t value)
 {
     if (table->room == 0 && !gwi_table_grow(table))

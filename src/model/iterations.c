@@ -1,11 +1,11 @@
-/* Finding iterations: every place that asks for memory again and again is tried as the beginning of an iteration, and
- * the books are kept between its requests. See gw_iterations.h for the words.
+/* Finds iterations: every place that repeatedly asks for memory is tried as the beginning of an iteration, and the live
+ * bytes at its requests are compared. gw_iterations.h explains the terms.
  *
  *     weights, then:  batch act act | batch act act | batch act act | batch -> refused
  *     marks:          ^               ^               ^               ^
  *
- * If all of `act` are given back and one `batch` an iteration is not, each of the three whole iterations left one block
- * behind. Places inside an iteration (`act`) are tried as well; that with the best proof is reported. */
+ * If all `act` blocks are freed and one `batch` block per iteration is not, each of the three whole iterations left one
+ * block behind. Places inside an iteration (`act`) are tried as well; the one with the best proof is reported. */
 #include "gw_iterations.h"
 
 #include "gwi_sort.h"
@@ -19,8 +19,8 @@ typedef struct list {
     const gw_request *request;
     size_t count;
     gw_request_source source;
-    uint64_t *kept;        /* [i]: bytes of the first i requests that are alive */
-    uint32_t *kept_blocks; /* likewise blocks */
+    uint64_t *kept;        /* [i]: live bytes of the first i requests */
+    uint32_t *kept_blocks; /* the same for blocks */
 } list;
 
 /* The marks of one place: indexes of requests, in order. */
@@ -29,15 +29,15 @@ typedef struct mark_list {
     size_t count;
 } mark_list;
 
-/* Iterations of one place that left something behind, up to the newest. */
+/* Iterations of one place that left something behind, up to the newest one. */
 typedef struct candidate {
-    mark_list marks; /* owned by the caller, copied when kept */
+    mark_list marks; /* owned by the caller; copied if kept */
     size_t first;    /* index of the mark that begins the first of them */
     uint64_t bytes;
     bool is_current;
 } candidate;
 
-/* Whatever the GPU was given to do, and what came of it. Memory that was given back is a sign of work, too. */
+/* All work that the GPU was given, and its results. Freed memory is a sign of work, too. */
 static uint64_t work_at(const gw_request *request)
 {
     return request->launches + request->copies + request->reads + request->waits + request->frees;
@@ -86,7 +86,7 @@ static uint64_t measured(const list *all, const mark_list *marks, size_t which, 
     return 0;
 }
 
-/* Of the newest iterations from `first` on. */
+/* Of the newest iterations, from `first` on. */
 static uint64_t median(const list *all, const mark_list *marks, size_t first, measure what)
 {
     uint64_t number[MEDIAN_MAX];
@@ -96,7 +96,7 @@ static uint64_t median(const list *all, const mark_list *marks, size_t first, me
     return median_of(number, count);
 }
 
-/* Does the list end within one more iteration? */
+/* True if the list ends within one more iteration. */
 static bool is_current(const list *all, const mark_list *marks)
 {
     enum { SLACK = 4 };
@@ -106,8 +106,8 @@ static bool is_current(const list *all, const mark_list *marks)
            all->count - last <= 2 * median(all, marks, 0, OF_REQUESTS) + SLACK;
 }
 
-/* The newest iterations in a row that left something behind. What they left must have made the live bytes grow: where
- * older blocks were given back instead, a window moves on and nothing leaks. False: there are not two of them. */
+/* Find the newest consecutive iterations that left something behind. Their rest must have made the live bytes grow: if
+ * older blocks were freed instead, a window moves on and nothing leaks. False: there are fewer than two. */
 static bool find_leak(const list *all, const mark_list *marks, candidate *ret_found)
 {
     if (marks->count < 3)
@@ -115,13 +115,13 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     size_t last = marks->count - 1, first = last;
     while (first > 0 && measured(all, marks, first - 1, OF_KEPT) > 0)
         first--;
-    /* What came before the loop may lie in its first iteration. */
+    /* the first iteration of the loop may include what came before the loop */
     if (last - first > 2 && measured(all, marks, first, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
         first++;
-    /* The newest one may hold what the iteration in progress will still give back. */
+    /* The newest iteration may still hold what the current one will free. */
     mark_list whole = *marks;
     if (last - first > 2 && measured(all, marks, last - 1, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
-        whole.count = last--; /* the mark that is now the last */
+        whole.count = last--; /* the mark that is last now */
     if (last - first < 2)
         return false;
     uint64_t kept = kept_in(all, marks->at[first], marks->at[last]);
@@ -132,7 +132,7 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     return true;
 }
 
-/* The newest iterations in a row at whose ends about as much was alive. */
+/* Find the newest consecutive iterations that ended with about as many live bytes as they began with. */
 static void find_balance(const list *all, const mark_list *marks, uint64_t live_now, gw_iterations *found)
 {
     enum { COUNT_MIN = 3, PART = 50, WARM_UP = 1 };
@@ -207,7 +207,7 @@ static bool is_kept_there(const gw_iterations *found, const gw_request *request)
     return false;
 }
 
-/* The most that these places held at once before more than half of it was given back: what is normal for them. */
+/* The most that these places held at once before more than half of it was freed: a normal amount for them. */
 static uint64_t held_before(const list *all, const gw_iterations *found)
 {
     int64_t *change = calloc(all->count + 1, sizeof *change);
@@ -232,7 +232,7 @@ static uint64_t held_before(const list *all, const gw_iterations *found)
     return (uint64_t)normal;
 }
 
-/* Did the host wait for the GPU, or read results, in nine of ten of them at least? */
+/* True if the host waited for the GPU, or read results, in at least nine of ten of them. */
 static bool is_each_waited(const list *all, const candidate *it)
 {
     size_t last = it->marks.count - 1, good = 0;
@@ -251,9 +251,8 @@ static uint64_t passing_in(const list *all, const candidate *it)
 
 /* ---- several threads ---- */
 
-/* A thread that loads and one that trains need not wait for each other. What the one does between two requests of the
- * other is then chance, and another run of the program shows something else. So it counts only if the two are in step.
- */
+/* A thread that loads and one that trains need not wait for each other. What the first does between two requests of the
+ * second is then chance, and differs in another run of the program. So it counts only if the two are in step. */
 enum { THREADS_MAX = 8 };
 typedef struct thread_set {
     uint16_t thread[THREADS_MAX];
@@ -283,8 +282,8 @@ static thread_set threads_of(const list *all, const candidate *it)
     return set;
 }
 
-/* Did other threads make about as many requests in each iteration? Over many of them none may have got ahead by more
- * than four iterations; over a few the numbers must be equal. */
+/* True if other threads made about as many requests in each iteration. Over many iterations none may have got ahead by
+ * more than four; over a few, the numbers must be equal. */
 static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
 {
     enum { AHEAD_MAX = 4, MANY = 16 };
@@ -306,7 +305,7 @@ static bool is_in_step(const list *all, const candidate *it, const thread_set *o
     return unequal == 0 || (number >= MANY && kept_pace);
 }
 
-/* What these threads did themselves in one iteration. */
+/* The work that these threads did themselves in one iteration. */
 static gw_request own_work_in(const list *all, const mark_list *marks, size_t which, const thread_set *own)
 {
     gw_request sum = {0};
@@ -326,7 +325,7 @@ typedef struct own_counts {
     uint64_t launches[MEDIAN_MAX], copies[MEDIAN_MAX], reads[MEDIAN_MAX], waits[MEDIAN_MAX];
 } own_counts;
 
-/* The counts of an iteration, without what threads did that are not in step. */
+/* Count the work of an iteration without threads that are not in step. */
 static void count_own_work(const list *all, const candidate *it, const thread_set *own, gw_iterations *found)
 {
     own_counts counts;
@@ -347,7 +346,7 @@ static void count_own_work(const list *all, const candidate *it, const thread_se
     found->passing = passing / (last - it->first);
 }
 
-/* Did they keep less than half of it themselves? */
+/* True if these threads themselves kept less than half of it. */
 static bool is_kept_by_others(const list *all, const candidate *it, const thread_set *own)
 {
     size_t last = it->marks.at[it->marks.count - 1];
@@ -358,7 +357,7 @@ static bool is_kept_by_others(const list *all, const candidate *it, const thread
     return bytes * 2 < it->bytes;
 }
 
-/* Is there work before nine of ten requests of these iterations? */
+/* True if nine of ten requests of these iterations follow some work. */
 static bool is_interleaved(const list *all, const candidate *it)
 {
     size_t from = it->marks.at[it->first], to = it->marks.at[it->marks.count - 1], worked = 0;
@@ -367,22 +366,23 @@ static bool is_interleaved(const list *all, const candidate *it)
     return worked * 10 >= (to - from) * 9;
 }
 
-/* Was less than half of all work done since the first mark of the loop, whether that left something or not? */
+/* True if less than half of all work was done since the first mark of the loop, whether that iteration left something
+ * or not. */
 static bool is_late(const list *all, const candidate *it)
 {
     uint64_t begin = work_at(&all->request[0]), end = work_at(&all->request[all->count - 1]);
     return (work_at(&all->request[it->marks.at[0]]) - begin) * 2 > end - begin;
 }
 
-/* Every block got its kernel, or less, and stayed: so layers are made, or passed through. */
+/* Each block got at most one kernel and stayed: this is how layers are created, or passed through. */
 static bool looks_like_layers(const gw_iterations *found)
 {
     return found->passing == 0 && found->is_interleaved && found->launches * 2 <= found->requests * 3 &&
            found->leak_count < PASS_MAX;
 }
 
-/* The layers of one pass in a framework, where each operation asks for its result: a kernel or none for each request,
- * no more results are freed than stay, and the host did not wait. An iteration of a training does more than that. */
+/* The layers of one pass in a framework, where each operation asks for its result: at most one kernel per request, no
+ * more results freed than kept, and no wait by the host. An iteration of a training does more. */
 static bool looks_like_operations(const list *all, const gw_iterations *found)
 {
     return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
@@ -390,8 +390,8 @@ static bool looks_like_operations(const list *all, const gw_iterations *found)
            found->leak_count < PASS_MAX;
 }
 
-/* ... for the first time. Where the host took part, two blocks or more must have come in turn, with nothing before
- * them or with a block for each of them, as weights are. */
+/* The same, for the first time. If the host took part, at least two blocks must have come in turn, with nothing before
+ * them, or with one earlier block for each of them, as weights are. */
 static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t before = all->kept_blocks[it->marks.at[it->first]];
@@ -401,7 +401,7 @@ static bool may_be_one_pass(const list *all, const candidate *it, const gw_itera
            (before <= 2 * found->requests + 2 || (found->reads == 0 && before >= found->leak_count));
 }
 
-/* Work that gave back its memory had been done before the loop began: iterations, or an epoch of them. */
+/* True if work that freed its memory had been done before the loop began: iterations, or an epoch of them. */
 static bool had_worked(const list *all, const candidate *it)
 {
     enum { PASSED_MIN = 8 };
@@ -409,7 +409,7 @@ static bool had_worked(const list *all, const candidate *it)
     return first - all->kept_blocks[first] >= PASSED_MIN;
 }
 
-/* Staging buffers came and went, what was converted out of them stayed, and nothing had been there before. */
+/* Staging buffers were allocated and freed, what was converted from them stayed, and nothing was there before. */
 static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
@@ -423,10 +423,10 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* A staging buffer for each block that stayed. If the host copied for each one, and no kernel ran, this is loading
- * whenever it happens. Else it must be the program's first requests, two blocks or more in turn, and one kernel for
- * each or none: a training has more kernels than weights. In a framework one block is enough, because each kernel there
- * asks for its result. */
+/* A staging buffer for each block that stayed. If the host copied for each one, and no kernel ran, this is loading at
+ * any time. Otherwise it must be the program's first requests, with at least two blocks in turn and at most one kernel
+ * for each, because a training has more kernels than weights. In a framework one block is enough, because each kernel
+ * there asks for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
@@ -451,7 +451,7 @@ static bool looks_like_loading(const list *all, const candidate *it, const gw_it
            (is_converted(all, it, found) || is_staged(all, it, found) || is_copied_in(it, found));
 }
 
-/* The most that was live within the iteration, beyond what was live at its beginning. */
+/* The highest number of live bytes within the iteration, minus those at its beginning. */
 static uint64_t highest_in(const list *all, size_t from, size_t to)
 {
     uint64_t begin = all->request[from].live_bytes, highest = begin;
@@ -462,8 +462,8 @@ static uint64_t highest_in(const list *all, size_t from, size_t to)
     return highest - begin;
 }
 
-/* Whole iterations kept something, but a phase came after them that wants more than all of that, and more than twice
- * what any of them had needed. */
+/* Whole iterations kept something, but a phase after them needs more than all of that, and more than twice what any of
+ * them had needed. */
 static bool is_outgrown(const list *all, const candidate *it, const gw_iterations *found)
 {
     const mark_list *marks = &it->marks;
@@ -506,7 +506,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* How many whole iterations of the same kind right before the first of these left nothing behind. */
+/* The number of whole iterations of the same kind, directly before the first of these, that left nothing behind. */
 static uint64_t idle_before(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t idle = 0;
@@ -579,7 +579,7 @@ static int rank_of(const gw_iterations *found)
     return 1;
 }
 
-/* The better proof; of equal ones that which explains more; of those the longer iterations. */
+/* The better proof; of equal ones, the one that explains more; of those, the longer iterations. */
 static bool is_better(const gw_iterations *one, const gw_iterations *other)
 {
     int a = rank_of(one), b = rank_of(other);
@@ -616,8 +616,8 @@ static void keep_candidate(search *it, const candidate *found)
     it->tried_count++;
 }
 
-/* A place that asks again after kernels ran and the host waited for the GPU begins a further turn. How much more was
- * alive at its last turn than at its first one? The first of three and more does not count: it also fills what the
+/* A place that asks again after kernels ran and the host waited begins another turn. How much more was alive at its
+ * last turn than at its first? If there are three or more, the first does not count, because it also allocates what the
  * program keeps on purpose, such as the state of an optimizer. */
 static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_iterations *found)
 {
@@ -635,7 +635,7 @@ static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_
         found->again_bytes = turn->live_bytes - first->live_bytes;
 }
 
-/* Requests of one place, `mark` its indexes: those with work since the one before them are marks. */
+/* Try the requests of one place, with indexes `mark`: those that follow work since the one before are marks. */
 static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
 {
     size_t kept = 0;
@@ -652,7 +652,7 @@ static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_no
         find_balance(&it->all, &marks, live_now, found);
 }
 
-/* By place alone, then by place and size. */
+/* Try by place alone, then by place and size. */
 static bool try_all(search *it, bool by_size, uint64_t live_now, gw_iterations *found)
 {
     size_t count = it->all.count;
@@ -702,7 +702,7 @@ static bool was_asked(const list *all, const gw_iterations *found, const gw_requ
     return false;
 }
 
-/* Did the balanced iterations make all requests that came after them, the refused one too, of whatever size? */
+/* True if the places of the balanced iterations made all later requests, even the refused one, of whatever size. */
 static bool were_asked(const list *all, const gw_iterations *found)
 {
     enum { ASKED_MAX = 256 };
@@ -712,7 +712,7 @@ static bool were_asked(const list *all, const gw_iterations *found)
     return asked;
 }
 
-/* Between two requests, the last one excepted, where there was any. */
+/* The least work between two requests, the last one excepted, if there was any. */
 static uint64_t least_work(const gw_request *request, size_t count)
 {
     uint64_t least = 0;
@@ -735,7 +735,7 @@ static void choose(search *it, gw_iterations *found)
     for (size_t i = 0; i < it->tried_count; i++) {
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
-        /* Whole iterations of a longer kind gave all of it back: this is within one of them. */
+        /* Whole iterations of a longer kind freed all of it: this is part of one of them. */
         if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
             is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;

@@ -1,5 +1,5 @@
-/* What was launched, and from where. A handle may name another function later, so names are looked up when the event
- * comes. */
+/* What was launched, and from where. A handle may name another function later, so names are looked up when the event is
+ * read. */
 #include "gwi_find.h"
 
 #include <stdio.h>

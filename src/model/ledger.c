@@ -1,9 +1,9 @@
-/* The ledger: what each successful call made and gave back.
+/* The ledger: what each successful call created and freed.
  *
- * Objects live in one slab per process and are found by address or handle through one table per sort. A VMM block
- * lives until its handles are released and its mappings gone. A context that goes away (destroy, last release,
- * reset) buries what was made in it; pools, VMM handles and captured work are not a context's. Memory opened from
- * another process is that process's and counts zero bytes here. */
+ * The objects of a process are in one array, and are found by address or handle through one table per space. A VMM
+ * block lives until its handles are released and its mappings are gone. A context that ends (destroy, last release,
+ * reset) ends everything that was created in it; pools, VMM handles and captured work do not belong to a context.
+ * Memory opened from another process belongs to that process and counts zero bytes here. */
 #include "gw_names.h"
 #include "gwi_find.h"
 
@@ -13,7 +13,7 @@ GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
 {
     uint32_t index;
     bool known = context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index);
-    process->context_last = context; /* known or not */
+    process->context_last = context; /* whether its device is known or not */
     process->context_last_device = known ? process->object[index].device : 0;
     return process->context_last_device;
 }
@@ -29,10 +29,10 @@ static void forget_context(gwi_process *process)
 static bool dies_with_context(const gwi_object *object)
 {
     if (object->space == GWI_SPACE_HANDLE)
-        return false; /* on the host or imported, too: and mappings may hold it */
+        return false; /* it may also be host memory or imported, and mappings may hold it */
     switch (object->cls) {
     case GW_CLASS_FUNCTION:
-        return object->kind != GW_OWNER_LIBRARY; /* a library's kernel is no context's */
+        return object->kind != GW_OWNER_LIBRARY; /* a library's kernel belongs to no context */
     case GW_CLASS_MAPPING:
     case GW_CLASS_CONTEXT:
     case GW_CLASS_MEMORY_POOL:
@@ -63,7 +63,7 @@ static void note_context(const gw_model *model, const gwi_process *process, gw_t
     teardown->made_site = site_of(model, &process->object[index]);
 }
 
-/* Everything of `context` goes; after a reset of the device, its default pool's blocks too. */
+/* End everything of `context`; after a reset of the device, also the blocks of its default pool. */
 static void bury(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind, int device,
                  uint64_t context)
 {
@@ -102,7 +102,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
             teardown->buried[teardown->buried_count++] =
                 (gw_buried){object->key, object->bytes, object->t_ns, site_of(model, object), object->cls};
         uint32_t index;
-        if (object->cls == GW_CLASS_FUNCTION) /* the handle dies, the name stays: earlier launches are named by it */
+        if (object->cls == GW_CLASS_FUNCTION) /* the handle ends, but the name stays, because earlier launches use it */
             continue;
         if (gwi_object_take(process, object->space, object->key, &index)) {
             model->group[object->group].buried_count++;
@@ -144,7 +144,7 @@ static void context_destroy(gw_model *model, gwi_process *process, const gw_even
     if (!gwi_object_find(process, GWI_SPACE_CONTEXT, event->arg[0], &index))
         return;
     int device = process->object[index].device;
-    /* A green context borrows the primary one's memory: nothing is freed with it. */
+    /* A green context borrows the primary context's memory, so nothing is freed with it. */
     if (process->object[index].kind != GW_CONTEXT_GREEN)
         bury(model, process, event, GW_TEARDOWN_DESTROY, device, event->arg[0]);
     gwi_object_end(model, process, GWI_SPACE_CONTEXT, event->arg[0]);
@@ -167,7 +167,7 @@ static void primary_end(gw_model *model, gwi_process *process, const gw_event *e
     bury(model, process, event, kind, device, context);
     gwi_object_end(model, process, GWI_SPACE_CONTEXT, context);
     process->primary[device] = 0;
-    /* A reset keeps the retain count: the holders still have to release. */
+    /* A reset does not change the retain count: the holders must still release. */
 }
 
 /* ---- memory ---- */
@@ -198,7 +198,7 @@ static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t i
         gwi_object_drop(model, process, index);
 }
 
-/* The number may be given out again while mappings still hold the memory: it leaves the table now. */
+/* The handle's number may be reused while mappings still hold the memory, so it leaves the table now. */
 static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handle)
 {
     uint32_t index;
@@ -245,11 +245,11 @@ static void vmm_retain(gwi_process *process, const gw_event *event)
         process->object[index].refs++;
         return;
     }
-    /* Asked by address after the last handle was released: the block gets a handle again. */
+    /* Requested by address after the last handle was released: the block gets a handle again. */
     if (event->arg[1] == 0 || !gwi_object_find(process, GWI_SPACE_MAPPING, event->arg[1], &index))
         return;
     uint32_t block = (uint32_t)process->object[index].owner;
-    if (process->object[block].refs > 0) /* under another number: that one was meant */
+    if (process->object[block].refs > 0) /* the block has another handle, and that one was meant */
         return;
     if (gwi_table_add(&process->table[GWI_SPACE_HANDLE], gwi_hash(event->arg[0]), block)) {
         process->object[block].refs = 1;
@@ -295,7 +295,7 @@ static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event
     process->object[block].maps++;
 }
 
-/* Opened again, another process's memory is at the same address, and has to be closed as often. */
+/* If another process's memory is opened again, its address is the same, and it must be closed as often. */
 static void import_open(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t index;
@@ -459,8 +459,8 @@ static void pool_set(gwi_process *process, const gw_event *event)
 
 typedef void effect(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* Where a thing is kept, and what is done where it is made or ended. NULL: an object of that space and class is added,
- * with arg1 bytes where these count, or ended. */
+/* Where an object is kept, and what is done when it is created or ended. NULL: an object of that space and class is
+ * added, with arg1 bytes if these count, or ended. */
 typedef struct thing_rule {
     gwi_space space;
     gw_class cls;
@@ -468,7 +468,7 @@ typedef struct thing_rule {
     effect *make, *end;
 } thing_rule;
 
-/* A module's functions keep their names after its end. Memory, blocks of VMM apart, is gwi_ledger_apply()'s. */
+/* A module's functions keep their names after its end. Memory, except VMM blocks, is handled by gwi_ledger_apply(). */
 static const thing_rule things[GW_THING_COUNT] = {
     [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
     [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},
@@ -525,7 +525,7 @@ static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const g
     }
 }
 
-/* Kinds that make or end no object of the ledger; the graph that a capture yields is not followed. */
+/* Kinds that create or end no object of the ledger. The graph that results from a capture is not followed. */
 static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
 {
     switch ((gw_event_kind)event->kind) {
@@ -547,7 +547,7 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
     }
 }
 
-/* What is captured is the graph's: nothing is allocated or freed now. */
+/* Captured calls belong to the graph: nothing is allocated or freed now. */
 static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (captured_now(process, event))
@@ -560,7 +560,7 @@ static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw
 
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    switch ((gw_event_kind)event->kind) { /* of a program that allocates much, nearly all is this */
+    switch ((gw_event_kind)event->kind) { /* in a program that allocates much, nearly every event ends here */
     case GW_EV_ALLOC:
         model->process[process->index].allocation_us += event->took_us;
         gwi_memory_add(model, process, event, class_of_space(event->arg[2]));

@@ -1,4 +1,4 @@
-/* A model is made, and freed with all that its parts hold. */
+/* Creates a model, and frees it with everything that its parts own. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Call sites with names: what was made in the same lines of the user's is of one kind, whatever else led there. A loop
- * that the compiler unrolled, or an epoch of its own for the first pass, makes several sites of one line. */
+/* Merges call sites that have names: objects created in the same lines of the user's code are of one kind. A loop that
+ * the compiler unrolled, or a separate loop for the first epoch, has several sites on one line. */
 #include "gwi_inner.h"
 
 #include "gw_hash.h"
@@ -14,8 +14,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* The innermost frames of the user's, which say where it was: one alone may be a function that everything is allocated
- * by, all of them would tell the first pass from the second. */
+/* How many of the user's innermost frames identify the place. One alone may be a function through which everything is
+ * allocated; all of them would separate the first pass from the second. */
 enum { DEPTH = 3 };
 typedef struct place {
     const gw_frame *frame[DEPTH];
@@ -36,7 +36,7 @@ static place place_of(const gw_model *model, const gw_group *group)
     return found;
 }
 
-/* Without a line, functions of one name are no proof of one place: their address is. */
+/* Without a line, functions of the same name need not be the same place, so the address decides. */
 static uint64_t address_of(const gw_frame *frame)
 {
     return frame->line == 0 ? frame->address : 0;
@@ -74,7 +74,7 @@ static void take_over(gw_group *kin, gw_group *group)
     kin->alloc_count += group->alloc_count;
     kin->free_count += group->free_count;
     kin->live_count += group->live_count;
-    kin->live_count_peak += group->live_count_peak; /* at most */
+    kin->live_count_peak += group->live_count_peak; /* an upper bound */
     kin->step_count += group->step_count;
     kin->grown_at += group->grown_at;
     kin->buried_count += group->buried_count;
@@ -127,7 +127,7 @@ static bool put_together(gw_model *model)
 
 gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err)
 {
-    enum { SITES_MAX = 1 << 14 }; /* all their stacks are put together: some 80 MB at most */
+    enum { SITES_MAX = 1 << 14 }; /* all of their stacks are built: about 80 MB at most */
     if (gw_sites_count(model->sites) == 0)
         return GW_OK;
     gw_status st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);

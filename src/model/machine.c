@@ -1,17 +1,17 @@
-/* Samples become series, events are put together: an Xid that NVML and the kernel log both tell is one, equal events in
- * a short while are one with a count. Which of them concern this run is decided at the end, when its processes and
- * cards are known. */
+/* Turns samples into series and merges events: an Xid that both NVML and the kernel log report is one event, and equal
+ * events within a short time are one with a count. Whether an event concerns this run is decided at the end, when its
+ * processes and cards are known. */
 #include "gwi_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The log and NVML tell of one thing within this; the kernel's clock and ours need not agree. */
+/* The log and NVML report one event within this time; the kernel's clock and ours may differ. */
 static const uint64_t same_event_ns = 2000000000u;
 static const uint64_t burst_ns = 1000000000u;
 
-/* All that one reading is about. */
+/* Everything that a reading can be about. */
 typedef struct group {
     uint8_t source;
     uint32_t device, pid;
@@ -54,7 +54,7 @@ static group *group_of(gw_model *model, gwi_machine *inner, const gw_item *item)
     return g;
 }
 
-/* What is not told again has not changed: until now it was what it was. */
+/* A value that was not reported again has not changed since its last reading. */
 static void pass_time(gw_model *model, group *g, uint64_t now_ns)
 {
     uint64_t passed = now_ns > g->t_last_ns ? now_ns - g->t_last_ns : 0;
@@ -140,7 +140,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Is `event` what the item tells, told before? */
+/* True if the item reports `event` again. */
 static bool is_same(const gw_machine_event *event, const gw_item *item)
 {
     bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & 1u << item->machine.source) == 0;
@@ -214,7 +214,7 @@ void gwi_machine_event(gw_model *model, const gw_item *item)
 
 /* ---- cards ---- */
 
-/* "00000000:18:00.0", and what follows */
+/* Parse "00000000:18:00.0" at the start of a text. */
 static bool read_place(const char *text, uint32_t *ret_domain, uint32_t *ret_bus, uint32_t *ret_slot)
 {
     return sscanf(text, "%x:%x:%x", ret_domain, ret_bus, ret_slot) == 3;
@@ -282,7 +282,7 @@ static void match_cards(gw_model *model)
     }
     bool has_place = only >= 0 && model->device[only].has_attribute[PCI_BUS];
     if (machine->card_count == 1 && known == 1 && (!has_place || !machine->card[0].has_pci))
-        machine->card[0].device = only; /* there is but one */
+        machine->card[0].device = only; /* there is only one */
 }
 
 static uint32_t card_in_text(const gw_machine *machine, const char *text)
@@ -307,7 +307,7 @@ static bool is_used(const gw_model *model, int device)
     return false;
 }
 
-/* Is each device that this run used one of the cards? Then the other cards are none of it. */
+/* True if each device that this run used is one of the cards. Then the other cards do not concern it. */
 static bool is_all_matched(const gw_model *model)
 {
     bool any = false;

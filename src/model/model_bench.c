@@ -1,10 +1,10 @@
-/* How many events a second the model takes: gw_model_bench [LIVE_BLOCKS [EVENTS]]
+/* How many events a second the model reads: gw_model_bench [LIVE_BLOCKS [EVENTS]]
  *
- * The mix, of a hundred events: 46 cuMemAlloc and 46 cuMemFree of a random live block (sizes of 64 sorts, 512 B to
- * 64 MiB, a quarter of them at most 1 MiB), 2 cuMemAllocAsync and 2 cuMemFreeAsync, 2 cuEventCreate and 2
- * cuEventDestroy. The ledger is first filled with LIVE_BLOCKS blocks, which is not timed. Reading a file is not part of
- * it. Events are made in batches beforehand, so that making them is not timed either. The median of five rounds is
- * printed with the fastest and the slowest. */
+ * Of a hundred events, 46 are cuMemAlloc and 46 cuMemFree of a random live block (64 sizes from 512 B to 64 MiB, a
+ * quarter of them at most 1 MiB), 2 cuMemAllocAsync and 2 cuMemFreeAsync, 2 cuEventCreate and 2 cuEventDestroy. The
+ * ledger is first filled with LIVE_BLOCKS blocks, which is not timed. Reading a file is not included. Events are made
+ * in batches beforehand, so making them is not timed either. The median of five rounds is printed with the fastest and
+ * the slowest. */
 #include "gw_clock.h"
 #include "gw_model_facts.h"
 

@@ -1,10 +1,10 @@
-/* The objects of the ledger: where they lie, how they are found, what they add up to. This is where the time goes when
- * a recording is read: an event touches one slot of a table, one object, one group and the usage, and nothing else. */
+/* The objects of the ledger: how they are stored, found and counted. Most of the time of reading a recording is spent
+ * here: an event touches one slot of a table, one object, one group and the usage, and nothing else. */
 #include "gwi_find.h"
 
 /* ---- groups ---- */
 
-/* What tells groups of one process, class, function and size apart: the site, else the thread. */
+/* What distinguishes groups of one process, class, function and size: the site, else the thread. */
 typedef struct group_key {
     const gw_group *group;
     uint64_t bytes;
@@ -21,7 +21,7 @@ static inline bool group_is(const void *context, uint32_t index)
            (key->site != 0 || group->tid == key->tid) && group->cls == key->cls && group->pid == key->pid;
 }
 
-/* As gwi_room(), at cache lines. */
+/* Like gwi_room(), but aligned to cache lines. */
 static GWI_RARE bool group_room(gw_model *model)
 {
     size_t *capacity = &model->inner->group_capacity;
@@ -260,7 +260,7 @@ void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *even
         free_of_nothing(model, process, event);
 }
 
-/* It was given back, or it could not be given out again: events were lost. */
+/* The object must have been freed, because its address was used again: events were lost. */
 static GWI_RARE void end_unseen(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
     if (gwi_object_end(model, process, space, key))
@@ -287,7 +287,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .device = object->device};
 }
 
-/* Inline, so that what is known of the space costs nothing. */
+/* Inline, so that checks of a constant space cost nothing. */
 static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *model, gwi_process *process,
                                                                     const gw_event *event, gwi_space space,
                                                                     gw_class cls, uint64_t key, uint64_t bytes,

@@ -1,5 +1,5 @@
-/* A framework's allocator as its observer reported it: ALLOCATOR_OOM opens a report, the STATE, BLOCK and HISTORY
- * facts of the same process that follow belong to it. A state without a failure opens a report of its own. */
+/* Reports about a framework's allocator, from its observer. ALLOCATOR_OOM opens a report; the following STATE, BLOCK
+ * and HISTORY facts of the same process belong to it. A STATE without a failure opens a report of its own. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -20,8 +20,8 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
     return process->allocator_now = (int)model->allocator_count++;
 }
 
-/* Ages in a report are all told of one moment, that at which its history began to be read: on a busy machine its facts
- * are written over a longer time. False: unknown, or older than the run. */
+/* All ages in a report are relative to one moment, when its history began to be read, because writing the facts takes
+ * longer on a busy machine. False: unknown, or older than the run. */
 static bool time_of_age(const gwi_process *process, const gw_event *event, uint64_t age_ns, uint64_t *ret_t_ns)
 {
     uint64_t told_ns = process->history_read_ns != 0 ? process->history_read_ns : event->t_ns;
@@ -30,7 +30,7 @@ static bool time_of_age(const gwi_process *process, const gw_event *event, uint6
     return known;
 }
 
-/* The allocator's own failure of the driver call just before belongs to the report. */
+/* The failed driver call just before a report is the allocator's own, and belongs to it. */
 static void tie_failure(gw_model *model, const gwi_process *process, int index)
 {
     const gw_allocator_report *report = &model->allocator[index];
@@ -76,7 +76,7 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
                                                    .has_time = aged};
 }
 
-/* Single entries say what came and went lately; LIVE_PEAK spans how the live bytes went over the whole run. */
+/* Single entries show what was allocated and freed lately; LIVE_PEAK entries show the live bytes over the whole run. */
 static void history_add(gw_model *model, gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     uint64_t t_ns;
@@ -88,7 +88,8 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
     } else if (event->arg[0] == GW_ACTION_LIVE_PEAK) {
         if (report->peak_count < GW_PEAKS_MAX)
             report->peak[report->peak_count++] = (gw_peak){.t_ns = t_ns, .bytes = event->arg[2]};
-    } else if (event->arg[0] == GW_ACTION_LIVE_LOW && report->peak_count > 0) { /* of the same span, said just before */
+    } else if (event->arg[0] == GW_ACTION_LIVE_LOW &&
+               report->peak_count > 0) { /* for the same span, reported just before */
         gw_peak *peak = &report->peak[report->peak_count - 1];
         if (!peak->has_low && event->arg[2] <= peak->bytes) {
             peak->has_low = true;
@@ -97,7 +98,7 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
     }
 }
 
-/* A counter of which 32 bits are told, after one that is whole. */
+/* Restore a counter from its low 32 bits and the previous full value. */
 static uint64_t unrolled(uint64_t before, uint32_t now)
 {
     return before + (uint32_t)(now - (uint32_t)before);
@@ -111,8 +112,8 @@ static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
     return freed_after >= UINT32_MAX ? UINT64_MAX : order + freed_after - 1;
 }
 
-/* One text of requests. What does not follow the one before without a gap was lost by the way: then the later ones
- * stay, which tell of the end. */
+/* Add a text of requests. If it does not follow the previous one without a gap, a part was lost; then the later
+ * requests are kept, because they show the end. */
 static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
                          const gw_event *event)
 {
@@ -197,7 +198,8 @@ static int by_peak(const void *left, const void *right)
     return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
 }
 
-/* Order of the live blocks: allocations of the history up to their time, so that a gap is what came and went. */
+/* Number the live blocks by the allocations of the history up to their time, so that a gap counts blocks that were
+ * allocated and freed. */
 static void settle(gwi_process *process, gw_allocator_report *report)
 {
     if (report->settled)
@@ -207,7 +209,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
         qsort(report->live, report->live_count, sizeof *report->live, report->has_course ? by_order : by_time);
     if (report->peak_count > 0)
         qsort(report->peak, report->peak_count, sizeof *report->peak, by_peak);
-    if (report->has_course) { /* it numbers them itself */
+    if (report->has_course) { /* the course has its own numbers */
         report->order = report->field[GW_ALLOCATOR_COURSE_REQUESTS];
         process->history_count = 0;
         return;
@@ -247,7 +249,7 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
     const gw_array_kind *most = &arrays->kind[0];
     if (!arrays->seen || arrays->kind_count == 0 || most->count < PILE_MIN || most->bytes == 0)
         return NULL;
-    uint64_t in_use = arrays->rest_bytes; /* a framework with an allocator of another sort tells no bytes in use */
+    uint64_t in_use = arrays->rest_bytes; /* an allocator of another kind does not report bytes in use */
     for (size_t i = 0; i < arrays->kind_count; i++)
         in_use += arrays->kind[i].bytes * arrays->kind[i].count;
     in_use = arrays->bytes_in_use > in_use ? arrays->bytes_in_use : in_use;
@@ -274,7 +276,7 @@ static void refusal_add(gw_model *model, gwi_process *process, const gw_event *e
 static void state_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint64_t field = event->arg[0], value = event->arg[1];
-    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a report that no failure opened */
+    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a report without a failure */
         if (process->allocator_now >= 0)
             settle(process, &model->allocator[process->allocator_now]);
         process->allocator_now = -1;
@@ -292,7 +294,7 @@ static void state_add(gw_model *model, gwi_process *process, const gw_event *eve
         report->course_missed = value;
 }
 
-/* Add what belongs to the report that is being read. */
+/* Add a fact to the report that is being read. */
 static void part_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_allocator_report *report = report_now(model, process, event);
@@ -350,8 +352,8 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
     }
 }
 
-/* A caching allocator retries by itself: a report is recovered when a later report or the driver's ledger shows that
- * work went on. */
+/* A caching allocator retries by itself. A report is recovered if a later report or the driver's ledger shows that work
+ * continued. */
 static void settle_recovery(gw_model *model, gw_allocator_report *report)
 {
     enum { LAUNCHES_MANY = 64 };
@@ -367,8 +369,8 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
         report->recovery = GW_RECOVERED_BY_WORK;
 }
 
-/* They are older than the oldest entry that is left of the history (the allocator keeps only so many), and that entry
- * lies in the first span. */
+/* These blocks are older than the oldest remaining entry of the history, which is limited, if that entry lies in the
+ * first span. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns)
 {
     if (report->peak_count == 0)

@@ -1,15 +1,15 @@
-/* What was in order with what on the GPU.
+/* Which work on the GPU was ordered before which.
  *
- * The hook tells the calls that order work, numbered over all threads (gw_order_step), before an event that gives
- * memory back. Followed are copies and fills alone: each has the streams whose further work comes after it, and the
- * events that are recorded after it. A wait for such an event adds a stream; what the host has waited for, asked about
- * with success, or is told by a callback is over. A block that is given back in the order of a stream that is not among
- * them, or by the host before it is over, is noted.
+ * The hook reports the calls that order work, numbered over all threads (gw_order_step), before an event that frees
+ * memory. Only copies and fills are followed. Each has the streams whose later work comes after it, and the events that
+ * were recorded after it. A wait for such an event adds a stream. If the host waited for it, queried it with success,
+ * or was informed by a callback, it has ended. A block that is freed in the order of another stream, or by the host
+ * before the copy has ended, is noted.
  *
- * Wherever something is not known - a gap in the numbers, an event that was recorded before we looked, work that is
- * captured, a wait by other means - the copy is taken for ordered and forgotten: silence, never a claim. So are, for
- * the same reason, calls that are known to wait for the device by the way (freeing plain memory, unloading). Launches
- * are not among the steps; what they could change is looked up in the threads' rings at the end. */
+ * If anything is unknown - a gap in the numbers, an event recorded before the first known step, captured work, a wait
+ * by other means - the copy counts as ordered and is dropped, so that nothing is claimed. The same is done for calls
+ * that are known to wait for the device as a side effect (freeing plain memory, unloading). Launches are not among the
+ * steps; their possible effect is looked up in the threads' rings at the end. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -39,9 +39,9 @@ typedef struct gwi_order {
     copy due;
     copy item[COPIES_MAX]; /* oldest first */
     uint32_t count;
-    uint64_t known_event[KNOWN_EVENTS]; /* recorded by steps we know; a ring */
+    uint64_t known_event[KNOWN_EVENTS]; /* recorded by known steps; a ring */
     uint32_t known_count;
-    uint64_t looked; /* objects looked at */
+    uint64_t looked; /* number of objects examined */
 } gwi_order;
 
 /* ---- streams ---- */
@@ -51,7 +51,7 @@ static bool is_legacy(uint64_t stream)
     return stream == 0 || stream == STREAM_LEGACY;
 }
 
-/* Ordered with the default stream without being told. */
+/* True if the stream is ordered with the default stream implicitly. */
 static bool is_blocking(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
@@ -68,7 +68,7 @@ static bool has_stream(const copy *it, uint64_t stream)
     return false;
 }
 
-/* Does work that is put into `stream` now come after the copy? */
+/* True if work put into `stream` now comes after the copy. */
 static bool is_after(const gwi_process *process, const copy *it, uint64_t stream)
 {
     return has_stream(it, stream) || (it->all_blocking && is_blocking(process, stream)) ||
@@ -81,7 +81,7 @@ static void forget(gwi_order *order, uint32_t index)
     order->count--;
 }
 
-/* False: it comes before more streams than are kept, and is forgotten. */
+/* False: more streams come after it than can be stored, and it is dropped. */
 static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
 {
     if (has_stream(it, stream))
@@ -94,7 +94,7 @@ static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
     return true;
 }
 
-/* Work is put into the default stream: it comes after all blocking streams, and before what is put into them later. */
+/* Work is put into the default stream: it comes after all blocking streams, and before their later work. */
 static void note_work(gwi_process *process, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -125,7 +125,7 @@ static bool has_event(const copy *it, uint64_t event)
     return false;
 }
 
-/* An event stays with the copy when it is recorded anew: at worst something is taken for ordered that is not. */
+/* An event stays with the copy if it is recorded again: at worst, something counts as ordered that is not. */
 static void record(gwi_process *process, uint64_t event, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -170,7 +170,8 @@ static void event_is_done(gwi_process *process, uint64_t event)
             forget(order, i);
 }
 
-/* One that does the same as an older one comes after it: what the newer is in order with, the older is, too. */
+/* A copy that does the same as an older one comes after it: the older one is ordered with everything that the newer one
+ * is ordered with. */
 static void add_copy(gwi_order *order, const copy *it)
 {
     for (uint32_t i = order->count; i-- > 0;) {
@@ -193,7 +194,7 @@ static void take_range(gwi_process *process, const gw_event *event)
     order->due.to = event->arg[0];
     order->due.from = event->arg[1];
     order->due.bytes = event->arg[2];
-    if (order->due.made_on == UINT64_MAX) /* waited for, maybe: nothing to follow */
+    if (order->due.made_on == UINT64_MAX) /* it may have been waited for, so there is nothing to follow */
         return;
     add_copy(order, &order->due);
 }
@@ -243,7 +244,7 @@ static void take_step(gwi_process *process, const gw_event *event)
     case GW_ORDER_EVENT_DONE:
         event_is_done(process, object);
         break;
-    default: /* CONTEXT_DONE, UNKNOWN, and what a later version may tell */
+    default: /* CONTEXT_DONE, UNKNOWN, and kinds of later versions */
         order->count = 0;
         break;
     }
@@ -279,7 +280,7 @@ static bool touches(const copy *it, uint64_t at, uint64_t bytes)
            (!it->is_fill && it->from < at + bytes && it->from + it->bytes > at);
 }
 
-/* Is there memory of this sort at `at` that the process made? */
+/* True if the process created memory of this kind at `at`. */
 static bool is_inside(const gwi_process *process, uint64_t at, bool host)
 {
     for (uint32_t i = 0; i < process->object_count; i++) {
@@ -292,8 +293,8 @@ static bool is_inside(const gwi_process *process, uint64_t at, bool host)
     return false;
 }
 
-/* Of pageable memory, for which we take all that we do not know, the driver waits by itself. Looking through a large
- * ledger takes time: after a few hundred million objects nothing is claimed any more. */
+/* For pageable memory, and everything unknown counts as such, the driver waits by itself. Searching a large ledger
+ * takes time: after a few hundred million objects nothing is claimed any more. */
 static bool is_asynchronous(const gwi_process *process, const copy *it)
 {
     const uint64_t side[] = {it->to, it->is_fill ? it->to : it->from}, looked_max = UINT64_C(1) << 28;
@@ -316,7 +317,7 @@ static void add_unordered(gw_model *model, const gwi_process *process, const gw_
         return;
     }
     model->unordered_total++;
-    if (model->unordered_count == GW_UNORDERED_MAX) { /* the first half and the newest stay */
+    if (model->unordered_count == GW_UNORDERED_MAX) { /* keep the first half and the newest */
         size_t half = GW_UNORDERED_MAX / 2;
         memmove(&model->unordered[half], &model->unordered[half + 1], (half - 1) * sizeof *model->unordered);
         model->unordered_count--;
@@ -434,9 +435,9 @@ void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event
 
 /* ---- the end: what the rings show ---- */
 
-/* The first call of the thread's ring that may have been made after `t_ns`. False: such calls may be forgotten. Calls
- * that share one look at the clock bear the time of the first of them: of another thread's, the last ones before `t_ns`
- * may have been made later. */
+/* The first call in the thread's ring that may have been made after `t_ns`. False: such calls may be missing. Calls
+ * that share one reading of the clock have the time of the first of them, so the last ones before `t_ns` of another
+ * thread may have been made later. */
 static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread, size_t *ret_first)
 {
     size_t first = 0;
@@ -463,7 +464,7 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
         const gw_ring_call *call = &thread->ring[i];
         if (call->is_graph_launch)
             it->graph_count++;
-        /* A fill of the legacy stream orders as a launch does, and has no step where there are no pools. */
+        /* A fill of the legacy stream orders like a launch, and has no step if there are no pools. */
         if (call->is_launch || gw_begins(call->fn_name, "cuMemset"))
             it->default_count += is_legacy(call->stream);
         if (!call->is_launch)
@@ -506,7 +507,7 @@ static uint64_t last_wait(const gw_model *model, uint32_t pid)
     return t_ns;
 }
 
-/* Page-locked memory that such a copy could have gone to was there until the end, or until the context went. */
+/* True if page-locked memory to which the copy could have written existed until the end, or until its context ended. */
 static bool has_host_block(const gw_model *model, const gwi_process *process, uint64_t bytes, uint64_t t_ns)
 {
     for (size_t i = 0; i < model->teardown_count; i++) {

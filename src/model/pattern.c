@@ -1,9 +1,9 @@
-/* Two classics: the Z function for `match`, the prefix function for `border`. */
+/* Two standard algorithms: the Z function for `match`, the prefix function for `border`. */
 #include "gwi_pattern.h"
 
 #include <stdlib.h>
 
-/* [left, right) is the match known that reaches furthest: inside it an earlier answer holds as far as it goes. */
+/* [left, right) is the match that reaches furthest so far. Inside it, an earlier answer can be reused. */
 static void find_matches(const uint64_t *number, uint32_t count, uint32_t *match)
 {
     match[0] = count;

@@ -1,4 +1,4 @@
-/* Phases: what the program said it was doing, and what of it stayed in memory. */
+/* Phases: what the program said it was doing, and which memory of each phase stayed. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 
@@ -8,7 +8,7 @@ enum { PHASES_MAX = 1 << 16 };
 
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    process->last_failure = -1; /* what fails from here on is another failure, however equal */
+    process->last_failure = -1; /* later failures are new ones, even if they are equal */
     if (model->phase_count >= PHASES_MAX ||
         !gwi_room(model, &model->phase, model->phase_count, &model->inner->phase_capacity, sizeof(gw_phase)))
         return;
@@ -66,7 +66,7 @@ void gwi_phases_sort(gw_model *model)
     if (model->phase_count == 0)
         return;
     for (size_t i = 0; i < model->phase_count; i++)
-        model->phase[i].alike = (uint32_t)i; /* of the same time: the later one comes later */
+        model->phase[i].alike = (uint32_t)i; /* at the same time, the later one counts */
     qsort(model->phase, model->phase_count, sizeof *model->phase, by_time);
     gw_phase **order = malloc(model->phase_count * sizeof *order);
     if (order == NULL) {
@@ -86,7 +86,7 @@ void gwi_phases_sort(gw_model *model)
 
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns)
 {
-    size_t low = 0, high = model->phase_count; /* the first that is later lies in low..high */
+    size_t low = 0, high = model->phase_count; /* the first later phase is in low..high */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const gw_phase *phase = &model->phase[middle];
@@ -133,7 +133,7 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
 {
     if (!names_phases(model, pid))
         return 0;
-    /* one group a phase, then the two without one */
+    /* one group per phase, then the two groups without one */
     size_t groups = model->phase_count + 2;
     gw_kept *kept = calloc(groups, sizeof *kept);
     if (kept == NULL)

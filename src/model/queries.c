@@ -1,4 +1,4 @@
-/* What the facts of a model answer by themselves. */
+/* Functions that answer questions from the model's facts alone. */
 #include "gwi_inner.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The newest requests for device memory of each process: who asked for how much, what work lay between, and what became
- * of it. A ring, so that a long run costs no more than a short one. */
+/* The newest requests for device memory of each process: who asked for how much, how much work came in between, and
+ * what became of the blocks. A ring, so that a long run costs no more than a short one. */
 #include "gwi_inner.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ struct gwi_requests {
     uint64_t oldest;
 };
 
-/* Twice the room: what is there keeps its place by order. */
+/* Double the room. Requests keep their place by order. */
 static bool grow(gwi_requests *list)
 {
     uint64_t room = list->room == 0 ? ROOM_MIN : list->room * 2;
@@ -102,7 +102,8 @@ static int by_time(const void *left, const void *right)
     return (*a)->t_ns < (*b)->t_ns ? -1 : (*a)->t_ns > (*b)->t_ns;
 }
 
-/* A thread that only asks for memory counts no work. What the others did is in their rings, as far as those reach. */
+/* A thread that only asks for memory counts no work. The work of other threads is in their rings, as far as these reach
+ * back. */
 static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
 {
     size_t room = 0, calls = 0, at = 0;
@@ -147,7 +148,7 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
     if (list == NULL || snapshot == NULL || snapshot->order < list->oldest)
         return NULL;
     uint64_t last = snapshot->order < list->newest ? snapshot->order : list->newest;
-    gw_request *copy = malloc((last - list->oldest + 2) * sizeof *copy); /* and one for the refused */
+    gw_request *copy = malloc((last - list->oldest + 2) * sizeof *copy); /* one more for the refused request */
     size_t count = 0;
     for (uint64_t order = list->oldest; copy != NULL && order <= last; order++) {
         const gwi_request *from = &list->item[order & (list->room - 1)];
@@ -182,7 +183,7 @@ static int by_bytes(const void *left, const void *right)
     return (*a)->bytes < (*b)->bytes ? -1 : (*a)->bytes > (*b)->bytes;
 }
 
-/* Not every request has a place: size stands for it. */
+/* Not every request has a place; then its size is used. */
 static bool group_by_size(gw_request *list, size_t count)
 {
     gw_request **ordered = malloc(count * sizeof(gw_request *));
@@ -199,8 +200,8 @@ static bool group_by_size(gw_request *list, size_t count)
     return group > 0;
 }
 
-/* Live bytes and frees before each request, from what lived at the end. Blocks that are older than the list and ended
- * within it are not known. */
+/* Compute live bytes and frees before each request, backwards from the end. Blocks that are older than the list and
+ * were freed within it are not known. */
 static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
 {
     uint64_t *ended = calloc(count + 1, sizeof *ended), *ends = calloc(count + 1, sizeof *ends), alive = 0, frees = 0;
@@ -226,7 +227,7 @@ static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count)
 {
     size_t count = report->request_count;
-    gw_request *list = count == 0 ? NULL : malloc((count + 1) * sizeof *list); /* and one for the refused */
+    gw_request *list = count == 0 ? NULL : malloc((count + 1) * sizeof *list); /* one more for the refused request */
     for (size_t i = 0; list != NULL && i < count; i++) {
         const gw_allocator_request *from = &report->request[i];
         bool ended = from->freed && from->freed_order >= from->order;

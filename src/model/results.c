@@ -1,4 +1,4 @@
-/* The driver's results by name. */
+/* Names of the driver's results. */
 #include "gw_data.h"
 #include "gw_model_facts.h"
 

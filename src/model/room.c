@@ -1,4 +1,4 @@
-/* Memory of the model: arrays that grow, copies of text. What could not be had is noted in the model. */
+/* Memory of the model: growing arrays, copies of texts. A failure is noted in the model. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"

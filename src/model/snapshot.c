@@ -1,10 +1,10 @@
-/* The ledger at an instant.
+/* Snapshots of the ledger.
  *
- * A program that fails ten thousand allocations on purpose, or lives at the brim of its card, asks for as many pictures
- * of a ledger that may hold a million blocks, and a verdict looks at one or two of them. So a picture is two numbers:
- * how many allocations and how many frees the process had made. A block is in it when it was made up to the one and
- * died after the other. Blocks that die and are in a picture go to the process's graves, and at the end the list of any
- * picture can be made from what lives and what lies there.
+ * A program that fails ten thousand allocations on purpose, or runs at the limit of its card, needs as many pictures of
+ * a ledger that may hold a million blocks, and a verdict uses one or two of them. So a picture is two numbers: how many
+ * allocations and how many frees the process had made. A block is in the picture if it was allocated up to the first
+ * number and freed after the second. A freed block that is in a picture is copied to the process's graves. At the end,
+ * the list of any picture can be made from the live blocks and the graves.
  *
  *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 before it), alloc C (3), alloc fails
  *     in the picture: B alive, made 2nd; A dead, made 1st, 0 frees before its own. Not in it: C, made 3rd. */
@@ -25,7 +25,7 @@ static void settle_order(const gw_model *model, gwi_process *process)
         process->grave_count = 0;
 }
 
-/* The list of `index` will not be made. */
+/* The list of `index` cannot be made any more. */
 static void unlist(gw_model *model, int index)
 {
     gwi_picture *picture = &model->inner->picture[index];
@@ -42,7 +42,7 @@ static void unlist(gw_model *model, int index)
     settle_order(model, process);
 }
 
-/* Of many failures the first half and the newest ones stay. */
+/* If there are many failures, the first half and the newest ones are kept. */
 static void make_way(gw_model *model, gwi_process *process)
 {
     uint32_t failures = 0;
@@ -68,7 +68,7 @@ static void list(gw_model *model, gwi_process *process, int index)
     settle_order(model, process);
 }
 
-/* A place in the arrays, whose contents are the caller's to fill. -1: no memory. */
+/* A free place in the arrays, which the caller fills. -1: no memory. */
 static int place_new(gw_model *model)
 {
     gwi_model *inner = model->inner;
@@ -92,7 +92,7 @@ bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int 
     return snapshot->order == facts->alloc_order && snapshot->frees == facts->free_order;
 }
 
-/* Failures in a row, with nothing allocated or freed between them, share one picture. */
+/* Consecutive failures without an allocation or free in between share one picture. */
 static int find_same(const gw_model *model, const gwi_process *process, int device)
 {
     if (process->pictured_count == 0)
@@ -155,8 +155,8 @@ void gwi_snapshot_release(gw_model *model, int index, bool needed)
 
 /* ---- graves ---- */
 
-/* Is the dead block in a picture? Both numbers of the pictures grow from one to the next: of those it was made before,
- * the first was taken after the fewest frees. */
+/* True if a freed block is in a picture. Both numbers increase from one picture to the next, so of the pictures taken
+ * after the allocation, the first had the fewest frees. */
 static bool is_pictured(const gw_model *model, const gwi_process *process, const gwi_grave *grave)
 {
     uint32_t low = 0, high = process->pictured_count;
@@ -180,7 +180,7 @@ static void clear_graves(const gw_model *model, gwi_process *process)
     process->grave_count = kept;
 }
 
-/* Room for one more: old graves go first, then, when there are too many, pictures from the middle. */
+/* Make room for one more. Old graves are dropped first, then, if there are too many, pictures from the middle. */
 static bool grave_room(gw_model *model, gwi_process *process)
 {
     if (process->grave_count < process->grave_capacity)
@@ -244,7 +244,7 @@ static bool gather(const gw_model *model, const gwi_process *process, gw_snapsho
     return true;
 }
 
-/* Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B: a page is held while one of them lives. */
+/* Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B. A page is held while one of its blocks is alive. */
 static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
 {
     uint64_t page_last = UINT64_MAX, used = 0, large = 0;
@@ -269,7 +269,7 @@ static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
     snapshot->small_idle_bytes = held > used ? held - used : 0;
 }
 
-/* Measured by address, listed by order. */
+/* Measured in order of address, listed in order of allocation. */
 static bool put_in_order(gw_snapshot *snapshot)
 {
     size_t count = snapshot->live_count;
@@ -311,7 +311,7 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
 
 /* ---- the end of a process ---- */
 
-/* The one on which the process holds most; -1: it holds nothing. */
+/* The device on which the process holds most; -1: it holds nothing. */
 int gwi_fullest_device(const gw_process *facts)
 {
     int fullest = -1;

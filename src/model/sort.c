@@ -1,4 +1,4 @@
-/* Radix sort from the lowest digit up. Digits that all keys share (most of an address) cost nothing. */
+/* Radix sort, lowest digit first. Digits that all keys share (most of an address) cost nothing. */
 #include "gwi_sort.h"
 
 #include <stdlib.h>

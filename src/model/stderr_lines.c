@@ -1,7 +1,7 @@
-/* What stderr said, line by line, with bounded memory: the start of a long line is kept, the rest dropped.
+/* Reads stderr line by line with bounded memory: the beginning of a long line is kept, the rest is dropped.
  *
  * A Python traceback is "Traceback (most recent call last):", indented frames, then one line that begins with the
- * exception's dotted name. Chains join several with a sentence between; the last is the one that ended the program. */
+ * exception's dotted name. Chains are several tracebacks joined by a sentence; the last one ended the program. */
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
@@ -57,7 +57,7 @@ static const char *const oom_words[] = {"OutOfMemoryError",
                                         "CUDA error: out of memory"};
 static const char *const cuda_words[] = {"CUDA error",         "CUDA_ERROR_",      "cudaError",
                                          "CUDA runtime error", "AcceleratorError", "CUDA driver error"};
-/* What frameworks raise when CUDA does not start, or shows no card. */
+/* Messages of frameworks if CUDA does not start, or has no card. */
 static const char *const start_words[] = {"No CUDA GPUs are available",
                                           "Found no NVIDIA driver",
                                           "NVIDIA driver on your system is too old",
@@ -91,7 +91,7 @@ static const char *const device_words[] = {"cannot be accessed from Triton", "Du
 
 static const char *const fork_words[] = {"Cannot re-initialize CUDA in forked subprocess"};
 
-/* What parents say whose children failed. */
+/* Messages of parents whose children failed. */
 static const char *const child_words[] = {"ChildFailedError",       "ProcessRaisedException", "ProcessExitedException",
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
                                           "DataLoader worker (pid", "WorkerCrashedError"};
@@ -114,7 +114,7 @@ bool gwi_stderr_is_about_child(const char *text)
     return HAS_ANY(line, child_words);
 }
 
-/* Python's exceptions begin a line: a dotted name, then the end or ": ". */
+/* A Python exception begins a line: a dotted name, then the end of the line or ": ". */
 static size_t exception_name_bytes(const char *line)
 {
     size_t count = 0;
@@ -169,7 +169,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->child_exception, t_ns, line, true);
     enum { LINES_SINCE_MAX = 120 };
     if (about_child && facts->exception.seen && state->lines_since_exception < LINES_SINCE_MAX) {
-        /* the child's own, just before, says more */
+        /* the child's own traceback, just before, says more */
         state->in_traceback = false;
         return;
     }
@@ -232,7 +232,7 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->xla_dump, t_ns, line, false);
 }
 
-/* Room for `more`: by growing, or by forgetting what lies between the beginning and the end. */
+/* Make room for `more` bytes: grow, or drop the middle between beginning and end. */
 static bool make_text_room(gw_model *model, size_t more)
 {
     gw_stderr_facts *facts = &model->stderr_facts;

@@ -1,21 +1,21 @@
-/* What was surely over when a process was last looked at.
+/* Which work had certainly ended when a process was last looked at.
  *
- * A wait for one stream says nothing about another. So the rings' calls are walked from the newest to the oldest, and
- * at each point the streams are known of which all older work was waited for:
+ * A wait for one stream says nothing about another. So the calls of the rings are walked from the newest to the oldest,
+ * and at each point it is known for which streams all older work was waited for:
  *
  *     cuStreamSynchronize(s), a query of s that succeeded     all older work of s
  *     the same for the legacy default stream                  and of all blocking streams
  *     cuEventSynchronize(e), a query of e that succeeded      all of the stream before e was last recorded
- *     cuStreamWaitEvent(s, e) before work that is over        the same
+ *     cuStreamWaitEvent(s, e) before work that has ended      the same
  *     cuCtxSynchronize                                        everything
  *     a blocking copy between host and card                   all older work of its default stream, as above
- *     work of a blocking stream that is over                  all older work of the legacy default stream
- *     work of the legacy default stream that is over          all older work of all blocking streams
+ *     work of a blocking stream that has ended                all older work of the legacy default stream
+ *     work of the legacy default stream that has ended        all older work of all blocking streams
  *
- * A stream made with CU_STREAM_NON_BLOCKING is no blocking one; the per-thread default streams are. Where it cannot be
- * decided - a stream whose making was not seen, several contexts with a default stream each, a copy of which the sides
- * are not known, calls of another thread that its ring no longer holds - a call is neither over nor outstanding: it may
- * be over. */
+ * A stream made with CU_STREAM_NON_BLOCKING is not a blocking one; the per-thread default streams are. If it cannot be
+ * decided - a stream whose creation was not seen, several contexts with a default stream each, a copy whose two sides
+ * are not known, calls of another thread that its ring no longer contains - a call is neither ended nor outstanding: it
+ * may have ended. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -31,7 +31,7 @@ typedef enum blocking { BLOCKING_NOT, BLOCKING_MAYBE, BLOCKING_SURELY } blocking
 typedef struct entry {
     gw_ring_call *call;
     uint64_t stream;
-    uint32_t tid, at; /* place in its thread's ring */
+    uint32_t tid, at; /* index in its thread's ring */
     bool captured;
 } entry;
 
@@ -46,7 +46,7 @@ typedef struct walk {
     bool many_contexts;
     entry *entry; /* oldest first */
     size_t entry_count;
-    mark *stream, *event; /* by key */
+    mark *stream, *event; /* sorted by key */
     size_t stream_count, event_count;
     over all, all_blocking;
 } walk;
@@ -89,7 +89,7 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
     if (stream == LEGACY)
-        return BLOCKING_NOT; /* it is what these wait for */
+        return BLOCKING_NOT; /* the other streams wait for this one */
     if ((stream & 7) == PER_THREAD)
         return BLOCKING_SURELY;
     if (!gwi_object_find(process, GWI_SPACE_STREAM, stream, &index))
@@ -97,7 +97,7 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
     return process->object[index].kind == 0 ? BLOCKING_SURELY : BLOCKING_NOT;
 }
 
-/* Each context has default streams of its own, and which one was current is not known of a hot call. */
+/* Each context has its own default streams, and which context was current is not known for a hot call. */
 static over limited(const walk *w, uint64_t stream, over level)
 {
     bool is_default = stream == LEGACY || (stream & 7) == PER_THREAD;
@@ -126,14 +126,14 @@ static void mark_stream(walk *w, uint64_t stream, over level)
 
 /* ---- the walk ---- */
 
-/* A copy for which the host waits, and with it for all that was to be done before. */
+/* A copy for which the host waits, and so for everything that had to be done before it. */
 static over copy_waits(const char *name)
 {
     bool async = strstr(name, "Async") != NULL;
     if (!async && (gw_begins(name, "cuMemcpyHtoD") || gw_begins(name, "cuMemcpyDtoH")))
         return OVER_SURELY;
     if (async && !gw_begins(name, "cuMemcpyDtoH"))
-        return OVER_NOT; /* into pageable memory an asynchronous copy waits, too */
+        return OVER_NOT; /* for pageable memory, an asynchronous copy waits, too */
     return gw_begins(name, "cuMemcpyDtoD") ? OVER_NOT : OVER_MAYBE;
 }
 
@@ -144,7 +144,7 @@ static void take_event(walk *w, uint64_t event, over level)
         it->over = most(it->over, level);
 }
 
-/* What a call in its stream shows of what was to be done before it. */
+/* What a call in its stream shows about earlier work. */
 static void take_work(walk *w, const entry *at, const mark *stream)
 {
     const char *name = at->call->fn_name;
@@ -152,7 +152,7 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     at->call->waited = level == OVER_SURELY;
     at->call->maybe_waited = level != OVER_NOT;
     bool is_record = gw_begins(name, "cuEventRecord");
-    over shown = is_record ? least(level, OVER_MAYBE) : level; /* nothing says that a mark waits for other streams */
+    over shown = is_record ? least(level, OVER_MAYBE) : level; /* nothing shows that a mark waits for other streams */
     if (stream->blocking != BLOCKING_NOT)
         mark_stream(w, LEGACY, stream->blocking == BLOCKING_SURELY ? shown : least(shown, OVER_MAYBE));
     else if (at->stream == LEGACY)
@@ -165,7 +165,7 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     if (event == NULL || event->over == OVER_NOT)
         return;
     mark_stream(w, at->stream, event->over);
-    event->over = OVER_NOT; /* what was recorded before is another point */
+    event->over = OVER_NOT; /* an earlier record of the event is another point */
 }
 
 static void take(walk *w, const entry *at)
@@ -232,7 +232,7 @@ static void gather(walk *w, gw_thread *thread, const gwi_process *process)
     }
 }
 
-/* Another thread waited for something after the call, by a call that its ring no longer holds. */
+/* True if another thread waited for something after the call, by a call that its ring no longer contains. */
 static bool is_beyond(const gw_model *model, const gw_thread *thread, const gw_ring_call *call)
 {
     for (size_t i = 0; i < model->thread_count; i++) {
