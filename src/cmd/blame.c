@@ -1,8 +1,8 @@
-/* `gpuwhy run --blame`: what a second run, whose launches were waited for one by one, says of the first one's fault.
+/* `gpuwhy run --blame`: what a second run, in which every launch is waited for, shows about the first run's fault.
  *
- * A launch that is waited for reports what its own kernel did, so the first call that answers with a lost context is
- * the one at fault, if it is a launch at all. When the second run has no fault, nothing is proved: races and chance
- * look alike. */
+ * A launch that is waited for reports what its own kernel did. So the first call that reports a lost context is at
+ * fault, if it is a launch at all. If the second run has no fault, nothing is proved: a race looks the same as chance.
+ */
 #include "gwi_blame.h"
 
 #include "gw_fact.h"
@@ -48,7 +48,7 @@ static const gw_thread *thread_of(const gw_model *model, const gw_failure *failu
     return NULL;
 }
 
-/* The last launch of the process that was made before the failure; NULL: none is known. */
+/* The last launch of the process before the failure; NULL: none is known. */
 static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *failure)
 {
     const gw_ring_call *last = NULL;
@@ -64,7 +64,7 @@ static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *
     return last;
 }
 
-/* Fields are written as they become known: a fact's lines may come in several pieces. */
+/* Fields are written as they become known, because a fact's lines may come in several pieces. */
 static void add(gw_text *text, const gw_fact_blame *part)
 {
     gw_fact_blame_write(part, text);
@@ -75,7 +75,7 @@ static bool has_text(const char *value)
     return value != NULL && value[0] != '\0';
 }
 
-/* An initialiser for a text that is left out where it is empty. */
+/* Initialise a text, which is left out if it is empty. */
 #define SET_TEXT(member, value) .has_##member = has_text(value), .member = gw_fact_text_of(value)
 
 static void add_ended(gw_text *text, int status)
@@ -119,7 +119,7 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     add(text, &part);
 }
 
-/* The user's frame, and who called it: a helper that launches everything says little. */
+/* Write the user's frame and its caller, because a helper through which everything is launched says little. */
 static void add_where(gw_text *text, const gw_where *where)
 {
     enum { CALLERS_MAX = 3 };
@@ -145,7 +145,7 @@ static const char *kind_of(const gw_where_frame *frame)
     return frame->inlined ? "inlined" : "native";
 }
 
-/* The whole stack: where the first run's call only reported the fault, this is the place of the verdict. */
+/* Write the whole stack. If the first run's call only reported the fault, this is the place of the verdict. */
 static void add_stack(gw_text *text, const gw_verdict *verdict)
 {
     const gw_where *where = verdict->where;
@@ -199,7 +199,7 @@ static gw_status read_second(const char *path, int status, gw_text *text, gw_err
     gw_status st = gw_reader_open(path, &reader, err);
     if (st == GW_OK)
         st = gw_model_build(reader, &model, err);
-    if (st == GW_OK) /* what has no name is called by file and address */
+    if (st == GW_OK) /* sites without names are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, err);

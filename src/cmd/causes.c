@@ -94,14 +94,14 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* Those that have all the words; where none has, those that have most of them. */
+/* Find the causes with all words, or, if there are none, those with most of them. */
 static int search(char **argv, int count)
 {
     enum { WORDS_MAX = 32, HITS_MAX = 256 };
     const char *words[WORDS_MAX];
     gw_cause_hit hits[HITS_MAX];
     size_t word_count = 0;
-    for (int i = 0; i < count; i++) { /* "out of memory" in quotes is three words */
+    for (int i = 0; i < count; i++) { /* "out of memory" in quotes counts as three words */
         for (char *word = strtok(argv[i], " \t\n,"); word != NULL && word_count < WORDS_MAX;
              word = strtok(NULL, " \t\n,"))
             words[word_count++] = word;

@@ -1,4 +1,4 @@
-/* `gpuwhy diff`: two recordings side by side. */
+/* `gpuwhy diff`: compares two recordings. */
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 
@@ -69,7 +69,7 @@ static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_p
     return st;
 }
 
-/* A page is made of what is left; but that nothing differs cannot be said. */
+/* A damaged recording is compared as far as it can be read, but then "nothing differs" cannot be claimed. */
 static bool is_damaged(const char *path, const gw_portrait *portrait)
 {
     const gw_model *model = gw_portrait_model(portrait);

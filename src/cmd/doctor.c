@@ -1,4 +1,4 @@
-/* `gpuwhy doctor`: one page that says what will fail on this machine before it does. */
+/* `gpuwhy doctor`: one page that says what would fail on this machine. */
 #include "gwi_cmd.h"
 #include "gwi_doctor_cmd.h"
 #include "gwi_options.h"

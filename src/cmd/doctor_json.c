@@ -1,4 +1,4 @@
-/* A check-up as JSON, by json-c. */
+/* Writes a check-up as JSON, with json-c. */
 #include "gwi_doctor_cmd.h"
 
 #include "gw_render.h"
@@ -7,7 +7,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Values come from files and environments: any bytes. */
+/* Values come from files and environments, and may contain any bytes. */
 static json_object *text_or_null(const char *text)
 {
     gw_text clean = {0};

@@ -1,5 +1,5 @@
-/* `gpuwhy explain`: the verdict for a recording, finished, still being written, or left behind by a supervisor that
- * died. */
+/* `gpuwhy explain`: the verdict on a recording that is finished, still being written, or left behind by a supervisor
+ * that was killed. */
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
@@ -39,7 +39,7 @@ typedef struct explain_options {
 static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-/* What run.meta says. False: there is none. */
+/* The contents of run.meta. False: there is none. */
 typedef struct run_meta {
     gw_path recording; /* "": none */
     pid_t supervisor;
@@ -72,11 +72,11 @@ static bool is_alive(pid_t pid)
 
 typedef struct folder_search {
     gw_path recording; /* absolute */
-    gw_path folder;    /* the run folder that belongs to it; "" until found */
+    gw_path folder;    /* its run folder; "" until found */
     bool running;      /* its supervisor is alive */
 } folder_search;
 
-/* Whether the run folder's run.meta names this recording. */
+/* Check whether the run folder's run.meta names this recording. */
 static void compare(void *user, const char *folder)
 {
     folder_search *search = user;
@@ -87,7 +87,7 @@ static void compare(void *user, const char *folder)
     search->running = is_alive(meta.supervisor);
 }
 
-/* What to read for `file`: itself, or the run folder that still holds more of it. */
+/* The file to read for `file`: itself, or the run folder if that has more of the recording. */
 static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
@@ -95,8 +95,8 @@ static const char *where_to_read(const char *file, folder_search *search)
     if (gw_torch_is_snapshot(file))
         return file;
     if (realpath(file, search->recording) == NULL)
-        return file;              /* the reader says why */
-    if (read_meta(file, &meta)) { /* a run folder itself */
+        return file;              /* the reader reports the reason */
+    if (read_meta(file, &meta)) { /* the file is itself a run folder */
         search->running = is_alive(meta.supervisor);
         if (meta.recording[0] != '\0')
             snprintf(search->recording, sizeof search->recording, "%s", meta.recording);
@@ -124,7 +124,7 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     return status;
 }
 
-/* All of standard input, but no more than a traceback can be. */
+/* Read standard input, but no more than a traceback can have. */
 static void read_traceback(gw_text *text)
 {
     enum { TRACEBACK_BYTES_MAX = 256 << 10 };
@@ -146,7 +146,8 @@ static gw_status judge_as_asked(const char *path, const explain_options *options
     return st;
 }
 
-/* The verdict names its recording; NULL: it was said why there is none. *ret_running: the program is alive. */
+/* The verdict with the name of its recording; NULL: there is none, and the reason was printed. *ret_running: the
+ * program is alive. */
 static gw_verdict *judge(const char *file, const explain_options *options, bool *ret_running)
 {
     gw_error err;
@@ -172,7 +173,7 @@ static int explain(const char *file, const explain_options *options)
     gw_verdict *verdict = judge(file, options, &running);
     if (verdict == NULL)
         return GW_EXIT_USAGE;
-    if (!options->json) { /* the user has just named it */
+    if (!options->json) { /* the user has just typed the name */
         free(verdict->recording);
         verdict->recording = NULL;
     }
@@ -181,7 +182,7 @@ static int explain(const char *file, const explain_options *options)
     return status;
 }
 
-/* Recordings of one job; of several jobs: one after the other. */
+/* Recordings of one job are judged together, those of several jobs one after the other. */
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
@@ -275,7 +276,7 @@ static int explain_message(const char *message, const explain_options *options)
     return status;
 }
 
-/* A name that only a file has: then that it is missing is the better answer. */
+/* True for a name that only a file can have. Then "not found" is the better answer. */
 static bool looks_like_file(const char *word)
 {
     static const char *const ends[] = {".gpuwhy", ".log", ".txt", ".out", ".err",    ".gz",  ".xz",
@@ -289,7 +290,7 @@ static bool looks_like_file(const char *word)
     return ended;
 }
 
-/* The words as one question, "Xid 79" in quotes or without. False: they name files, or nothing that is known. */
+/* Take the words as one question: "Xid 79", in quotes or without. False: they name files, or nothing known. */
 static bool explain_words(char **words, int count, const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -323,7 +324,7 @@ static bool are_logs(char **files, int count)
     return count > 0;
 }
 
-/* `... | gpuwhy explain`, `gpuwhy explain < train.log`. False: standard input is nothing of that kind, or empty. */
+/* `... | gpuwhy explain`, `gpuwhy explain < train.log`. False: standard input is neither, or it is empty. */
 static bool explain_input(const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -336,7 +337,7 @@ static bool explain_input(const explain_options *options, int *ret_status)
     return has;
 }
 
-/* The same command with --all, as one would type it; words that a shell would change are not repeated. */
+/* The same command with --all, as the user would type it; omitted if a shell would change its words. */
 static void write_again(gw_text *text, int argc, char **argv)
 {
     enum { AGAIN_BYTES_MAX = 160 };

@@ -1,4 +1,4 @@
-/* `gpuwhy export`: a recording for other tools. */
+/* `gpuwhy export`: writes a recording in another format for other tools. */
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 

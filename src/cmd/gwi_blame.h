@@ -1,4 +1,4 @@
-/* The second run of `--blame`, and what it says of the first one's fault. */
+/* The second run of `--blame`, and what it shows about the first run's fault. */
 #ifndef GWI_BLAME_H
 #define GWI_BLAME_H
 
@@ -6,15 +6,15 @@
 #include "gw_verdict.h"
 
 typedef struct gwi_blame {
-    const char *not_run;   /* why there was none; NULL: there was */
-    const char *recording; /* its recording */
-    bool is_kept;          /* which stays */
-    int status;            /* as waitpid() gives it */
+    const char *not_run;   /* why there was no second run; NULL: there was one */
+    const char *recording; /* recording of the second run */
+    bool is_kept;          /* that recording stays after the run */
+    int status;            /* a status of waitpid() */
 } gwi_blame;
 
-/* Did the run end with a fault that a call reported later, or a dump? */
+/* True if the run ended with a fault that a later call or a dump reported. */
 bool gwi_blame_wanted(const gw_verdict *verdict);
-/* The fact "blame", into the first run's recording. */
+/* Write the fact "blame" into the first run's recording. */
 void gwi_blame_record(gw_supervisor *run, const gwi_blame *second);
 
 #endif

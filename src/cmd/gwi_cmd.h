@@ -1,12 +1,12 @@
-/* The commands: one row each. A command prints, nobody below it does. */
+/* The commands, one row each. Only commands print; lower layers do not. */
 #ifndef GWI_CMD_H
 #define GWI_CMD_H
 
 #include "gw_exit.h"
 #include "gw_status.h"
 
-/* X(name, argument summary, one line of help); its function is gwi_cmd_<name>(argc, argv) with argv[0] the name, and
- * its answer is the exit status. */
+/* X(name, argument summary, one line of help). The function is gwi_cmd_<name>(argc, argv); argv[0] is the name, and the
+ * result is the exit status. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
@@ -24,7 +24,7 @@
 GWI_COMMANDS(GW_X)
 #undef GW_X
 
-/* Whether these words are options of `gpuwhy run`, and nothing but options. GW_USAGE: `err` names the wrong one. */
+/* Check that all words are options of `gpuwhy run`. GW_USAGE: `err` names the first one that is not. */
 GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);
 
 #endif

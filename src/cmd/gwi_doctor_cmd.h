@@ -1,10 +1,10 @@
-/* Inside src/cmd: the parts of `gpuwhy doctor`. */
+/* The parts of `gpuwhy doctor` in src/cmd. */
 #ifndef GWI_DOCTOR_CMD_H
 #define GWI_DOCTOR_CMD_H
 
 #include "gw_doctor.h"
 
-/* The page as JSON to standard output (docs/json-schema.md). */
+/* Write the page to standard output as JSON (docs/json-schema.md). */
 GW_MUST_CHECK gw_status gwi_doctor_write_json(const gw_checkup *checkup, const gw_facts *facts, gw_error *err);
 
 #endif

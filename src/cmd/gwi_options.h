@@ -1,11 +1,11 @@
 /* Options of a command as a table: type, field, name, argument, default and help in one row.
  *
  *     #define GWI_X_OPTIONS(X)                                                    \
- *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "say nothing unless there is a fault")
+ *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing unless there is a fault")
  *
- * The struct, the parser's table, the defaults and the help come out of the same rows: GWI_OPTION_FIELD and
- * GWI_OPTION_ROW. `--name value` and `--name=value` mean the same; a one-letter option takes `-o value` and
- * `-ovalue`. Options end at `--` or at the first word that is none. */
+ * The struct, the parser's table, the defaults and the help are generated from the same rows: GWI_OPTION_FIELD and
+ * GWI_OPTION_ROW. `--name value` and `--name=value` mean the same; a one-letter option takes `-o value` and `-ovalue`.
+ * Options end at `--` or at the first word that is not an option. */
 #ifndef GWI_OPTIONS_H
 #define GWI_OPTIONS_H
 
@@ -23,26 +23,26 @@ typedef struct gwi_option {
     gwi_option_type type;
     size_t offset; /* of the field in the command's struct */
     const char *name;
-    const char *argument; /* how the help calls its value; NULL for a flag */
-    const char *standard; /* the value when it is not given, as one would write it; NULL: none */
+    const char *argument; /* the value's name in the help; NULL for a flag */
+    const char *standard; /* the default value, as a user would write it; NULL: none */
     const char *help;
 } gwi_option;
 
 #define GWI_OPTION_FIELD(type, ctype, field, name, argument, standard, help) ctype field;
-/* Needs OPTIONS_STRUCT to be the command's struct. */
+/* OPTIONS_STRUCT must be the command's struct. */
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
 
-/* Fill `fields` from the defaults and from argv[1..]. GW_OK: *ret_index is that of the first word that is no option.
+/* Fill `fields` with the defaults and from argv[1..]. GW_OK: *ret_index is the first word that is not an option.
  * GW_USAGE: `err` names the option and the reason. */
 GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                                           int *ret_index, gw_error *err);
 
-/* The same for commands whose options may also follow their words: argv[1] to argv[*ret_words] are then the words. */
+/* The same for commands whose options may also follow their words. The words are then argv[1] to argv[*ret_words]. */
 GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void *fields, int argc,
                                                 char **argv, int *ret_words, gw_error *err);
 
-/* The table as help, one option a line. */
+/* Write the table as help, one option per line. */
 void gwi_options_help(const gwi_option *options, size_t count, gw_text *text);
 
 #endif

@@ -1,7 +1,7 @@
-/* The runs of the past: one line each in `<state folder>/runs`, so that nobody has to read recordings to find one.
+/* Past runs: one line each in `<state folder>/runs`, so that a run can be found without reading recordings.
  *
- * The newest PAST_BYTES_MAX / 2 bytes of lines are kept at least. Lines that are damaged, or from a newer version, are
- * passed over. Writing never fails loudly: who cannot write there goes without. */
+ * At least the newest PAST_BYTES_MAX / 2 bytes of lines are kept. Damaged lines, and those of newer versions, are
+ * skipped. A run that cannot be written is missing from the list; nothing else fails. */
 #ifndef GWI_PAST_H
 #define GWI_PAST_H
 
@@ -15,41 +15,40 @@
 
 typedef struct gwi_past {
     uint64_t start_realtime_ns;
-    uint64_t key; /* of command line and working folder: gwi_past_key() */
+    uint64_t key; /* hash of command line and working folder: gwi_past_key() */
     gw_verdict_status status;
     bool good;       /* clean, and exit 0 */
     bool unobserved; /* it ended well, but no driver call was observed */
-    double seconds;  /* how long it ran */
-    char *cause;     /* owned, as are all below; "" none */
+    double seconds;  /* duration */
+    char *cause;     /* owned, like all texts below; "": none */
     char *end;       /* "exited 1", "died of signal 9" */
-    char *recording; /* absolute; "" it was not kept */
+    char *recording; /* absolute path; "": not kept */
     char *folder;    /* the working folder */
-    char *command;   /* the words, masked, with blanks between */
+    char *command;   /* the masked words, with blanks in between */
 } gwi_past;
 
 typedef struct gwi_past_list {
-    gwi_past *item; /* owned; the newest last */
+    gwi_past *item; /* owned; newest last */
     size_t count, capacity;
 } gwi_past_list;
 
-/* What two runs of one command have in common. `argv` is masked. */
+/* The key that two runs of one command share. `argv` is masked. */
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 
-/* Add the run that was judged. `recording` "": it is not kept. */
+/* Add a judged run. `recording` "": it was not kept. */
 void gwi_past_add(const gw_verdict *verdict, const char *recording);
 
-/* All that is known. GW_MISSING: there is no state folder; without any run the list is empty. GW_NOMEM. */
+/* Read all runs. The list may be empty. GW_MISSING: there is no state folder. GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_past_read(gwi_past_list *ret_list, gw_error *err);
 void gwi_past_free(gwi_past_list *list);
 
-/* "3 min", "2 h", "5 days". Writes to `out`, returns it. */
+/* "3 min", "2 h", "5 days". Writes to `out` and returns it. */
 enum { GWI_AGE_TEXT_MAX = 32 };
 char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns);
 
-/* Add what was different when the same command last ended well as evidence to the verdict on the recording at `path`.
- * `folder`: the run's working folder; NULL: it is the one of the line in the list that tells of this run, and without
- * such a line nothing is said. Takes half a second at most, and says nothing when that run's recording is gone or too
- * large for it. */
+/* Add evidence to the verdict on the recording at `path`: what was different when the same command last ended well.
+ * `folder` is the run's working folder; NULL: use the folder in the run's line of the list, and without such a line do
+ * nothing. Takes at most half a second, and adds nothing if that run's recording is gone or too large for this time. */
 void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder);
 
 #endif

@@ -1,4 +1,4 @@
-/* The list of past runs as JSON, by json-c. */
+/* Writes the list of past runs as JSON, with json-c. */
 #include "gwi_history.h"
 
 #include "gw_render.h"
@@ -7,7 +7,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Command lines and paths are any bytes. */
+/* Command lines and paths may contain any bytes. */
 static json_object *text_or_null(const char *text)
 {
     gw_text clean = {0};

@@ -1,5 +1,5 @@
-/* `gpuwhy jupyter`: a kernel for notebooks that runs under `gpuwhy run`. A kernelspec is a folder with a kernel.json in
- * one of Jupyter's data folders; ours is marked, and nothing that is not marked is ever touched. */
+/* `gpuwhy jupyter`: installs a kernel for notebooks that runs under `gpuwhy run`. A kernelspec is a folder with a
+ * kernel.json in one of Jupyter's data folders. Ours is marked, and a folder without the mark is never changed. */
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
 #include "gwi_options.h"
@@ -108,7 +108,7 @@ static bool is_on(const char *variable)
     return value != NULL;
 }
 
-/* As Jupyter finds it. */
+/* In the order in which Jupyter looks. */
 static gw_status user_folder(gw_path out, gw_error *err)
 {
     const char *data = getenv("JUPYTER_DATA_DIR"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -153,7 +153,7 @@ static gw_status check_options(const jupyter_options *options, gw_error *err)
     return check_name(options->name, err);
 }
 
-/* The folders with their usual rights: others may read a kernel that is installed for all. */
+/* Folders with the usual rights, because others may read a kernel that is installed for all. */
 static gw_status make_folders(const char *path, gw_error *err)
 {
     gw_path part;
@@ -176,7 +176,7 @@ static bool is_empty_or_absent(const char *path)
 {
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return errno == ENOENT || errno == ENOTDIR; /* then making it says what stands in the way */
+        return errno == ENOENT || errno == ENOTDIR; /* then creating it reports what is in the way */
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(folder)) != NULL;)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -184,7 +184,7 @@ static bool is_empty_or_absent(const char *path)
     return empty;
 }
 
-/* Somebody else's kernel of that name stays as it is. */
+/* Somebody else's kernel of that name is not changed. */
 static gw_status check_ours(const char *folder, const char *file, const char *name, gw_error *err)
 {
     gwi_kernel_found found;
@@ -333,8 +333,8 @@ static void list_folder(const char *data)
     free(entry);
 }
 
-/* Where Jupyter looks, as far as it can be told without a Python: the user's, the active environment's, the system's.
- */
+/* The folders where Jupyter looks, as far as they are known without a Python: of the user, of the active environment,
+ * of the system. */
 static gw_status list(const jupyter_options *options, gw_error *err)
 {
     gw_path data;
@@ -384,7 +384,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
     if (st == GW_OK && options.help)
         return help();
     bool is_separated =
-        st == GW_OK && strcmp(argv[index], "--") == 0; /* argv + 1 was parsed: this is the word before */
+        st == GW_OK && strcmp(argv[index], "--") == 0; /* argv + 1 was parsed, so this is the word before */
     if (st == GW_OK && index < argc - 1 && !is_separated)
         st = gw_fail(&err, GW_USAGE, "%s: put options of gpuwhy run after --", argv[1 + index]);
     if (st == GW_OK)

@@ -1,5 +1,5 @@
-/* A kernelspec as Jupyter reads it. What ipykernel would write for its Python is taken over (arguments of the
- * interpreter, the debugger, the protocol); only the command in front of it and the script are ours. */
+/* A kernelspec in Jupyter's format. Everything that ipykernel would write for its Python is taken over (arguments of
+ * the interpreter, the debugger, the protocol); only the command in front of it and the script are ours. */
 #include "gwi_jupyter.h"
 
 #include <json-c/json.h>
@@ -27,7 +27,7 @@ static const char *string_of(struct json_object *object, const char *key)
     return json_object_get_string(value);
 }
 
-/* The answer is the last line: a Python may print something at its start. NULL: it is none. */
+/* The answer is the last line, because a Python may print something when it starts. NULL: there is none. */
 static struct json_object *parse_answer(const char *answer)
 {
     size_t end = strlen(answer);
@@ -108,7 +108,7 @@ static void name_kernel(struct json_object *kernel, struct json_object *answer, 
         metadata = json_object_new_object();
         json_object_object_add(kernel, "metadata", metadata);
     }
-    struct json_object *ours = json_object_new_object(); /* by this, uninstall knows what it may remove */
+    struct json_object *ours = json_object_new_object(); /* the mark by which uninstall knows what it may remove */
     json_object_object_add(ours, "version", json_object_new_string(GW_PROGRAM_VERSION));
     json_object_object_add(metadata, "gpuwhy", ours);
 }
@@ -144,7 +144,7 @@ out:
 
 /* ---- kernels that are there ---- */
 
-/* The word of argv after `before`; NULL: there is none. */
+/* The word of argv after `before`; NULL: none. */
 static const char *word_after(struct json_object *argv, const char *before)
 {
     size_t count = json_object_array_length(argv);

@@ -1,4 +1,4 @@
-/* The program's entry: finds the command in the table and runs it. */
+/* The entry point: finds the command in the table and runs it. */
 #include "gwi_cmd.h"
 
 #include <signal.h>

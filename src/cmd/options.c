@@ -35,7 +35,7 @@ static gw_status set_defaults(const gwi_option *options, size_t count, void *fie
     return GW_OK;
 }
 
-/* The option that `word` names. *ret_value: what is attached to it, after = or after the letter; NULL: nothing. */
+/* Find the option that `word` names. *ret_value: its attached value, after = or after the letter; NULL: none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
 {
     *ret_value = NULL;
@@ -56,7 +56,7 @@ static const gwi_option *find(const gwi_option *options, size_t count, const cha
     return NULL;
 }
 
-/* Take the option at argv[*index], and its value; *index then names what follows. */
+/* Take the option at argv[*index] and its value. *index is then the next word. */
 static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
                       gw_error *err)
 {

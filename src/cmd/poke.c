@@ -1,4 +1,4 @@
-/* `gpuwhy poke PID`: what the threads of a recorded process do right now, and whether that is a hang. */
+/* `gpuwhy poke PID`: what the threads of a recorded process are doing now, and whether it hangs. */
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
@@ -35,14 +35,14 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], WATCH_MS =
 
 typedef struct poke {
     uint32_t pid;
-    gw_path folder; /* of the run that recorded it; "" until found */
+    gw_path folder; /* run folder of its run; "" until found */
     gw_hang_watch watch;
     uint64_t calls_before, calls_after; /* of the process */
     gw_model *model;
     bool nomem;
 } poke;
 
-/* Buffers are called PID-....buf. */
+/* Buffers are named PID-....buf. */
 static void look_into(void *user, const char *folder)
 {
     poke *it = user;
@@ -93,7 +93,7 @@ static const gw_watched_process *find(const poke *it)
 
 /* ---- the words ---- */
 
-/* All frames, the user's marked. */
+/* All frames, with the user's frame marked. */
 static void print_stack(gw_sites *sites, uint32_t site)
 {
     char text[GW_PLACE_TEXT_MAX];
@@ -147,7 +147,7 @@ static void print_all(const poke *it, bool goes_on)
         if (fact->pid == it->pid && is_gap)
             printf("  not known: %s\n", fact->value);
         else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
-            break; /* what is older belongs to another look */
+            break; /* older facts belong to another look */
     }
     fflush(stdout);
 }
@@ -160,10 +160,10 @@ static void feed_item(void *user, const gw_item *item)
         it->nomem = true;
 }
 
-/* The recording so far, and what was seen just now. The model is the caller's. */
+/* The recording so far, and what was seen just now. The model belongs to the caller. */
 static gw_status read_model(poke *it, const gw_watched_process *process, gw_error *err)
 {
-    static gw_hang_watch shifted; /* the model counts from the run's start */
+    static gw_hang_watch shifted; /* the model counts from the start of the run */
     gw_reader *reader = NULL;
     gw_status st = gw_reader_open(it->folder, &reader, err);
     if (st == GW_OK)
@@ -185,7 +185,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
     shifted_process.since_ns -= t0_ns;
     gw_hang_tell(&shifted, &shifted_process, true, feed_item, it);
     st = it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
-    if (st == GW_OK) /* what has no name is called by file and address */
+    if (st == GW_OK) /* sites without names are printed as file and address */
         (void)!gw_model_name_sites(it->model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     return st;
 }
@@ -198,7 +198,7 @@ static int fail(const char *text)
 
 static int show_verdict(const gw_verdict *verdict, const poke_options *options)
 {
-    gw_error err; /* the threads are above it: the rest of a screen would be gone anyway */
+    gw_error err; /* the threads were printed above; the rest of the screen is lost anyway */
     if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
         return fail(err.text);
     if (!options->json) {
@@ -266,7 +266,7 @@ static int say_why_not(uint32_t pid)
 
 int gwi_cmd_poke(int argc, char **argv)
 {
-    static poke it; /* large, and there is one */
+    static poke it; /* static, because it is large */
     poke_options options = {0};
     gw_error err = {0};
     int words = 0;

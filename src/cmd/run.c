@@ -1,4 +1,4 @@
-/* `gpuwhy run`: have the program supervised, judge its recording, show the verdict. */
+/* `gpuwhy run`: supervises the program, judges its recording and prints the verdict. */
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
@@ -30,8 +30,8 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and our words would land in it.
- * Close-on-exec: the program finds it as closed as we did. */
+/* If descriptor 0, 1 or 2 is closed, the next file that we open would get its number, and our output would go there. So
+ * occupy it, close-on-exec: for the program it is still closed. */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -86,7 +86,7 @@ static void run_command(gw_supervisor *run, const char *folder, const gw_verdict
     gw_supervisor_command(run, command, json);
 }
 
-/* In the middle of a run the verdict names the run's recording, where that is kept. */
+/* During a run, the verdict names the run's recording, if that is kept. */
 static void print_now(gw_supervisor *run, gw_verdict *verdict)
 {
     bool is_kept;
@@ -165,7 +165,7 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
     bool is_kept;
     const char *recording = gw_supervisor_recording(run, &is_kept);
     if (recording[0] == '\0')
-        return; /* said when the recording could not be made */
+        return; /* reported when the recording could not be created */
     gw_status st = gwi_judge(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);

@@ -1,4 +1,4 @@
-/* `gpuwhy version`: what this build is, the libraries it uses, and the optional parts it lacks. */
+/* `gpuwhy version`: this build, the libraries it uses, and the optional parts that it lacks. */
 #include "gwi_cmd.h"
 
 #include "gw_logs.h"
