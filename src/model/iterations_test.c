@@ -1,5 +1,4 @@
-/* Iterations found in plain lists of requests: a leak that is proven, one that is only seen, and what looks like one.
- */
+/* Iterations in plain lists of requests: a proven leak, a suspected one, and lists that only look like a leak. */
 #include "gw_iterations.h"
 
 #include <setjmp.h>
@@ -15,7 +14,7 @@ enum { LIST_MAX = 4096 };
 
 static gw_request list[LIST_MAX];
 static size_t count;
-static gw_request now; /* work so far */
+static gw_request now; /* totals of the work so far */
 static uint64_t live;
 static gw_iterations found;
 
@@ -26,7 +25,7 @@ static void begin(void)
     now = (gw_request){0};
 }
 
-/* Its index. */
+/* Returns its index. */
 static size_t take(uint32_t site, uint64_t bytes)
 {
     assert_true(count < LIST_MAX);
@@ -70,7 +69,7 @@ static void find(gw_request_source source)
     gw_iterations_find(list, count, source, live, &found);
 }
 
-/* A step of a training: activations come and go, and `kept` bytes stay. */
+/* A step of a training: activations are allocated and freed, and `kept` bytes stay. */
 static void step(uint64_t kept)
 {
     size_t input = take(1, 8 * MIB), activation = take(2, 64 * MIB);
@@ -123,7 +122,7 @@ static void test_nothing_is_kept(void **state)
     assert_true(found.balanced_count >= 3);
 }
 
-/* The state that a first step makes stays, and the steps after it keep nothing more. */
+/* The state that a first step allocates stays, and later steps keep nothing more. */
 static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 {
     (void)state;
@@ -145,7 +144,7 @@ static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
     assert_int_equal(found.again_bytes, 200 * MIB);
 }
 
-/* A cache that was filled by the first steps, and then a validation that wants more than all of it. */
+/* The first steps fill a cache, then a validation needs more than all of it. */
 static void test_a_phase_outgrows_what_was_kept(void **state)
 {
     (void)state;
@@ -161,7 +160,7 @@ static void test_a_phase_outgrows_what_was_kept(void **state)
     assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
 }
 
-/* The same steps, and no phase after them. */
+/* The same steps without a phase after them. */
 static void test_kept_near_a_phase(void **state)
 {
     (void)state;
@@ -172,7 +171,7 @@ static void test_kept_near_a_phase(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Two weights a layer, each copied into a staging buffer and converted. */
+/* Two weights per layer, each copied into a staging buffer and converted. */
 static void load_layers(int layers, int kernels)
 {
     for (int i = 0; i < layers; i++) {
@@ -199,7 +198,7 @@ static void test_a_model_is_loaded_through_buffers(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* As many blocks pass and stay, but each of them takes part in a training's many kernels. */
+/* As many blocks are freed and kept, but each belongs to the many kernels of a training. */
 static void test_loading_near_a_training(void **state)
 {
     (void)state;
@@ -229,7 +228,7 @@ static void test_blocks_are_copied_into(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* The same, and results are read: this is what a loop does that keeps its outputs. */
+/* The same, but results are read, as in a loop that keeps its outputs. */
 static void test_copied_into_near_results_that_are_read(void **state)
 {
     (void)state;
@@ -238,7 +237,7 @@ static void test_copied_into_near_results_that_are_read(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* relu(linear(x)) again and again: each operation asks for its result, and one in two is given back. */
+/* relu(linear(x)) repeatedly: each operation asks for its result, and every other result is freed. */
 static void pass_through_layers(int layers, bool waits)
 {
     size_t passing = take(60, 10 * MIB);
@@ -289,7 +288,7 @@ static void test_layers_are_converted_in_a_framework(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* One block a step: it is waited for, or copied into and waited for, or nothing is done. */
+/* One block per step: it is waited for, or copied into and waited for, or nothing is done. */
 static void take_blocks(bool copies, bool waits)
 {
     begin();
@@ -327,8 +326,8 @@ static void test_work_that_is_not_counted(void **state)
     assert_int_equal(found.leak_count, 0);
 }
 
-/* What may hide an iteration without requests is the work before the last request, beside the least before any other.
- */
+/* Only the work before the last request, compared with the least work before any other, can hide an iteration without
+ * requests. */
 static void test_work_before_the_last_request(void **state)
 {
     (void)state;
@@ -345,7 +344,7 @@ static void test_work_before_the_last_request(void **state)
     assert_int_equal(found.last_work, 7);
 }
 
-/* Two threads: one keeps a block of each turn, the other one trains. `turns` of the first come in a row. */
+/* Two threads: one keeps a block of each turn, the other one trains. The first makes `turns` requests in a row. */
 static void load(int turns)
 {
     now.thread = 7;
@@ -372,7 +371,7 @@ static void test_another_thread_at_its_own_pace(void **state)
     (void)state;
     static const int loads[] = {30, 1, 0, 3, 0, 0, 9, 1, 2, 0, 5, 1, 1, 7, 0, 2};
     enum { ROUNDS = sizeof loads / sizeof loads[0] };
-    for (int late = 0; late < 2; late++) { /* whatever comes first */
+    for (int late = 0; late < 2; late++) { /* in either order */
         begin();
         for (int i = 0; i < ROUNDS; i++) {
             load(loads[late ? ROUNDS - 1 - i : i]);
@@ -386,7 +385,7 @@ static void test_another_thread_at_its_own_pace(void **state)
     }
 }
 
-/* Two rounds of one thread, and what another one kept meanwhile: no iteration of the first kept it. */
+/* Two rounds of one thread, and memory that another thread kept meanwhile: no iteration of the first kept it. */
 static void test_another_thread_keeps(void **state)
 {
     (void)state;
@@ -413,7 +412,7 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
     assert_int_equal(found.launches, 6);
     begin();
-    for (int i = 0; i < 40; i++) { /* a queue of two lies between them */
+    for (int i = 0; i < 40; i++) { /* a queue of two between them */
         load(i % 3 == 0 ? 2 : i % 3 == 1 ? 1 : 0);
         train();
     }
@@ -421,7 +420,7 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* A thread that keeps its blocks and does the work itself needs no other one. */
+/* A thread that keeps its blocks and does the work itself is a leak on its own. */
 static void test_near_a_thread_with_work_of_its_own(void **state)
 {
     (void)state;

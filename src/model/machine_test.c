@@ -1,4 +1,4 @@
-/* Readings become series, events find their card and process, and what is unknown stays so. */
+/* Readings become series, events are matched with card and process, and unknown values stay unknown. */
 #include "gw_feed.h"
 
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void values_become_series(void **state)
     gw_model_free(model);
 }
 
-/* Values that are not told again stay what they are; a counter that was set back has counted all the same. */
+/* A value that is not reported again is unchanged. A counter that was reset still counts. */
 static void counters_count_what_was_added(void **state)
 {
     (void)state;
@@ -71,7 +71,7 @@ static void bits_have_durations(void **state)
     gw_model_free(model);
 }
 
-/* Unknown is not zero: no value, and why. What was known once stays so. */
+/* Unknown is not zero: there is no value, but a reason. A series that was known once stays known. */
 static void unknown_is_told_apart(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void unknown_is_told_apart(void **state)
     assert_non_null(heat);
     assert_int_equal(heat->last_state, GW_SAMPLE_FAILED);
     assert_int_equal(heat->last, 50);
-    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* after that nobody knows */
+    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* after that the value is unknown */
     gw_model_free(model);
 }
 
@@ -121,7 +121,7 @@ static void cards_are_matched_by_their_place(void **state)
     gw_model_free(model);
 }
 
-/* NVML and the kernel log tell of one Xid; another card's, and another process's, are not ours. */
+/* NVML and the kernel log report one Xid. Events of another card or another process are not ours. */
 static void events_are_put_together(void **state)
 {
     (void)state;

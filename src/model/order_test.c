@@ -1,4 +1,4 @@
-/* Steps, told one by one: which free is noted as not in order with a copy, and which doubt keeps it silent. */
+/* Steps reported one by one: which free is noted as not ordered with a copy, and which doubts prevent that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 enum { A = 0xa000, B = 0xb000, C = 0xc000, EVENT = 0xe000, OTHER = 0xe100, LEGACY = 0, NON_BLOCKING = 1 };
 static const uint64_t mib = 1 << 20, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* static, because it is large */
 static uint32_t number;
 
 static void tell(gw_order_step step, uint64_t object, uint64_t stream)
@@ -129,7 +129,7 @@ static void by_callback(void)
     tell(GW_ORDER_HOST_FUNC, 0x1234, B);
 }
 
-/* An event of which we do not know what it stands for. */
+/* An event whose meaning is not known. */
 static void by_unknown_event(void)
 {
     copy_on(B);
@@ -189,7 +189,7 @@ static void by_time(void)
     gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8 * mib, 0, A);
 }
 
-/* Too many streams and events to follow. */
+/* More streams and events than can be followed. */
 static void by_much(void)
 {
     copy_on(B);
@@ -283,7 +283,7 @@ static void what_does_not_order_is_noted(void **state)
     }
 }
 
-/* Streams that wait for the default stream, and it for them. */
+/* Streams that wait for the default stream, and the default stream for them. */
 static void blocking_streams_follow_the_default_stream(void **state)
 {
     (void)state;
@@ -317,7 +317,7 @@ static void blocking_streams_follow_the_default_stream(void **state)
     expect_count(1);
 }
 
-/* Launches are looked up in the rings. */
+/* Launches in between are looked up in the rings. */
 static void launches_in_between_are_counted(void **state)
 {
     (void)state;
@@ -337,10 +337,10 @@ static void launches_in_between_are_counted(void **state)
     assert_true(model->unordered[0].launches_known);
     assert_true(model->unordered[0].on_blocking);
     assert_int_equal(model->unordered[0].default_count, 1);
-    assert_in_range(model->unordered[0].launch_count, 1, 2); /* the default stream's may count for all */
+    assert_in_range(model->unordered[0].launch_count, 1, 2); /* those of the default stream may count for all */
     gw_model_free(model);
 
-    begin(0); /* a fill of the legacy stream is no step, and the rings have it */
+    begin(0); /* a fill of the legacy stream has no step, but is in the rings */
     copy_on(B);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, LEGACY);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, C);
@@ -376,7 +376,7 @@ static void host_memory_given_back_too_early(void **state)
     gw_model_free(model);
 
     begin(NON_BLOCKING);
-    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* the other way */
+    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* in the other direction */
     gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
     expect_count(0);
     begin(NON_BLOCKING);
@@ -386,7 +386,7 @@ static void host_memory_given_back_too_early(void **state)
     expect_count(0);
 }
 
-/* However many there are, the first and the last are kept. */
+/* If there are many, the first and the last are kept. */
 static void many_are_bounded(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Phases of a process, what was kept in each, and one of them judged alone. */
+/* Phases of a process, the memory kept in each, and one phase judged alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const uint64_t mib = 1u << 20, second_ns = 1000000000;
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* static, because it is large */
 
 static void phase(const char *name, uint64_t age_ns)
 {
@@ -33,10 +33,10 @@ static void test_phases_follow_each_other(void **state)
     phase("load", 0);
     uint64_t load = feed.t_ns;
     gw_feed_wait(&feed, second_ns);
-    phase("", 0); /* in none from here on */
+    phase("", 0); /* outside any phase from here on */
     uint64_t none = feed.t_ns;
     gw_feed_wait(&feed, second_ns);
-    phase("train", second_ns / 2); /* told late */
+    phase("train", second_ns / 2); /* reported late */
     uint64_t train = feed.t_ns - second_ns / 2;
     feed.pid = 200;
     phase("child", 0);
@@ -89,7 +89,7 @@ static void test_kept_is_grouped_by_name(void **state)
     gw_model_free(model);
 }
 
-/* Equal refusals in a row are one failure, but not over the border of a phase. */
+/* Equal refusals in a row are one failure, unless a phase begins in between. */
 static void test_a_phase_parts_failures(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void test_a_phase_that_goes_on(void **state)
     phase("one", 0);
     assert_int_equal(gw_model_end_phase(feed.model, "one", "", 0, &err), GW_OK);
     gw_model *model = gw_feed_finish(&feed);
-    assert_null(model->command); /* nobody said that it ended */
+    assert_null(model->command); /* its end was not seen */
     gw_model_free(model);
 }
 

@@ -1,4 +1,5 @@
-/* What the ledger stands on: the table, the sort, the pattern, the look-ahead; each against the plain way to do it. */
+/* The ledger's data structures: the table, the sort, the pattern and the look-ahead, each compared with a plain
+ * version. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +38,7 @@ static bool is_value(const void *context, uint32_t value)
     return *(const uint32_t *)context == value;
 }
 
-/* `hashes`: so many different ones; few make long chains of full buckets. */
+/* `hashes`: number of different hashes; few make long chains of full buckets. */
 static void churn_table(uint32_t hashes)
 {
     enum { VALUES = 3000, TURNS = 60000 };
@@ -63,7 +64,7 @@ static void churn_table(uint32_t hashes)
         if (spot.bucket != NULL)
             gwi_table_erase(&table, spot);
     }
-    for (uint32_t i = 0; i <= table.mask; i++) /* nothing is left of those that passed by */
+    for (uint32_t i = 0; i <= table.mask; i++) /* no count of passed things is left */
         assert_int_equal(table.bucket[i].passed_count, 0);
     gwi_table_free(&table);
 }
@@ -136,7 +137,7 @@ static void test_pattern(void **state)
 
 /* ---- looking ahead ---- */
 
-/* Few addresses, few processes: what is fetched ahead is often gone or another's when its event is fed. */
+/* Few addresses and few processes, so that prefetched data is often outdated when its event is fed. */
 static gw_event make_event(uint64_t t_ns)
 {
     static char texts[GWI_AHEAD_MAX][512];
@@ -156,7 +157,7 @@ static gw_event make_event(uint64_t t_ns)
         event.text_bytes = (uint32_t)(random_next() % sizeof texts[0]);
         memset(text, 'a' + (int)(random % 26), event.text_bytes);
         text[event.text_bytes] = '\0';
-        event.text = text; /* as a reader's: good while the events that were read together are */
+        event.text = text; /* as a reader's text: valid as long as the events that were read together */
     }
     return event;
 }
@@ -178,7 +179,7 @@ static gw_model *model_of(bool ahead_too)
             continue;
         }
         event[count++] = item.event;
-        if (count >= 1 + i / 100 % GWI_AHEAD_MAX || i == EVENTS) { /* in heaps of all sizes */
+        if (count >= 1 + i / 100 % GWI_AHEAD_MAX || i == EVENTS) { /* batches of all sizes */
             gwi_ahead_feed(model, event, count);
             count = 0;
         }

@@ -1,4 +1,4 @@
-/* Which launches are surely over: by which wait, on which streams, and what shows nothing. */
+/* Which launches have certainly ended: through which wait, on which streams, and what proves nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum { LEGACY = 1, PER_THREAD = 2, NON_BLOCKING = 1, OTHER_THREAD = 777 };
 
 typedef enum became { OPEN, MAYBE, OVER } became;
 
-static gw_feed feed; /* large: not on the stack */
+static gw_feed feed; /* static, because it is large */
 
 static void begin(void)
 {
@@ -111,7 +111,7 @@ static void the_legacy_stream_and_the_blocking_ones(void **state)
     (void)state;
     two_streams(BLOCKING, 0, 0, OVER, OVER);
     two_streams(BLOCKING, BLOCKING_2, LEGACY, OVER, OVER);
-    two_streams(A, 0, 0, OPEN, OVER); /* one that does not block is left alone */
+    two_streams(A, 0, 0, OPEN, OVER); /* a stream that does not block is left alone */
     two_streams(0, BLOCKING, BLOCKING, OVER, OVER);
     two_streams(BLOCKING, 0, BLOCKING, OVER, OPEN);
     two_streams(0, A, A, OPEN, OVER);
@@ -128,13 +128,13 @@ static void the_per_thread_stream(void **state)
 {
     (void)state;
     two_streams(PER_THREAD, A, PER_THREAD, OVER, OPEN);
-    two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* it is a blocking one */
+    two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* it is a blocking stream */
     begin();
     gw_feed_hot(&feed, "cuLaunchKernel_ptsz", GW_COUNT_LAUNCH, KERNEL, 0);
     launch(A);
     gw_feed_hot(&feed, "cuStreamSynchronize_ptsz", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OPEN);
-    begin(); /* each thread has its own */
+    begin(); /* each thread has its own default stream */
     launch(PER_THREAD);
     launch(A);
     feed.tid = OTHER_THREAD;
@@ -150,7 +150,7 @@ static void the_whole_context(void **state)
     launch(UNSEEN);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OVER);
-    begin(); /* of two contexts, which one it was is not known */
+    begin(); /* with two contexts, it is not known which one was meant */
     feed.context = 0;
     gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xdddd, 0, 0, GW_CONTEXT_PLAIN);
     launch(A);
@@ -168,14 +168,14 @@ static void events(void **state)
     launch(A);
     gw_feed_hot(&feed, "cuEventSynchronize", GW_COUNT_SYNC, EVENT, 0);
     expect(OVER, OPEN);
-    begin(); /* B's work is over because A waited for it and is over */
+    begin(); /* B's work has ended because A waited for it and has ended */
     launch(B);
     record(B);
     wait_event(A);
     launch(A);
     sync(A);
     expect(OVER, OVER);
-    begin(); /* nothing of A followed that was waited for */
+    begin(); /* nothing that was waited for followed in A */
     launch(B);
     record(B);
     launch(A);
@@ -204,7 +204,7 @@ static void queries_and_blocking_copies(void **state)
     launch(A);
     gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
     expect(OVER, OPEN);
-    begin(); /* into pageable memory it waits, into page-locked memory it does not */
+    begin(); /* a copy into pageable memory waits, one into page-locked memory does not */
     launch(A);
     launch(B);
     gw_feed_hot(&feed, "cuMemcpyDtoHAsync_v2", GW_COUNT_COPY, 64, A);
@@ -219,7 +219,7 @@ static void queries_and_blocking_copies(void **state)
 static void what_is_not_known(void **state)
 {
     (void)state;
-    two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* does it block? */
+    two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* not known whether it blocks */
     begin();                                /* another thread's older calls are no longer in its ring */
     launch(A);
     launch(B);
@@ -228,7 +228,7 @@ static void what_is_not_known(void **state)
     for (int i = 0; i < GW_RING_ENTRIES; i++)
         gw_feed_hot(&feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, 64, A);
     expect(MAYBE, MAYBE);
-    begin(); /* but what its ring holds is known */
+    begin(); /* but the calls in its ring are known */
     launch(A);
     launch(B);
     feed.tid = OTHER_THREAD;

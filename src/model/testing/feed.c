@@ -109,7 +109,7 @@ static gw_feed_thread *thread_now(gw_feed *feed)
     return thread;
 }
 
-/* What the thread had the GPU do since its last request for memory. */
+/* The thread's work on the GPU since its last request for memory. */
 static uint32_t work_now(gw_feed *feed)
 {
     gw_feed_thread *thread = thread_now(feed);
@@ -178,7 +178,7 @@ uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames)
     return id;
 }
 
-/* As the card places them: small blocks one after the other on shared pages, large ones on pages of their own. */
+/* Places blocks like the card: small ones in a row on shared pages, large ones on pages of their own. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes)
 {
     bool small = bytes <= 1u << 20;

@@ -1,8 +1,8 @@
-/* For tests: a run told call by call, fed straight into a model.
+/* For tests: feeds a run into a model, call by call.
  *
- * Time moves 10 us with each call and further with gw_feed_wait(). Calls belong to `pid`, `tid` and `context`, which a
- * test sets as it likes. Hot calls go into the thread's ring and counters, which gw_feed_drain() hands over, as does
- * gw_feed_exit(). Whatever goes wrong is an assertion of the test's framework. */
+ * Time advances by 10 us with each call, and further with gw_feed_wait(). Calls are made by `pid`, `tid` and `context`,
+ * which a test may set. Hot calls go into the thread's ring and counters, which gw_feed_drain() and gw_feed_exit() pass
+ * on. Errors are assertions of the test framework. */
 #ifndef GW_FEED_H
 #define GW_FEED_H
 
@@ -14,7 +14,7 @@ typedef struct gw_feed_thread {
     uint32_t pid, tid;
     uint64_t counter[GW_COUNT_COUNT], counter_at_request[GW_COUNT_COUNT], calls, synced_at_ns;
     uint16_t inside_fn_plus_1;
-    gw_hot_call ring[2 * GW_RING_ENTRIES]; /* the newest GW_RING_ENTRIES of them count */
+    gw_hot_call ring[2 * GW_RING_ENTRIES]; /* only the newest GW_RING_ENTRIES count */
     uint32_t ring_count;
     uint64_t total, synced_total;
 } gw_feed_thread;
@@ -23,8 +23,8 @@ typedef struct gw_feed {
     gw_model *model;
     uint64_t t_ns, context;
     uint32_t pid, tid;
-    uint32_t site, site_last; /* of the calls that follow, as a test sets it; the last one that was told */
-    uint16_t took_us;         /* of the calls that follow, as a test sets it */
+    uint32_t site, site_last; /* site: for the following calls, set by the test; site_last: the last one that was fed */
+    uint16_t took_us;         /* for the following calls, set by the test */
     const char *name[GW_FEED_NAMES_MAX];
     uint32_t name_count;
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
@@ -34,37 +34,37 @@ typedef struct gw_feed {
 
 /* A program that has initialised CUDA on a card of `total_bytes` and has the primary context 0xc0de. */
 void gw_feed_open(gw_feed *feed, uint64_t total_bytes);
-/* The same without any driver call. */
+/* The same without a driver call. */
 void gw_feed_open_bare(gw_feed *feed);
-/* What gw_feed_open() adds to gw_feed_open_bare(): cuInit and the context. */
+/* The driver calls of gw_feed_open(): cuInit and the context. */
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
 gw_model *gw_feed_finish(gw_feed *feed); /* the caller frees it */
 
 /* A call of the driver function `fn` by feed->tid at feed->t_ns; a0 to a3 are the arguments of the event. */
 void gw_feed_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1,
                   uint64_t a2, uint64_t a3);
-/* The same, successful and with a text. */
+/* The same for a successful call with a text. */
 void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2,
                        uint64_t a3, const char *text);
 /* The same with gw_event.extra. */
 void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3);
-/* An event as it stands. */
+/* An unchanged event. */
 void gw_feed_event(gw_feed *feed, const gw_event *event);
 /* A call site of Python frames, innermost first: "function file line, function file line". Returns its id, for
  * feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
-/* The same, called through a function of a library; NULL: through none. */
+/* The same for a call through a function of a library; NULL: no library. */
 uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
 /* Plain memory: returns the address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
 /* A refused request, and the driver's totals after it. */
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
-/* Any hot call that succeeded; copies and waits below are such, of the default stream. */
+/* Hot calls that succeeded. The copies and waits below are such calls, on the default stream. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
-/* Any hot call that went well: `what` and the stream as gw_ring_entry has them. */
+/* Any successful hot call; `what` and the stream as in gw_ring_entry. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_copy(gw_feed *feed, uint64_t bytes);
 void gw_feed_read(gw_feed *feed, uint64_t bytes); /* to the host */
