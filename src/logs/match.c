@@ -1,5 +1,6 @@
 /* Hyperscan searches for the literals of all signs at once, close to memory speed (literals.c). PCRE2 then matches
- * the few lines that contain one, and its result counts. */
+ * the few lines that contain one, and its result counts. Compiling the patterns themselves as Hyperscan's prefilter
+ * takes 1.7 s (137 patterns, Hyperscan 5.4), the literals 0.1 s. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
