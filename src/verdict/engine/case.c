@@ -342,7 +342,8 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
-    /* What lies on a device beyond the table is counted together with others: such a refusal is not reckoned. */
+    /* Memory on a device beyond the table is counted together with that of other devices, so nothing can be computed
+     * for such a refusal. */
     if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;

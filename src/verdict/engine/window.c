@@ -1,5 +1,5 @@
-/* When a sticky fault happened: between the last good synchronisation and its report, and which launches may have run
- * then. */
+/* The time in which a sticky fault happened, between the last good synchronisation and its report, and the launches
+ * that may have run then. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -7,10 +7,11 @@
 
 typedef struct launch_list {
     const gw_ring_call *last;    /* NULL: none */
-    const gw_ring_call *call[8]; /* the newest of those of which nothing shows that they were over, oldest first */
+    const gw_ring_call *call[8]; /* the newest launches that nothing shows to have ended, oldest first */
     size_t count;
-    uint64_t open_count;   /* of such launches */
-    uint64_t before_count; /* of these, made before the last good synchronisation, which was one for other work */
+    uint64_t open_count;   /* number of all such launches */
+    uint64_t before_count; /* how many of these were made before the last good synchronisation, which waited for other
+                              work */
 } launch_list;
 
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
@@ -18,8 +19,8 @@ bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
     return gw_is_any_launch(call) && !call->captured && call->t_ns <= t_ns && !call->waited;
 }
 
-/* Is the thread's last good synchronisation the process's? One stamp in two items may differ a little: the clock of the
- * buffers is measured anew each time. */
+/* True if the thread's last good synchronisation is also the process's. The two times may differ slightly, because the
+ * buffers' clock is calibrated for each item. */
 static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 {
     enum { CLOCK_SLACK_NS = 10000 };
@@ -28,7 +29,7 @@ static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
     return synced_ns != 0 && thread->synced_at_ns != 0 && apart <= CLOCK_SLACK_NS;
 }
 
-/* Times may be shared by calls that were over at once; the ring's own count is exact for the thread that waited. */
+/* Calls that return at once may share one time. The ring's own count is exact for the thread that waited. */
 static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
     if (is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0)
@@ -72,8 +73,8 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
     return list;
 }
 
-/* Calls of the process between the two instants, as far as they are known one by one: hot ones of the rings, failures.
- */
+/* The number of the process's calls between two times, as far as they are known one by one: hot calls in the rings, and
+ * failures. */
 static uint64_t calls_between(const gw_model *model, const gw_failure *until, uint64_t from_ns)
 {
     uint64_t count = 0;
@@ -106,15 +107,16 @@ bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
     return true;
 }
 
-/* The ring holds a thread's last calls. What came before them since the last good synchronisation is not known one by
- * one. */
+/* The ring contains a thread's last calls. Earlier calls since the last good synchronisation are not known one by one.
+ */
 static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t synced_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
-        uint64_t begin = thread->ring_total - thread->ring_count; /* calls of the thread before the ring's first */
+        uint64_t begin =
+            thread->ring_total - thread->ring_count; /* number of the thread's calls before those in the ring */
         bool own = is_own_sync(thread, synced_ns);
         uint64_t unknown = own && thread->ring_synced_total < begin ? begin - thread->ring_synced_total : 0;
         if (unknown > 0)
