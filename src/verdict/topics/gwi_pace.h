@@ -13,7 +13,7 @@
 typedef struct gwi_pace {
     const gw_process *process;                                    /* the process with the most launches */
     const gw_thread *thread;                                      /* its busiest thread */
-    uint64_t launches, graph_launches, syncs, copies, copy_bytes; /* of the process, over its lifetimetime */
+    uint64_t launches, graph_launches, syncs, copies, copy_bytes; /* of the process, over its lifetime */
     double seconds;                                               /* its lifetime */
     /* From the thread's last calls. */
     uint64_t span_ns;
