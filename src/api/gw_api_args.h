@@ -1,8 +1,8 @@
 /* Helper functions for rows of api/driver.api: they read arguments that are behind pointers.
  *
- * Every function accepts whatever a program may pass: NULL structures, huge sizes, numbers out of range. Products
- * saturate at UINT64_MAX instead of wrapping. Functions named gw_out_ read what the driver wrote and are called only
- * after success. No function allocates, calls the driver or changes anything. */
+ * Every function accepts any argument that a program may pass: NULL structures, huge sizes, numbers out of range.
+ * Products saturate at UINT64_MAX instead of wrapping. Functions named gw_out_ read what the driver wrote and are
+ * called only after success. No function allocates, calls the driver or changes anything. */
 #ifndef GW_API_ARGS_H
 #define GW_API_ARGS_H
 
@@ -10,14 +10,14 @@
 
 #define GW_ARG static inline __attribute__((unused))
 
-/* The product; UINT64_MAX if it does not fit. */
+/* The product; UINT64_MAX on overflow. */
 GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
 {
     uint64_t product;
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* `value`, at most `most`. */
+/* `value`, but at most `most`. */
 GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 {
     return value < most ? value : most;
@@ -25,19 +25,19 @@ GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 
 /* --- launches: packed as gw_event.h describes --------------------------------------------------------------------- */
 
-/* The size of a grid in blocks. A size that does not fit its bits is stored as the largest that does. */
+/* The size of a grid in blocks. A size that does not fit its bits is stored as the largest number that does. */
 GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0xffffffff) | gw_clamp(y, 0xffff) << 32 | gw_clamp(z, 0xffff) << 48;
 }
 
-/* The size of a block in threads, packed like that of a grid. */
+/* The size of a block in threads, packed like the size of a grid. */
 GW_ARG uint64_t gw_block(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0x1fffff) | gw_clamp(y, 0x1fffff) << 21 | gw_clamp(z, 0x1fffff) << 42;
 }
 
-/* Fields of the structure that cuLaunchKernelEx takes. */
+/* The size of the grid, from the structure that cuLaunchKernelEx takes. The next functions read its other fields. */
 GW_ARG uint64_t gw_config_grid(const CUlaunchConfig *c)
 {
     return c ? gw_grid(c->gridDimX, c->gridDimY, c->gridDimZ) : 0;
@@ -61,7 +61,7 @@ GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
     return c ? c->sharedMemBytes : 0;
 }
 
-/* A launch on several devices is recorded as that of the first device. */
+/* A launch on several devices is recorded as a launch on the first device. */
 GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->function : NULL;
@@ -111,28 +111,29 @@ GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 
 /* --- memory ---------------------------------------------------------------------------------------------- */
 
-/* For a pitch of either width that the driver chose. */
+/* The product of a pitch that the driver chose and a height. A macro, because `pitch` may point to size_t or
+ * unsigned. */
 #define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
 
-/* The type of place that a physical allocation is for: CU_MEM_LOCATION_TYPE_DEVICE, .._HOST, ... */
+/* The type of the place where physical memory is allocated: CU_MEM_LOCATION_TYPE_DEVICE, .._HOST, ... */
 GW_ARG uint64_t gw_prop_location(const CUmemAllocationProp *p)
 {
     return p ? (uint64_t)p->location.type : CU_MEM_LOCATION_TYPE_INVALID;
 }
 
-/* The number of the device; 0 also for host memory, so ask for the location first. */
+/* The number of the device; 0 also for host memory, so check gw_prop_location() first. */
 GW_ARG int gw_prop_device(const CUmemAllocationProp *p)
 {
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
 }
 
-/* Bytes that an allocation takes from a device: 0 for host memory. */
+/* Number of bytes that an allocation takes from a device: 0 for host memory. */
 GW_ARG uint64_t gw_prop_device_bytes(const CUmemAllocationProp *p, size_t bytes)
 {
     return gw_prop_location(p) == CU_MEM_LOCATION_TYPE_DEVICE ? bytes : 0;
 }
 
-/* The size limit of a pool that is created; 0: none. */
+/* The size limit of a pool that is being created; 0: none. */
 GW_ARG uint64_t gw_pool_bytes_max(const CUmemPoolProps *p)
 {
     return p ? p->maxSize : 0;
@@ -144,7 +145,7 @@ GW_ARG int gw_pool_device(const CUmemPoolProps *p)
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
 }
 
-/* The reuse policies are int. All values in bytes are 64 bits wide. */
+/* The value of a pool's attribute. Reuse policies are of type int, and all sizes in bytes are 64 bits wide. */
 GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
 {
     uint64_t wide = 0;
@@ -165,13 +166,13 @@ GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
     }
 }
 
-/* Bytes of memory that another interface allocated, such as Vulkan, and that is imported. */
+/* Size of the imported memory, which another interface, such as Vulkan, has allocated. */
 GW_ARG uint64_t gw_external_bytes(const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d)
 {
     return d ? d->size : 0;
 }
 
-/* Bytes of the part of such memory that is mapped. */
+/* Size of the part of imported memory that is mapped. */
 GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d)
 {
     return d ? d->size : 0;
@@ -179,7 +180,8 @@ GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC 
 
 /* --- arrays: bytes of the elements, without the padding that the driver adds -------------------------------------- */
 
-/* Bits of one element with `channels` channels. Block formats count their share of a block. 0: unknown. */
+/* Bits of one element with `channels` channels. For block-compressed formats, an element's share of its block. 0:
+ * unknown. */
 GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
 {
     switch (format) {
@@ -233,7 +235,7 @@ GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
     }
 }
 
-/* A height or depth of 0 means that the array does not have that dimension. */
+/* A height or depth of 0 means that the array lacks that dimension. */
 GW_ARG uint64_t gw_volume_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned format, unsigned channels)
 {
     uint64_t elements = gw_product(gw_product(width, height ? height : 1), depth ? depth : 1);
@@ -247,7 +249,7 @@ GW_ARG uint64_t gw_array_bytes_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *d)
     return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* The same for the structure with sizes of 64 bits. */
+/* The same for CUDA_ARRAY_DESCRIPTOR, whose sizes are 64 bits wide. */
 GW_ARG uint64_t gw_array_bytes(const CUDA_ARRAY_DESCRIPTOR *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
@@ -259,7 +261,7 @@ GW_ARG uint64_t gw_array3d_bytes_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
     return d ? gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* Sparse and deferred arrays take no memory until memory is mapped to them. */
+/* Bytes of an array. Sparse and deferred arrays take no memory until memory is mapped to them. */
 GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     if (d == NULL || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
@@ -273,13 +275,13 @@ GW_ARG unsigned gw_array3d_flags_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
     return d ? d->Flags : 0;
 }
 
-/* The same for the structure with sizes of 64 bits. */
+/* The same for CUDA_ARRAY3D_DESCRIPTOR, whose sizes are 64 bits wide. */
 GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     return d ? d->Flags : 0;
 }
 
-/* Sum over all levels: each level halves every dimension except the number of layers (the depth of a layered array). */
+/* Sum over all levels. Each level halves every dimension except the number of layers (the depth of a layered array). */
 GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     uint64_t sum = 0;
@@ -336,7 +338,7 @@ GW_COPY_FUNCTIONS(copy3d, , CUDA_MEMCPY3D, c->Depth)
 GW_COPY_FUNCTIONS(copy3d, _peer, CUDA_MEMCPY3D_PEER, c->Depth)
 #undef GW_COPY_FUNCTIONS
 
-/* One end of a copy in a batch; `o` is not NULL. */
+/* The destination or source of one copy of a batch; `o` is not NULL. */
 GW_ARG uint64_t gw_operand(const CUmemcpy3DOperand *o)
 {
     return o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? (uint64_t)(uintptr_t)o->op.array.array : o->op.ptr.ptr;
@@ -354,7 +356,8 @@ GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
     return ops && count ? gw_operand(&ops->src) : 0;
 }
 
-/* Between arrays the extent counts elements, whose size only the driver knows. The result is then a lower bound. */
+/* Number of bytes copied. Between arrays the extent counts elements, whose size only the driver has; the result is
+ * then a lower bound. */
 GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     uint64_t sum = 0;
@@ -418,7 +421,7 @@ GW_ARG uint32_t gw_node_kib(const CUgraphNodeParams *n)
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? gw_alloc_node_kib(&n->alloc) : 0;
 }
 
-/* The object that a node works on, as far as the program specifies it before the call. */
+/* The object that a node works on, if the program specifies it before the call. */
 GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
 {
     if (n == NULL)

@@ -1,13 +1,14 @@
-/* The binary interface of the management library (NVML, libnvidia-ml.so.1): the types, numbers, layouts and calls that
- * gpuwhy uses or implements, written independently of nvml.h.
+/* The binary interface of the management library (NVML, libnvidia-ml.so.1): the types, numbers, layouts and calls
+ * that gpuwhy uses or implements, written independently of nvml.h.
  *
- * Used by code that reads a card (which loads the library at run time and treats a missing function as "unknown"), by
- * the virtual card's library, and by programs over NVML that are built without its header. Never include it together
- * with nvml.h. Names and numbers are NVML's, so that they can be looked up in its manual. tests/e2e/nvml.py compares
- * sizes, offsets and numbers with those of the nvidia-ml-py package if it is available.
+ * Used by code that reads a card (which loads the library at run time and treats a missing function as "unknown"),
+ * by the virtual card's library, and by NVML programs that are built without NVML's header. Never include it
+ * together with nvml.h. Names and numbers are NVML's, so that they can be looked up in its manual. tests/e2e/nvml.py
+ * compares sizes, offsets and numbers with those of the nvidia-ml-py package if it is available.
  *
- * Structures are valid on x86-64 and arm64. If a function has several versions (`_v2`, `_v3`), so has its structure. A
- * structure that begins with `version` must hold GW_NVML_VERSION_OF(type, number) there before the call. */
+ * The structures are the same on x86-64 and arm64. If a function has several versions (`_v2`, `_v3`), its structure
+ * has them too. If a structure begins with `version`, set this member to GW_NVML_VERSION_OF(type, number) before the
+ * call. */
 #ifndef GW_NVML_ABI_H
 #define GW_NVML_ABI_H
 
@@ -16,7 +17,7 @@
 /* --- results -------------------------------------------------------------------------------------------- */
 
 // clang-format off
-/* Every result, X(name, number, the meaning according to nvmlErrorString). */
+/* Every result, as X(name, number, the text that nvmlErrorString returns). */
 #define GW_NVML_RESULTS(X) \
     X(NVML_SUCCESS, 0, "Success") \
     X(NVML_ERROR_UNINITIALIZED, 1, "Uninitialized") \
@@ -166,7 +167,7 @@ typedef enum nvmlNvLinkErrorCounter_t {
     NVML_NVLINK_ERROR_DL_ECC_DATA
 } nvmlNvLinkErrorCounter_t;
 
-enum { NVML_NVLINK_MAX_LINKS = 18 }; /* in a driver of the 580 family */
+enum { NVML_NVLINK_MAX_LINKS = 18 }; /* the number in drivers of the 580 family */
 
 typedef enum nvmlGpuTopologyLevel_t {
     NVML_TOPOLOGY_INTERNAL = 0,
@@ -286,7 +287,7 @@ enum {
     NVML_FI_DEV_PCIE_COUNT_BAD_DLLP = 178,
     NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR = 179,
     NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR = 180,
-    NVML_FI_DEV_POWER_AVERAGE = 185, /* mW, also in the following fields */
+    NVML_FI_DEV_POWER_AVERAGE = 185, /* in mW, like the following fields */
     NVML_FI_DEV_POWER_INSTANT = 186,
     NVML_FI_DEV_POWER_MIN_LIMIT = 187,
     NVML_FI_DEV_POWER_MAX_LIMIT = 188,
@@ -387,7 +388,7 @@ typedef struct nvmlProcessDetailList_v1_t {
     unsigned version;
     unsigned mode; /* 0: compute */
     unsigned numProcArrayEntries;
-    nvmlProcessDetail_v1_t *procArray; /* owned by the caller; NULL requests the number of processes */
+    nvmlProcessDetail_v1_t *procArray; /* owned by the caller; NULL: the call only returns the number of processes */
 } nvmlProcessDetailList_v1_t;
 
 typedef struct nvmlProcessUtilizationSample_t {
@@ -406,7 +407,7 @@ typedef struct nvmlEccErrorCounts_t {
 } nvmlEccErrorCounts_t;
 
 typedef struct nvmlRowRemapperHistogramValues_t {
-    unsigned max, high, partial, low, none; /* number of banks by remaining spare rows */
+    unsigned max, high, partial, low, none; /* number of banks by how many spare rows they have left */
 } nvmlRowRemapperHistogramValues_t;
 
 typedef union nvmlValue_t {
@@ -438,7 +439,7 @@ typedef struct nvmlSample_t {
 typedef struct nvmlEventData_t {
     nvmlDevice_t device;
     uint64_t eventType; /* one nvmlEventType... bit */
-    uint64_t eventData; /* for an Xid event its number; 999: unknown */
+    uint64_t eventData; /* for an Xid event, its number; 999: unknown */
     unsigned gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 
@@ -477,9 +478,10 @@ typedef struct nvmlGpuFabricInfo_v2_t {
 /* --- functions ------------------------------------------------------------------------------------------ */
 
 // clang-format off
-/* The calls whose parameters are known, X(symbol, (parameters)). All of them return nvmlReturn_t and may be called
- * from any thread after nvmlInit_v2. Buffers belong to the caller; `length` is in bytes and includes the terminating
- * 0. A count is the capacity on input and the number of entries on output, also with NVML_ERROR_INSUFFICIENT_SIZE. */
+/* The calls whose parameters are known, as X(symbol, (parameters)). All of them return nvmlReturn_t and may be
+ * called from any thread after nvmlInit_v2. Buffers belong to the caller; `length` is in bytes and includes the
+ * terminating 0. A count is the capacity on input and the number of entries on output, also with
+ * NVML_ERROR_INSUFFICIENT_SIZE. */
 #define GW_NVML_FUNCTIONS(X) \
     X(nvmlInit, (void)) \
     X(nvmlInit_v2, (void)) \
@@ -605,7 +607,7 @@ typedef struct nvmlGpuFabricInfo_v2_t {
 GW_NVML_FUNCTIONS(GW_NVML_FUNCTION_TYPE)
 #undef GW_NVML_FUNCTION_TYPE
 
-/* The only call with another return type: the meaning of a result in English; static. */
+/* The only call with another return type. Returns the meaning of a result in English, as a static string. */
 typedef const char *gw_nvml_fn_nvmlErrorString(nvmlReturn_t result);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Versions have the format of PYTHON_CODE: 0x030B is 3.11. */
+/* The supported versions, numbered as in PYTHON_CODE: 0x030B is 3.11. */
 enum { GW_PYTHON_FIRST = 0x0309, GW_PYTHON_LAST = 0x030E };
 
 /* Return the line of an instruction, as the interpreter itself reports it (frame.f_lineno).

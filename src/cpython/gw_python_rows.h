@@ -1,6 +1,7 @@
-/* Offsets in CPython's structures: one row per version, for 64-bit builds with the GIL and without debugging options.
- * The values are from the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.13.5 and 3.14.8; they have not changed
- * within a minor version. A build with other offsets has types of other sizes and is not read. */
+/* Offsets in CPython's structures: one row per version, for 64-bit builds with the GIL and without debugging
+ * options. The values are from the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.13.5 and 3.14.8; they have
+ * not changed within a minor version. A build with other offsets has types of other sizes; it is recognised by them
+ * and not read. */
 #ifndef GW_PYTHON_ROWS_H
 #define GW_PYTHON_ROWS_H
 
@@ -162,7 +163,7 @@ static const gw_python_layout gw_python_rows[] = {
         .frame_previous = 8,
         .frame_instruction = 56,
         .frame_mark = 74,
-        .shim_owner = 3, /* 3: owned by the loop, 4: on the C stack */
+        .shim_owner = 3, /* owners: 3 is the evaluation loop, 4 the C stack */
         .code_version = 92,
         .code_first_line = 68,
         .code_file = 112,

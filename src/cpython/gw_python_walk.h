@@ -1,8 +1,8 @@
-/* The walk along the frames of one Python thread, innermost first: for the hook, which reads its own process, and for
- * readers of another process or of copied memory.
+/* The walk along the frames of one Python thread, innermost first: for the hook, which reads its own process, and
+ * for readers of another process or of copied memory.
  *
- * A reader supplies the functions that read memory and take what was found. Everything is inlined: if the reader is a
- * constant, the compiler generates a loop without indirect calls. */
+ * A reader supplies functions that read memory and that receive the frames found. Everything is inlined: if the
+ * reader is a constant, the compiler generates a loop without indirect calls. */
 #ifndef GW_PYTHON_WALK_H
 #define GW_PYTHON_WALK_H
 
@@ -11,23 +11,23 @@
 #include <string.h>
 
 typedef struct gw_python_found {
-    uintptr_t code;      /* address of the code object; plausible, its type is not checked */
+    uintptr_t code;      /* address of the code object; it is plausible, but its type was not checked */
     int32_t instruction; /* bytes from the start of the code; -1: not known */
-    bool is_entry;       /* the first frame of an evaluation loop, as far as this frame shows */
+    bool is_entry; /* this is the first frame of an evaluation loop, if the frame itself shows it; see also enter() */
 } gw_python_found;
 
 typedef struct gw_python_reader {
-    /* `bytes` bytes of a frame will be read. False: they are not readable. */
+    /* Prepare to read `bytes` bytes of a frame. False: they are not readable. */
     bool (*open)(void *user, uintptr_t frame, size_t bytes);
     /* Copy a field of the frame that was opened last. */
     void (*fetch)(void *user, uintptr_t at, void *out, size_t bytes);
-    /* Take the frame with this number, counted from 0. False: this is no frame. */
+    /* Receive the frame with this number, counted from 0. False: it is not a frame. */
     bool (*take)(void *user, size_t index, const gw_python_found *found);
-    /* The frame with this number, taken before, is the first one of an evaluation loop. */
+    /* Report that the frame with this number, received before, is the first one of an evaluation loop. */
     void (*enter)(void *user, size_t index);
 } gw_python_reader;
 
-/* Bytes of a frame up to the end of the last word that is read. */
+/* Size of a frame up to the end of the last word that is read. */
 static inline size_t gw_python_frame_bytes(const gw_python_layout *layout)
 {
     uint16_t last = layout->frame_code;
@@ -39,7 +39,7 @@ static inline size_t gw_python_frame_bytes(const gw_python_layout *layout)
 
 #define GW_PYTHON_INLINE static inline __attribute__((always_inline))
 
-/* A word of the frame that was opened last. */
+/* Return a word of the frame that was opened last. */
 GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void *user, uintptr_t at)
 {
     uintptr_t word = 0;
@@ -47,7 +47,8 @@ GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void 
     return word;
 }
 
-/* Where a frame is in its code: bytes from the first instruction to the current one. -1: not known. */
+/* Return the position of a frame in its code: the distance in bytes from the first instruction to the current one.
+ * -1: not known. */
 GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, void *user,
                                                const gw_python_layout *layout, uintptr_t frame, uintptr_t code)
 {
@@ -60,8 +61,8 @@ GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, v
     return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
 }
 
-/* Read the frames from `frame` on, at most `max`; `*ret_cut` is set to true if there are more. False: the memory does
- * not look like frames, or take() or open() returned false. */
+/* Read at most `max` frames, starting at `frame`; `*ret_cut` is set to true if there are more. False: the memory
+ * does not look like frames, or take() or open() returned false. */
 GW_PYTHON_INLINE bool gw_python_walk(const gw_python_layout *layout, uintptr_t frame, const gw_python_reader *reader,
                                      void *user, size_t max, size_t *ret_count, bool *ret_cut)
 {
@@ -77,7 +78,7 @@ GW_PYTHON_INLINE bool gw_python_walk(const gw_python_layout *layout, uintptr_t f
         if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
             if (count != 0)
                 reader->enter(user, count - 1);
-        } else if (count == max) { /* only now, so that a shim right after the last frame is still seen */
+        } else if (count == max) { /* checked here, so that a shim right after the last frame is still seen */
             *ret_cut = true;
             break;
         } else {

@@ -1,14 +1,14 @@
 /* The second preloaded library, libgpuwhy-c10.so: PyTorch's allocator reports every block to it.
  *
- * libc10.so exports c10::reportMemoryUsageToProfiler and c10::reportOutOfMemoryToProfiler. libc10_cuda.so calls them
- * through its PLT for each block that its native caching allocator allocates or frees, with the allocator's lock held.
- * The loader binds a preloaded definition instead of PyTorch's own. The library defines only these two functions and
- * the object below. Each call jumps through a pointer in this object. At first the pointer leads to code that passes
- * the call on to PyTorch's own function. Once the hook is in the process, it leads to the hook, which passes the call
- * on itself.
+ * libc10.so exports c10::reportMemoryUsageToProfiler and c10::reportOutOfMemoryToProfiler. libc10_cuda.so calls the
+ * first through its PLT for each block that its native caching allocator allocates or frees, and the second for each
+ * request that it refuses. This library is preloaded, so the loader binds these calls to its definitions instead of
+ * PyTorch's own. It defines only these two functions and the object below, and each function jumps through a pointer
+ * in this object. At first the pointer leads to code that passes the call on to PyTorch's own function. Once the
+ * hook is in the process, the pointer leads to the hook, which passes the call on itself.
  *
- * In a program without PyTorch the library is never called. It has no constructor, no thread-local storage and no other
- * symbol. */
+ * In a program without PyTorch the library is never called. It has no constructor, no thread-local storage and no
+ * other symbol. */
 #ifndef GW_C10_DOOR_H
 #define GW_C10_DOOR_H
 
@@ -31,20 +31,20 @@ typedef struct gw_c10_device {
  * the allocator's lock held. */
 typedef void gw_c10_usage_fn(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                              gw_c10_device device);
-/* A request was refused after all attempts of the allocator. */
+/* A request was refused after all attempts of the allocator to find memory. */
 typedef void gw_c10_oom_fn(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device);
 
 typedef struct gw_c10_door {
     uint32_t version;
     uint32_t reserved;
-    gw_c10_usage_fn *usage; /* target of the two functions; never NULL. The hook may change it at any time */
+    gw_c10_usage_fn *usage; /* where the two functions jump to; never NULL. The hook may change it at any time */
     gw_c10_oom_fn *oom;
     gw_c10_usage_fn *next_usage; /* PyTorch's own functions; NULL: not found, or not looked up yet */
     gw_c10_oom_fn *next_oom;
     /* Look for libc10.so among the loaded libraries, unless it was found before. Takes the loader's lock; preserves
      * errno. */
     void (*resolve)(void);
-    gw_c10_usage_fn *usage_alone; /* the values of `usage` and `oom` without the hook */
+    gw_c10_usage_fn *usage_alone; /* the initial values of `usage` and `oom`, for calls without the hook */
     gw_c10_oom_fn *oom_alone;
 } gw_c10_door;
 

@@ -1,6 +1,6 @@
 /* The facade: a small ELF library with the SONAME libcuda.so.1 whose dynamic symbols are exactly those of one driver
- * library. Also the functions that the supervisor needs to write it: which driver the loader would give a program, and
- * that file's SONAME and build id.
+ * library. This header also has the functions that the supervisor needs to write a facade: they find the driver that
+ * the loader would give a program, and read that file's SONAME and build id.
  *
  * Nothing here loads a driver into the calling process. Files are read as data, and damaged ones are refused with a
  * reason. The functions keep no state and may be called from any thread. */
@@ -15,12 +15,12 @@ enum { GW_FACADE_VERSION = 3, GW_FACADE_BUILD_ID_TEXT = 64 };
 
 #define GW_FACADE_MAGIC "GWFACAD"
 
-/* The writable head inside a facade's data, shared by its machine code and the hook. The loader relocates the pointers.
- * The machine code in facade_x86_64.c uses these offsets; assertions there check them.
+/* The writable head inside a facade's data, shared by its machine code and the hook. The loader relocates the
+ * pointers. The machine code in facade_x86_64.c uses the offsets of these members; assertions there check them.
  *
- * The stub of the i-th name jumps to `table[i]`. At first this is code that opens the hook and calls its
- * gw_hook_attach(head). After that it is a wrapper or the real function. If the hook cannot be opened, the same code
- * opens the driver itself and jumps to the real function, so the program runs as without a facade. */
+ * The stub of the i-th name jumps to `table[i]`. At first this entry leads to code that opens the hook and calls its
+ * gw_hook_attach(head). After that it leads to a wrapper or to the real function. If the hook cannot be opened, the
+ * same code opens the driver itself and jumps to the real function, so the program runs as without a facade. */
 typedef struct gw_facade_head {
     char magic[8];
     uint32_t version;
@@ -38,7 +38,7 @@ typedef struct gw_facade_head {
     void **table;
     const char *driver_soname;
     const char *driver_build_id; /* hex; "" if the driver has none */
-    const uint8_t *stubs;        /* the code that `dlsym` returns: name i is at stubs + i * stub_bytes ... */
+    const uint8_t *stubs;        /* the code that `dlsym` finds: name i is at stubs + i * stub_bytes ... */
     uint32_t stub_bytes;
     uint32_t attached; /* 1 once the hook has filled the table */
     /* ... except for the first read_count names, which are at read_stubs + i * read_stub_bytes */
@@ -48,8 +48,8 @@ typedef struct gw_facade_head {
     void **reads; /* read_count words, alone on a page: the targets of those names; NULL: jump through the table */
 } gw_facade_head;
 
-/* The hook's entry point. Returns 0 if the table is filled; otherwise the facade uses only the real driver. Any thread,
- * perhaps several at once. */
+/* The hook's entry point. Returns 0 if the table is filled; otherwise the facade uses only the real driver. Any
+ * thread, and several may call it at once. */
 typedef int gw_hook_attach_fn(gw_facade_head *head);
 
 typedef struct gw_facade_info {
@@ -58,25 +58,26 @@ typedef struct gw_facade_info {
     uint32_t export_count;
 } gw_facade_info;
 
-/* Read SONAME, build id and number of exports of the library at `path`. GW_OK; GW_IO, GW_CORRUPT, GW_UNSUPPORTED (not
- * for this machine), GW_NOMEM: `err` names file and reason, *ret_info is unchanged. */
+/* Read SONAME, build id and number of exports of the library at `path`. Returns GW_OK, or GW_IO, GW_CORRUPT,
+ * GW_UNSUPPORTED (the file is not for this machine) or GW_NOMEM: then `err` names the file and the reason, and
+ * *ret_info is unchanged. */
 GW_MUST_CHECK gw_status gw_facade_driver_info(const char *path, gw_facade_info *ret_info, gw_error *err);
 
 /* Write `out_dir`/libcuda.so.1 and the link libcuda.so next to it, for the driver at `driver_path` and the hook at
  * `hook_path` (both absolute). The folder is created if it is missing. An existing facade is replaced atomically, so
  * that a program that starts meanwhile finds either the old one or the new one.
  *
- * GW_OK; GW_USAGE: a path is relative; the statuses of gw_facade_driver_info(); GW_MISSING: the driver exports no name,
- * or the hook does not exist. */
+ * Returns GW_OK; GW_USAGE if a path is relative; GW_MISSING if the driver exports no name or the hook does not
+ * exist; or a status of gw_facade_driver_info(). */
 GW_MUST_CHECK gw_status gw_facade_write(const char *driver_path, const char *hook_path, const char *out_dir,
                                         gw_error *err);
 
 /* Find the libcuda.so.1 that the loader would give `program` (absolute path of an executable) with `library_path` as
- * its LD_LIBRARY_PATH (NULL: none). Searches the program's own run path, the library path, then the system's cache and
- * default folders (in a child process, which opens the library lazily and exits).
+ * its LD_LIBRARY_PATH (NULL: none). Searches the program's own run path, the library path, and then the system's
+ * cache and default folders. A child process does the last step: it opens the library lazily and exits.
  *
- * GW_OK: *ret_path is an absolute path, freed by the caller. GW_MISSING: none was found; `err` lists the places
- * searched and the reason for each skipped file. GW_NOMEM, GW_IO. */
+ * Returns GW_OK: *ret_path is an absolute path, freed by the caller. GW_MISSING: none was found; `err` lists the
+ * places searched and the reason for each skipped file. Also GW_NOMEM or GW_IO. */
 GW_MUST_CHECK gw_status gw_driver_locate(const char *program, const char *library_path, char **ret_path, gw_error *err);
 
 #endif

@@ -25,24 +25,24 @@ typedef struct gwi_elf {
     uint32_t symbol_count;
 } gwi_elf;
 
-/* Map and check a file. GW_OK; GW_IO, GW_CORRUPT, GW_UNSUPPORTED (not a 64-bit little-endian file): the file is closed
- * again. */
+/* Map and check a file. Returns GW_OK, or GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file):
+ * then the file is closed again. */
 GW_MUST_CHECK gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err);
 void gwi_elf_close(gwi_elf *elf);
 
-/* Return the string of the `n`-th dynamic entry (from 0) with this tag; NULL: absent or out of range. */
+/* Return the string of the `n`-th dynamic entry (counted from 0) with this tag. NULL: absent or out of range. */
 const char *gwi_elf_dyn_string(const gwi_elf *elf, int64_t tag, unsigned n);
 
-/* Name of a symbol; NULL if it is damaged. */
+/* Return the name of a symbol; NULL if it is damaged. */
 const char *gwi_elf_symbol_name(const gwi_elf *elf, const Elf64_Sym *symbol);
 
-/* True if another library can find the symbol by name: it is defined, not local, not hidden. */
+/* True if other libraries can find the symbol by name: it is defined, not local and not hidden. */
 bool gwi_elf_symbol_exported(const Elf64_Sym *symbol);
 
-/* The build id in hex; "" if there is none. */
+/* Write the build id in hex; "" if there is none. */
 void gwi_elf_build_id(const gwi_elf *elf, char *out, size_t out_bytes);
 
-/* The machine this code was built for. */
+/* The machine for which this code was built. */
 #if defined(__x86_64__)
 enum { GWI_ELF_MACHINE = EM_X86_64 };
 #elif defined(__aarch64__)

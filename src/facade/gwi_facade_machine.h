@@ -1,4 +1,4 @@
-/* The machine-specific part of a facade: its code. One implementation per machine. */
+/* The machine-specific part of a facade: its code. There is one implementation per machine. */
 #ifndef GWI_FACADE_MACHINE_H
 #define GWI_FACADE_MACHINE_H
 
@@ -8,8 +8,8 @@
 /* False: facades cannot be written for this machine. */
 bool gwi_facade_code_supported(void);
 
-/* Addresses of the parts of a facade. The first `read_count` of `count` names are reads: the read_count words at
- * `reads_at` are their targets; 0: jump through the table, like all other names. */
+/* Addresses of the parts of a facade. The first `read_count` of `count` names are reads. The read_count words at
+ * `reads_at` are their targets; a target of 0 means: jump through the table, like all other names. */
 typedef struct gwi_facade_places {
     uint64_t code_at, head_at, table_at, reads_at;
     uint32_t count, read_count;
@@ -17,14 +17,14 @@ typedef struct gwi_facade_places {
 
 enum { GWI_FACADE_READS_MAX = 7 };
 
-/* Bytes of code for `count` names. */
+/* Size of the code for `count` names. */
 uint64_t gwi_facade_code_bytes(uint32_t count);
 
 /* Write the code for these addresses to `code`. */
 void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places);
 
-/* Where the i-th name's symbol points if it is a read (gwi_facade_read_at) or not (gwi_facade_stub_at), and the value
- * of its table entry before the hook is attached (gwi_facade_lazy_at). */
+/* gwi_facade_read_at and gwi_facade_stub_at return the address for the i-th name's symbol, if it is a read and if it
+ * is not. gwi_facade_lazy_at returns the initial value of its table entry, before the hook is attached. */
 uint64_t gwi_facade_read_at(uint64_t code_at, uint32_t i);
 uint64_t gwi_facade_stub_at(uint64_t code_at, uint32_t i);
 uint64_t gwi_facade_lazy_at(uint64_t code_at, uint32_t count, uint32_t i);

@@ -1,11 +1,12 @@
-/* The facts according to a toolkit's cuda.h. The prototypes of the rows are declared a second time after it, so that
- * a difference is a compile error. */
+/* The facts according to a toolkit's cuda.h. The prototypes of the rows are then declared a second time, so that a
+ * difference between the two is a compile error. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
 #include "abi_facts.h"
 
-/* Our prototypes with the toolkit's types. Types that its header lacks are only declared. */
+/* Our prototypes, but with the toolkit's types. Types that the toolkit's header lacks are declared here without
+ * fields. */
 #define GW_CUDA_ABI_H
 typedef struct CUeglFrame_st CUeglFrame;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
