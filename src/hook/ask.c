@@ -1,5 +1,5 @@
-/* Questions to the driver. Nothing here waits for the device or touches a stream, and nothing is queried while a stream
- * capture is open. */
+/* Queries to the driver. Nothing here waits for the device or touches a stream, and nothing is queried while a
+ * stream capture is open. */
 #include "gwi_hook.h"
 
 bool gwi_may_ask(int result)

@@ -56,8 +56,8 @@ static void *open_driver(const gw_facade_head *head, void **ret_found)
     return driver;
 }
 
-/* Call with the lock held. False: there is no driver, or not the same one as at the first attach: one driver per
- * process. */
+/* Call with the lock held. False: there is no driver, or it is not the driver of the first attach. A process can
+ * have only one. */
 static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *found)
 {
     if (gwi.driver != NULL)
@@ -112,7 +112,7 @@ static int attach(gw_facade_head *head, void **found)
     if (!gwi_lock())
         return status;
     gwi_at_start = (gwi_start){begin_process, gwi_fork_take};
-    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread has attached it */
+    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread was faster */
         status = 0;
     } else if (gwi_tell_children() && adopt_driver(head, driver, found)) {
         fill_table(head, found);
@@ -129,7 +129,7 @@ static int attach(gw_facade_head *head, void **found)
 
 int gw_hook_attach(gw_facade_head *head) __attribute__((visibility("default")));
 
-/* Called by a facade at the first call into any of its stubs, on any thread, perhaps on several at once. */
+/* Called by a facade at the first call into any of its stubs, on any thread; several threads may call it at once. */
 int gw_hook_attach(gw_facade_head *head)
 {
     static bool said;

@@ -17,8 +17,8 @@
 
 /* The hook's private data in the reserved part of a slot. Chunk numbers start at 1; 0: none. */
 typedef struct slot_private {
-    uint32_t chunk;         /* for all records */
-    uint32_t reserve_chunk; /* from the reserve, for failures only */
+    uint32_t chunk;         /* current chunk for all records */
+    uint32_t reserve_chunk; /* current chunk from the reserve, for failures only */
     uint32_t chunk_hint;    /* index at which to start looking for the next chunk */
     uint32_t ring_asked;
     uint32_t refused;        /* the guard refused this call */
@@ -36,8 +36,8 @@ static slot_private *private_of(gw_slot *slot)
     return (slot_private *)(void *)slot->reserved;
 }
 
-/* The slot of threads without a slot, and of all threads if there is no buffer. It is always "inside" a call, so
- * nothing is recorded. */
+/* The slot of threads that could not get one, and of all threads if there is no buffer. It is always "inside" a
+ * call, so nothing is recorded. */
 static gw_slot no_slot = {.inside_fn = 1};
 static gw_buffer_head no_head;
 
@@ -118,7 +118,7 @@ static void fill_head(gw_buffer_head *head)
     head->exe[n > 0 ? n : 0] = '\0';
 }
 
-/* Creating a file larger than the limit would not only fail: the kernel would also send SIGXFSZ. */
+/* If a file grows beyond this limit, the kernel does not only refuse: it also sends SIGXFSZ. */
 static bool file_size_allowed(void)
 {
     struct rlimit limit;
@@ -221,7 +221,7 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot)
     return private_of(slot)->facts_ticks;
 }
 
-/* A slot in private memory, which no reader sees, so that the guard works even if nothing can be recorded. */
+/* Return a slot in private memory, which no reader sees. With it the guard works even if nothing can be recorded. */
 static gw_slot *unshared_slot(uint32_t mark)
 {
     if (!thread_end_key_made) /* without the key nothing would free the slot at thread exit */
@@ -254,11 +254,12 @@ gw_slot *gwi_slot_take(uint32_t mark)
         uint32_t expected = GW_SLOT_FREE;
         if (atomic_load_explicit(&slot->state, memory_order_relaxed) != GW_SLOT_FREE)
             continue;
-        /* Set all fields before the slot becomes LIVE. Set-up holds the lock, so no other thread takes this slot. */
+        /* Set all fields before the slot becomes LIVE. The caller holds the set-up lock, so no other thread takes
+         * this slot. */
         slot->tid = (uint32_t)syscall(SYS_gettid);
         slot->calls = slot->inside_since = slot->ring_head = slot->synced_at = slot->synced_ring_head = 0;
         slot->inside_fn = 0;
-        /* There are few rings, so a slot keeps the ring of the thread that ended, emptied. */
+        /* There are few rings, so a reused slot keeps its previous thread's ring, which is emptied. */
         if (slot->generation == 0)
             slot->ring_index = -1;
         for (int c = 0; c < GW_COUNT_COUNT; c++)
@@ -306,7 +307,7 @@ static void chunk_close(uint32_t *chunk)
     *chunk = 0;
 }
 
-/* Thread-exit destructor of a slot. A forked child inherits the value, but does not own the slot. */
+/* Thread-exit destructor of a slot. A forked child inherits the pointer, but does not own the slot. */
 static void thread_ends(void *value)
 {
     gw_slot *slot = value;
@@ -382,7 +383,7 @@ static bool has_room(uint32_t chunk, uint32_t records)
 /* After the buffer was full, wait this many ticks (about 0.1 ms or more) before searching it again. */
 enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
 
-/* Return a chunk of this thread with room for `records`; 0: none, so the records are lost. */
+/* Return a chunk of this thread with room for `records`. 0: there is none, and the records are lost. */
 static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_reserve)
 {
     slot_private *own = private_of(slot);
@@ -408,7 +409,7 @@ static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_re
     return own->reserve_chunk;
 }
 
-/* Write the records of one text to `out`. The caller has computed their number in the same way. */
+/* Write the records of one text to `out`, as many as the caller has computed from `bytes`. */
 static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *text, uint32_t bytes)
 {
     for (uint32_t done = 0; done < bytes; out++) {
@@ -433,7 +434,7 @@ static void prefetch_next_chunk(gw_slot *slot)
 
 bool gwi_is_precious(const gw_raw_event *event)
 {
-    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is usually a normal answer */
+    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* usually a normal answer ("not found") */
     return event->result != 0 && (!is_common || gw_cuda_is_sticky(event->result));
 }
 

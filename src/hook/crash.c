@@ -1,9 +1,9 @@
-/* --catch-crash: record the place in memory and the stack of a thread that gets a fault signal.
+/* --catch-crash: record the address and the stack of a thread that gets a fault signal.
  *
- * Only on request. The handler is installed at the first call into the hook and removes itself at the first fault: it
- * restores the previous handler, and the faulting instruction runs again. So the program's own handler, or the
- * system's, gets the same signal, the same address and the same core dump as without us. A handler that the program
- * installs later replaces ours. Nothing here allocates, locks or calls the driver. */
+ * Only on request. The handler is installed at the first call into the hook and removes itself at the first fault:
+ * it restores the previous handler, and the faulting instruction runs again. So the program's own handler, or the
+ * default action, gets the same signal, the same address and the same core dump as without us. A handler that the
+ * program installs later replaces ours. Nothing here allocates, locks or calls the driver. */
 #include "gwi_hook.h"
 #include "gwi_site.h"
 
@@ -39,9 +39,9 @@ static uintptr_t instruction_of(const void *context)
 #endif
 }
 
-/* A child that has not called the driver yet, or that shares its parent's memory, must not write: the buffer belongs to
- * another process. A fault inside the hook, or in the buffer's own memory, may have interrupted the writing of a
- * record. */
+/* Return whether it is safe to write. It is not in a child that has not called the driver yet or that shares its
+ * parent's memory, because the buffer belongs to another process. It is not after a fault inside the hook or in the
+ * buffer's own memory, because the fault may have interrupted the writing of a record. */
 static bool may_write(uintptr_t instruction, uintptr_t address)
 {
     uintptr_t buffer = (uintptr_t)gwi.head;
@@ -51,11 +51,11 @@ static bool may_write(uintptr_t instruction, uintptr_t address)
            !is_buffers;
 }
 
-/* The crash is written twice: the second record has the stack, if it could be read. */
+/* The crash is written once without the stack, and again with the stack if it could be read. */
 static void write_crash(int signal, const siginfo_t *info, const void *context)
 {
     uintptr_t instruction = instruction_of(context);
-    bool by_fault = info->si_code > 0; /* else another process or thread sent the signal */
+    bool by_fault = info->si_code > 0; /* otherwise another process or thread sent the signal */
     uintptr_t address = by_fault ? (uintptr_t)info->si_addr : 0;
     if (!may_write(instruction, address))
         return;

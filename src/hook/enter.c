@@ -1,4 +1,4 @@
-/* The slow path into a wrapper, for a new thread or a new process, and facts, which any thread may write. */
+/* The slow path into a wrapper, for a new thread or a new process. Also facts, which any thread may write. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@ static bool kernel_wipes(void)
     return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
 }
 
-/* Kernels before 4.14 do not wipe. An atfork handler then does it in children made by fork(), but not by a raw
- * clone. */
+/* Kernels before 4.14 do not wipe. On them an atfork handler wipes the page, in children made by fork() but not in
+ * those made by a raw clone. */
 bool gwi_tell_children(void)
 {
     if (!children_are_told)

@@ -48,7 +48,7 @@ static void write_device(int device, uint64_t context)
     }
 }
 
-/* Write the other devices that this process could have used: one of them may be idle while this one is full. */
+/* Write the other devices that this process could have used, because one of them may be idle while this one is full. */
 static void write_others(int device)
 {
     gw_fn_t_cuDeviceGetCount *get_count = GWI_REAL(cuDeviceGetCount);
@@ -146,9 +146,9 @@ static void driver_ready(void)
 
 /* ---- stream-ordered pools ---- */
 
-/* Memory that a pool holds but does not use belongs to the process, and no event shows it. We query the device's pools
- * and the pools that the calling thread has created itself. Pools of other threads are not queried, because they may be
- * in the middle of being destroyed. */
+/* A pool may have memory that it does not use. This memory belongs to the process, and no event shows it. We query
+ * the device's pools and the pools that the calling thread has created itself. Pools of other threads are not
+ * queried, because they may be in the middle of being destroyed. */
 enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
 static struct {
     _Atomic uint32_t used; /* stream-ordered memory was allocated */
@@ -227,8 +227,8 @@ static void note_pools(unsigned kind, const uint64_t arg[4])
 
 /* ---- after an event ---- */
 
-/* The first refusals are always queried, so that the result for a short program does not depend on its speed. After
- * that, ten a second. */
+/* Memory is always queried after the first refusals, so that the result for a short program does not depend on its
+ * speed. After that it is queried at most ten times a second. */
 static bool may_ask_for_memory(void)
 {
     enum { ALWAYS_MAX = 64 };
@@ -276,7 +276,7 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
     if (result == 0) {
         if (kind == GW_EV_INIT)
             driver_ready();
-        else if (kind == GW_EV_CTX_CREATE && arg[3] != GW_CONTEXT_FROM_GREEN)  /* that one has no device argument */
+        else if (kind == GW_EV_CTX_CREATE && arg[3] != GW_CONTEXT_FROM_GREEN)  /* has no device argument */
             device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green context cannot be pushed */
         else if (kind == GW_EV_CAPTURE_BEGIN)
             atomic_fetch_add(&gwi.head->captures_open, 1);

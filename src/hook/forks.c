@@ -1,16 +1,16 @@
-/* Record where the process forks. A child's first driver call is on another line than the fork, so the parent reads its
- * stack before the fork, in a pthread_atfork handler. Only fork() runs such handlers (vfork, posix_spawn and a plain
- * clone do not). The handler costs as much as one call site, and only at a fork.
+/* Record where the process forks. A child makes its first driver call on another line than the fork, so the parent
+ * reads its own stack before the fork, in a pthread_atfork handler. Only fork() runs such handlers (vfork,
+ * posix_spawn and a plain clone do not). The handler costs as much as one call site, and only at a fork.
  *
- * The handler must not disturb the program. It allocates nothing, records nothing except a new site, and takes only the
- * hook's own lock, briefly, if a file or the thread's stack is new; no holder of that lock waits for a fork. It does
- * nothing if the thread has no slot yet, or is inside a driver call (a signal handler forks). Its result is stored per
- * slot, in memory that a fork copies, because several threads may fork at once.
+ * The handler must not disturb the program. It allocates nothing and records nothing except a new site. It takes
+ * only the hook's own lock, briefly, if a file or the thread's stack is new; no thread waits for a fork while it
+ * holds this lock. It does nothing if the thread has no slot yet, or is inside a driver call (when a signal handler
+ * forks). Its result is stored per slot, in memory that a fork copies, because several threads may fork at once.
  *
  * Registering the handler may block: glibc 2.28 to 2.35 hold the handler lock while the handlers run. A handler may
- * wait for a lock that our caller holds (Python's lock, for example), or may itself be our caller. On these versions we
- * register only while the process has one thread, because then glibc takes no lock. Otherwise the child's own stack has
- * to show where the fork was. */
+ * wait for a lock that our caller holds (Python's lock, for example), or may itself be our caller. On these versions
+ * we register only while the process has one thread, because then glibc takes no lock. If the handler is not
+ * registered, the child's own stack must show where the fork was. */
 #include "gwi_hook.h"
 #include "gwi_site.h"
 #include "gwi_unwind.h"
@@ -25,15 +25,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A fork's call site, and the limits of the thread's stack, which take milliseconds to look up if there are many
- * mappings. */
+/* A fork's call site, and the limits of the thread's stack. With many mappings, looking up these limits takes
+ * milliseconds. */
 typedef struct fork_note {
     uint32_t site; /* 0: not known */
     gwi_stack_known stack;
 } fork_note;
 
-static fork_note note_of_slot[GW_SLOT_COUNT]; /* of the fork that this thread is making */
-static fork_note note_of_this;                /* of the fork that created this process */
+static fork_note note_of_slot[GW_SLOT_COUNT]; /* by slot: the fork that its thread is making */
+static fork_note note_of_this;                /* the fork that created this process */
 
 static void before_fork(void)
 {
@@ -67,7 +67,7 @@ uint32_t gwi_fork_take(gw_slot *slot)
     note_of_this = (fork_note){0};
     uintptr_t here = (uintptr_t)&note;
     bool is_its_stack =
-        here >= note.stack.low && here < note.stack.high; /* false for a thread created since the fork */
+        here >= note.stack.low && here < note.stack.high; /* false if the thread was created after the fork */
     if (slot != NULL && gwi_slot_is_shared(slot) && is_its_stack)
         *gwi_slot_stack(slot) = note.stack;
     return note.site;
@@ -80,7 +80,7 @@ static unsigned long minor_version(void)
     return strncmp(version, "2.", 2) == 0 ? strtoul(version + 2, NULL, 10) : 0;
 }
 
-/* The link count of a directory is 2 plus one for each thread. */
+/* A directory's link count is 2 plus the number of its subfolders, and each thread has one subfolder. */
 static bool has_one_thread(void)
 {
     struct stat info;

@@ -1,15 +1,16 @@
 /* The memory guard: while GPUWHY_MEMORY is set to a number of bytes, every device looks like a card of that size to
- * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and VMM
- * memory and for contexts.
+ * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and
+ * VMM memory and for contexts.
  *
- * The used memory of the process is the sum of a ledger of live sizes, rounded as the driver rounds them, and of its
- * contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right after the
- * first context was created. If that is more than a context takes on any card, other programs must be using the device,
- * and a typical value is used instead (an H200's contexts take 528 MiB, smaller cards' less). Memory of other processes
- * does not count against the limit, but free memory is never reported as more than there really is.
+ * The process's used memory is the sum of a ledger of live sizes, rounded as the driver rounds them, and of its
+ * contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right after
+ * the first context was created. If that is more than a context takes on any card, other programs must be using the
+ * device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
+ * of other processes does not count against the limit, but the reported free memory is never more than there really
+ * is.
  *
- * The ledger exists only while the guard is on. It is changed with the hook's lock held, but the lock is never held
- * across a real call. */
+ * The ledger exists only while the guard is on. It is changed with the hook's lock held, but this lock is never held
+ * during a real call. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -25,21 +26,21 @@ typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING,
 typedef struct row {
     uint64_t key; /* address, handle or context */
     uint64_t bytes;
-    uint64_t context; /* owner; of a MAPPING: the handle */
+    uint64_t context; /* the owner; in a MAPPING: the handle */
     uint8_t kind;
     uint8_t device;
-    uint8_t released; /* HANDLE: released, but perhaps still mapped */
-    uint32_t maps;    /* HANDLE: number of mappings */
+    uint8_t released; /* in a HANDLE: it was released, but may still be mapped */
+    uint32_t maps;    /* in a HANDLE: number of its mappings */
 } row;
 
 static struct {
     uint64_t limit_bytes;
     row *rows;          /* ROW_COUNT rows, hashed by kind and key; mapped on first use */
-    uint32_t used_rows; /* not EMPTY */
-    uint32_t live_rows; /* neither EMPTY nor GONE */
+    uint32_t used_rows; /* rows that are not EMPTY */
+    uint32_t live_rows; /* rows that are neither EMPTY nor GONE */
     struct {
-        uint64_t used_bytes;    /* blocks, handles, further contexts, allocations in progress */
-        uint64_t context_bytes; /* of the first context; 0: none yet */
+        uint64_t used_bytes;    /* sum of blocks, handles, further contexts, and allocations in progress */
+        uint64_t context_bytes; /* size of the first context; 0: there is none yet */
         uint64_t primary;       /* the primary context */
         uint32_t retained;
     } device[DEVICE_MAX];
@@ -61,14 +62,15 @@ void gwi_guard_begin(void)
         bytes = bytes * 10 + (uint64_t)(*text - '0');
     }
     if (*text != '\0' || bytes == 0)
-        return; /* the supervisor checks the user's value */
+        return; /* the supervisor has checked the user's value */
     guard.limit_bytes = bytes;
     gwi_guard_on = true;
 }
 
 /* ---- the ledger ---- */
 
-/* Requests of up to 1 MiB share 2 MiB pages in steps of 512 bytes; larger ones take whole pages. */
+/* Requests of up to 1 MiB share pages of 2 MiB, in which they take steps of 512 bytes. Larger requests take whole
+ * pages. */
 static uint64_t rounded(uint64_t bytes)
 {
     uint64_t step = bytes > 1u << 20 ? 2u << 20 : 512;
@@ -87,7 +89,7 @@ static uint32_t place_of(row_kind kind, uint64_t key)
     return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> 46) % ROW_COUNT;
 }
 
-/* The first unused row of a hash chain. */
+/* Return the first unused row of a hash chain. */
 static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
 {
     uint32_t i = place_of(kind, key);
@@ -96,8 +98,8 @@ static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
     return i;
 }
 
-/* Deleted rows keep their place in the hash chains. A program that uses many addresses leaves so many of them that it
- * is worth building a new table. */
+/* Deleted rows keep their place in the hash chains. In a program that uses many addresses, so many of them are left
+ * that building a new table is worth the cost. */
 static void ledger_tidy(void)
 {
     row *rows = rows_new();
@@ -136,7 +138,7 @@ static row *ledger_find(row_kind kind, uint64_t key)
 static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
 {
     if (!ledger_ready())
-        return; /* memory missing from the ledger is not counted: the program is refused less, never more */
+        return; /* memory missing from the ledger does not count, so the program may be refused less, but never more */
     uint32_t i = place_free(guard.rows, kind, key);
     guard.live_rows++;
     guard.used_rows += guard.rows[i].kind == ROW_EMPTY;
@@ -161,7 +163,7 @@ static void block_freed(row_kind kind, uint64_t key)
         ledger_drop(r);
 }
 
-/* A VMM block lives until it is released and no longer mapped. */
+/* VMM memory stays allocated until its handle is released and it is no longer mapped. */
 static void handle_settle(row *handle)
 {
     if (handle != NULL && handle->released && handle->maps == 0)

@@ -30,18 +30,19 @@
 #define gwi_unlikely(x) __builtin_expect(!!(x), 0)
 #define GWI_COLD        __attribute__((noinline, cold))
 
-/* The attribute must be on the declaration: without it, users that see only the declaration load the address first. */
+/* This attribute must be on the declaration. Otherwise code that sees only the declaration loads the address first. */
 #define GWI_HIDDEN __attribute__((visibility("hidden")))
 
 /* One call in progress. */
 typedef struct gwi_slot_ref {
     gw_slot *slot;
-    uint64_t entered_ticks; /* hot and plain calls: the last clock reading, up to GWI_CALLS_A_LOOK calls old */
+    uint64_t entered_ticks; /* in hot and plain calls, the last clock reading, up to GWI_CALLS_A_LOOK calls old */
     bool is_timed;          /* the clock was read for this call */
 } gwi_slot_ref;
 
-/* Reading the clock costs as much as the rest of a hot call (12 of 25 ns on an H200's host), so short calls share one
- * reading. Every synchronisation and every call recorded as an event reads the clock again. A power of two. */
+/* Reading the clock costs as much as the rest of a hot call (12 of 25 ns on an H200's host), so this many short
+ * calls share one reading. Every synchronisation and every call recorded as an event reads the clock again. A power
+ * of two. */
 enum { GWI_CALLS_A_LOOK = 8 };
 
 /* The largest page size of the machine. The tables of older loaders are aligned only to the usual page size. */
@@ -89,7 +90,8 @@ typedef struct gwi_state {
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
     char run_dir[1024]; /* "": none */
-    /* Modules, libraries and contexts created: the handles of their kernels may have had another meaning before. */
+    /* Number of modules, libraries and contexts created so far. After each of these, a kernel's handle may refer to
+     * another kernel than before. */
     _Atomic uint32_t handles_made;
     _Atomic uint64_t card_bytes; /* total memory of the smallest device, as the program sees it; 0: not known yet */
 } gwi_state;
@@ -100,8 +102,8 @@ extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
 /* The next driver's functions by fn; NULL: the driver does not have it. */
 extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
-/* The address that the program gets for a function's name: the facade's stub, which jumps to the wrapper. NULL:
- * none. */
+/* The address that the program gets when it looks up a function by name: the facade's stub, which jumps to the
+ * wrapper. NULL: none. */
 extern GWI_HIDDEN void *gwi_stub[GW_FN_COUNT];
 #define GWI_REAL(symbol) ((gw_fn_t_##symbol *)gwi_real[GW_FN_##symbol])
 
@@ -125,14 +127,14 @@ static inline uint64_t gwi_ticks(void)
 
 static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
 {
-    /* There is one writer, so a plain add is enough. Readers always see whole words. */
+    /* Only one thread writes a counter, so a plain add is enough. Readers never see a half-written word. */
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
-/* Return the thread's slot and create it if necessary; NULL: pass the call through. */
+/* Return the thread's slot, which is created if necessary. NULL: pass the call through. */
 gw_slot *gwi_enter_slow(void) GWI_COLD;
 
-/* False in a forked child for its parent's slots. */
+/* Returns false in a forked child for slots of its parent. */
 static inline bool gwi_slot_is_ours(const gw_slot *slot)
 {
     return gwi_likely(slot->mark == atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed));
@@ -165,7 +167,7 @@ static inline __attribute__((always_inline)) bool gwi_enter_as(gwi_slot_ref *th,
     return true;
 }
 
-/* Enter the wrapper of a call that is recorded as an event, or that waits. False: do not record the call. */
+/* Enter the wrapper of a call that waits or is recorded as an event. False: do not record the call. */
 static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, unsigned fn)
 {
     return gwi_enter_as(th, fn, true);
@@ -210,7 +212,7 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
         gwi_launch_look(th, fn, what, stream);
     if (counter == GW_COUNT_SYNC) {
         uint64_t now = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
-        atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* for the quick calls that follow */
+        atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* used by the quick calls that follow */
         atomic_store_explicit(&slot->synced_at, now, memory_order_relaxed);
         atomic_store_explicit(&slot->synced_ring_head, head, memory_order_relaxed);
         if (gwi_unlikely(now >= atomic_load_explicit(&gwi_wipe.launches_due, memory_order_relaxed)))
@@ -218,20 +220,22 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
     }
 }
 
-/* Count the COPY that was just recorded as a copy to the host. */
+/* The copy that was just recorded went to the host: increment the counter for such copies too. */
 static inline void gwi_hot_read(gwi_slot_ref *th)
 {
     gwi_bump(&th->slot->counter[GW_COUNT_READ], 1);
 }
 
-/* order.c records calls that order work on the GPU, except launches, so that the reader can tell whether work on
- * another stream was ordered before a block was freed. False until the program has memory for which this matters. */
+/* True if the calls that order work on the GPU (except launches) are recorded, which starts when the program has
+ * memory for which the order matters. From them the reader can tell whether work on another stream was ordered
+ * before a block was freed. See order.c. */
 static inline bool gwi_orders(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.orders, memory_order_relaxed));
 }
 
-/* True if fills are recorded too. For page-locked memory, which a program may also have, only copies matter. */
+/* True if fills are recorded too, which starts at the first stream-ordered allocation. Until then the program can
+ * only have page-locked memory, for which only copies matter. */
 static inline bool gwi_orders_fills(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.pools, memory_order_relaxed));
@@ -247,13 +251,13 @@ void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uin
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 
-/* Record a failed call. Results that mean "not yet" are only counted. "No such function" is also only counted, except
- * for some failures, whose `text` is the name that was looked up. `text` may be NULL, and is read only if the driver
- * has read it before us. */
+/* Record a failed call. Results that mean "not yet" are only counted. Failed lookups of functions are counted too,
+ * and some of them are recorded with `text`, the name that was looked up. `text` may be NULL. It is read only if the
+ * result shows that the driver has read it too. */
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                 uint64_t a1, uint64_t a2, uint64_t a3, const char *text) GWI_COLD;
 
-/* The same for a failed GET, which did not enter its wrapper. */
+/* The same for the failure of a GET, whose wrapper was not entered. Records it as a CALL. */
 void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2,
                     uint64_t a3) GWI_COLD;
 
@@ -274,18 +278,19 @@ bool gwi_is_precious(const gw_raw_event *event);
 /* Create this process's buffer (buffer.c). Returns false if that failed; all calls then pass through. */
 bool gwi_buffer_create(uint32_t mark);
 gw_slot *gwi_slot_take(uint32_t mark);
-bool gwi_slot_is_shared(const gw_slot *slot); /* it is in this process's buffer */
-uint32_t gwi_slot_index(const gw_slot *slot); /* for a shared slot */
+bool gwi_slot_is_shared(const gw_slot *slot); /* true if it is in this process's buffer */
+uint32_t gwi_slot_index(const gw_slot *slot); /* only for a shared slot */
 
 /* The lock for set-up. A fork cannot leave it held, and a signal handler cannot deadlock on it: gwi_lock() returns
  * false if the calling thread already holds it. */
 bool gwi_lock(void);
 void gwi_unlock(void);
 
-/* enter.c. Let the kernel, or else the C library, tell forked children apart from this process. False: neither can;
- * then nothing is recorded. Call with the lock held. */
+/* enter.c. Arrange for forked children to be detected, by the kernel or else by the C library. False: neither can do
+ * it, and nothing is recorded. Call with the lock held. */
 bool gwi_tell_children(void);
-/* What a process does when it starts to record, with the lock held. Set by attach.c before gwi_tell_children(). */
+/* The steps with which a process starts to record; they run with the lock held. Set by attach.c before
+ * gwi_tell_children(). */
 typedef struct gwi_start {
     void (*begin)(bool has_buffer);
     uint32_t (*take_fork)(gw_slot *slot); /* gwi_fork_take() */
@@ -299,18 +304,18 @@ void gwi_forks_watch(void);
  * the lock held. */
 uint32_t gwi_fork_take(gw_slot *slot);
 
-/* crash.c. If GPUWHY_CATCH_CRASH=1, record fault signals from now on before they take effect. */
+/* crash.c. If GPUWHY_CATCH_CRASH=1, fault signals are from now on recorded before they take effect. */
 void gwi_crash_watch(void);
 
-/* record.c. Call this with the lock held when a facade's table points to the wrappers. */
+/* record.c. Call this with the lock held once a facade's table points to the wrappers. */
 void gwi_facade_attached(gw_facade_head *head);
-/* Call this when cuInit has succeeded: from now on READ rows lead straight to the driver. */
+/* Call this when cuInit has succeeded: from now on, calls of functions with READ rows go straight to the driver. */
 void gwi_initialised(void);
-bool gwi_recording_is_off(void); /* recording is switched off from within the process */
+bool gwi_recording_is_off(void); /* true while it is switched off from within the process */
 
-/* order.c. Call this when a rare call has succeeded and is about to be recorded: it writes the earlier steps that
- * matter to the call and fills in `extra`. The first allocation of such memory starts the recording of steps; frees are
- * checked after that. */
+/* order.c. Call this when a rare call has succeeded and is about to be recorded. The first allocation of
+ * stream-ordered or page-locked memory starts the recording of ordering steps. After that, for each call that frees
+ * memory, the earlier steps that matter to the free are written and `extra` is filled in. */
 #define GWI_ORDER_BEGINS(name, price, effect, thing, fold, order, ...)                                                 \
     GW_KIND_BIT(name, GW_ORDERING_##order == GW_ORDERING_QUEUES || GW_ORDERING_##order == GW_ORDERING_PINS)
 #define GWI_ORDER_ENDS(name, price, effect, thing, fold, order, ...)                                                   \
@@ -322,60 +327,61 @@ static inline void gwi_order_event(gwi_slot_ref *th, gw_raw_event *event)
     if (gw_kind_is_in(kinds, event->kind))
         gwi_order_event_of(th, event);
 }
-/* Convert ticks to ns, or to microseconds of at most UINT16_MAX; 0: the tick rate is not known yet (state.c). */
+/* Convert ticks to ns or, in gwi_took_us(), to microseconds, at most UINT16_MAX. 0: the tick rate is not known yet
+ * (state.c). */
 uint64_t gwi_ticks_ns(uint64_t ticks);
 uint16_t gwi_took_us(uint64_t ticks);
 
 /* Record facts that follow from a rare event or a failure (facts.c): devices, memory, the driver's log. */
 void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4]);
 
-/* ask.c. The current context; 0: none or not known. */
+/* ask.c. Return the current context; 0: none, or not known. */
 uint64_t gwi_current_context(void);
-/* The device of the current context. False: not known. */
+/* Find the device of the current context. False: not known. */
 bool gwi_current_device(int *ret_device);
 bool gwi_capture_is_open(void);
-/* Free and total bytes of the device of the current context. False: not known. */
+/* Read free and total bytes of the current context's device. False: not known. */
 bool gwi_memory_info(size_t *ret_free, size_t *ret_total);
-/* Read free and total bytes of a device from the driver. If the current context is not on that device, `context` (0:
- * unknown) is made current for the query. False: not known. */
+/* Read a device's free and total bytes from the driver. If the current context is on another device, `context` is
+ * made current for the query; 0: no context is known. False: not known. */
 bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);
-/* Return whether the driver may be queried after this result. It may not if the driver is not initialised (or not in
- * this forked child, where its locks may be held forever), if it is shutting down with the program, or if this thread
- * runs a host function. */
+/* Return whether the driver may be queried after a call with this result. It may not if it is not initialised in
+ * this process (in a forked child its locks may be held forever), if it is shutting down with the program, or if
+ * this thread runs a host function. */
 bool gwi_may_ask(int result);
-/* Rate limit of ten a second over all threads: true for the thread that may proceed. */
+/* Limit a rate to ten a second over all threads: returns true for the thread that may proceed. */
 bool gwi_turn(_Atomic uint64_t *last_ns);
 
 /* Read the limit from the environment (guard.c). */
 void gwi_guard_begin(void);
-/* Change a device's real free and total bytes to the values that the program should see. No change while the guard is
- * off. */
+/* Replace a device's real free and total bytes by the values that the program should see. Does nothing while the
+ * guard is off. */
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
 
-/* Return the work that the thread has submitted since the last call of this function, packed as in gw_event.h
+/* Return the work that the thread has submitted since the last call of gwi_slot_work(), packed as in gw_event.h
  * (buffer.c). */
 uint32_t gwi_slot_work(gw_slot *slot);
 
-/* Per-thread data of site.c (buffer.c): the thread's stack, and the settings for facts that belong to the next event.
- * Such facts get the time of that event and, if the event is precious, may use the chunks reserved for failures. */
+/* Per-thread data of site.c (buffer.c): the thread's stack, and the settings for facts that belong to the next
+ * event. These facts get that event's time. If the event is precious, they may use the chunks reserved for failures. */
 struct gwi_stack_known *gwi_slot_stack(gw_slot *slot);
 void gwi_slot_facts_begin(gw_slot *slot, uint64_t ticks, bool is_precious);
 void gwi_slot_facts_end(gw_slot *slot);
 uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: use the current time */
-/* True if half of the buffer is free, so that optional records may be written. */
+/* True if at least half of the buffer is free, so that there is room for optional records. */
 bool gwi_buffer_is_roomy(void);
 
-/* Report the result of a call to the guard, which then settles the memory that it had reserved for the call. */
+/* Report the result of a call to the guard, which then settles the memory that it had set aside for the call. */
 void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);
 
-/* Per-thread data of the guard between its check and the result of the call (buffer.c). */
+/* Per-thread data that the guard stores when it checks a call and takes when the call has returned (buffer.c). */
 void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes);
 uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
 void gwi_slot_note_refused(gw_slot *slot);
 bool gwi_slot_take_refused(gw_slot *slot);
 
-/* Notify the frameworks' observer that a rare call was recorded (observer_port.c; if it is not linked, nothing
- * happens). gw_event.h gives the meaning of the arguments for each `kind`. */
+/* Notify the frameworks' observer that a rare call was recorded. The function is in observer_port.c, and is NULL if
+ * that file is not linked. gw_event.h gives the meaning of the arguments for each `kind`. */
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
 /* The generated wrappers by fn; NULL for rows that pass through. */

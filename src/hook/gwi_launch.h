@@ -10,9 +10,10 @@
 
 struct gwi_slot_ref;
 
-/* Functions whose launches are currently ignored. Each function sets three bits of one word, so that the whole filter
- * fits into two or three dozen cache lines. A new function may find its bits already set by others, and its launches
- * are then ignored: 1 in 10,000 if 100 functions are settled, 1 in 1,000 if 400 are, 1 in 30 if 2,000 are. */
+/* Size of the filter of functions whose launches are currently ignored (gwi_wipe.launches_settled). Each function
+ * sets three bits of one word, so that the whole filter fits into two or three dozen cache lines. If the three bits
+ * of a new function are already set by others, its launches are ignored too. This affects 1 function in 10,000 if
+ * 100 are settled, 1 in 1,000 if 400 are, and 1 in 30 if 2,000 are. */
 enum { GWI_LAUNCH_WORDS = 256 };
 
 static inline uint64_t gwi_launch_hash(uint64_t function)
@@ -39,7 +40,7 @@ static inline bool gwi_launch_is_settled(const _Atomic uint64_t *settled, uint64
 /* Handle a successful launch of a function that is not settled. Call inside the wrapper of `fn`. */
 void gwi_launch_look(struct gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
     __attribute__((noinline, cold));
-/* Forget all functions: handles may have a new meaning, or this is a new process. */
+/* Forget all functions, because handles may have a new meaning or this is a new process. */
 void gwi_launch_forget(void);
 /* Watch all functions again. Called at a synchronisation at tick `now`, once gwi_wipe.launches_due is reached. */
 void gwi_launch_watch_again(uint64_t now) __attribute__((noinline, cold));

@@ -1,12 +1,12 @@
 /* Record where kernels are launched: a few call sites of each function, found off the launch path.
  *
- * A launch checks whether its function is settled, and then does nothing more. A function that is not settled is new or
- * watched, and its launch is handled here: the 1st, 2nd, 4th, 8th and 16th of its first WINDOW launches are looked at.
- * After these, or after four different sites, the function is settled. To catch a function that is later launched from
- * another place, all functions are watched again each time the age of the process has doubled: about twenty times in a
- * run of a day.
+ * A launch checks whether its function is settled. If it is, nothing more is done. If not, the function is new or
+ * being watched again, and its launch is handled here: its call site is looked up at the 1st, 2nd, 4th, 8th and 16th
+ * of its first WINDOW launches. After these, or after four different sites, the function is settled. To detect a
+ * function that is later launched from another place, all functions are watched again each time the age of the
+ * process has doubled: about twenty times in a run of a day.
  *
- * The driver may reuse handles, so an unload clears everything known about all functions.
+ * The driver may reuse handles, so an unload clears all data about all functions.
  *
  * Threads do not wait for each other here. As a result a site may be lost, or recorded twice. */
 #include "gwi_launch.h"
@@ -19,7 +19,7 @@
 enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
 _Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
 
-/* 32 bytes: a function, its number of counted launches, and its recorded sites. */
+/* 32 bytes: a function, the number of its launches that were counted, and its recorded sites. */
 typedef struct watched {
     _Atomic uint64_t function; /* 0: free */
     _Atomic uint32_t count;
@@ -51,7 +51,7 @@ static void settle(uint64_t function)
                              memory_order_relaxed);
 }
 
-/* True if the site is new and there is room for it. */
+/* Add a site to a function. True if the site is new and there is room for it. */
 static bool take_site(watched *w, uint32_t site)
 {
     uint32_t count = atomic_load_explicit(&w->site_count, memory_order_relaxed);
@@ -68,7 +68,7 @@ static bool take_site(watched *w, uint32_t site)
 static void look(gwi_slot_ref *th, watched *w, unsigned fn, uint64_t function, uint64_t stream)
 {
     uint64_t now = gwi_ticks();
-    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* for the calls that follow */
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* used by the calls that follow */
     uint32_t site = gwi_site(th->slot, fn, now, false);
     if (site == 0 || !take_site(w, site))
         return;

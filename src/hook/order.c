@@ -1,40 +1,42 @@
 /* Record the order in which work was put on the GPU.
  *
- * A block that is freed in the order of one stream may still be in use on another stream, unless an event, a wait or
- * the host's own knowledge orders the two. To decide this, the reader needs the calls that order work, from all threads
- * and in the order in which they returned; a thread's ring has neither addresses nor other threads. But these calls are
- * too frequent to record each of them, and most programs never free memory for which this matters.
+ * A block that is freed in the order of one stream may still be in use on another stream, unless an event or a wait
+ * orders the two, or the host has learned that the work is complete. To decide this, the reader needs the calls that
+ * order work, from all threads and in the order in which they returned. A thread's ring has no addresses and no
+ * calls of other threads. But these calls are too frequent to record each of them, and most programs never free
+ * memory for which this matters.
  *
  * So these calls are numbered and stored in a ring in private memory, starting at the first allocation of
- * stream-ordered or page-locked memory. When such memory is freed, and a copy was recently made on another stream, the
- * steps that are not in the recording yet are written just before the free. Each step is written at most once. The hook
- * itself decides nothing. If a step is in doubt (another thread is still storing it, the ring has wrapped, the buffer
- * is full), it is left out, and the reader treats the gap in the numbers as "not known". */
+ * stream-ordered or page-locked memory. When such memory is freed, and a copy was recently made on another stream,
+ * the steps that are not in the recording yet are written just before the free. Each step is written at most once.
+ * The hook itself decides nothing. If a step is in doubt (another thread is still storing it, the ring has wrapped,
+ * the buffer is full), it is left out, and the reader treats the gap in the numbers as "not known". */
 #include "gwi_hook.h"
 
 #include <string.h>
 
 enum { STEPS = 1024, COPY_STREAMS = 2 };
 
-/* The contents of a ring entry while it holds step `number`; as many words as fit a cache line. */
+/* A step, as it is stored in a ring entry. It has as many words as fit into a cache line with the checksum. */
 typedef struct told_step {
     uint64_t number;
-    uint64_t ticks; /* at which the call began */
+    uint64_t ticks; /* when the call began */
     uint64_t object, source, bytes, stream;
     uint64_t what; /* tid << 32 | fn << 16 | flags << 8 | kind */
 } told_step;
 enum { STEP_WORDS = sizeof(told_step) / sizeof(uint64_t) };
 
-/* Threads do not wait for ring entries: a thread that was descheduled may write an entry while another thread writes
- * the same one a whole round later. The checksum detects a mix of two steps. A lock would cost as much as taking the
- * number. */
+/* Threads do not wait for ring entries. If a thread was descheduled while it wrote an entry, another thread may
+ * write the same entry at the same time, a whole round later. The checksum detects the resulting mix of two steps. A
+ * lock would cost as much as taking the number. */
 typedef struct step {
     _Atomic uint64_t word[STEP_WORDS];
     _Atomic uint64_t sum;
 } step;
 _Static_assert(sizeof(step) == 64, "one cache line");
 
-/* The last streams that copies were made on, newest first, and the number of the last copy on each. */
+/* One of the last streams on which copies were made, and the number of the last copy on it. order.copies has the
+ * newest one first. */
 typedef struct copy_stream {
     _Atomic uint64_t stream, number;
 } copy_stream;
@@ -43,14 +45,14 @@ static struct {
     _Alignas(64) _Atomic uint64_t last; /* last number assigned */
     _Atomic uint64_t asked_object, asked_number;
     copy_stream copies[COPY_STREAMS];
-    _Alignas(64) _Atomic uint64_t told; /* steps up to this number are written, or never will be */
+    _Alignas(64) _Atomic uint64_t told; /* all steps up to this number have been written, or never will be */
     _Atomic uint32_t telling;           /* a thread is writing steps */
     uint32_t told_times;
-    bool is_tight; /* the buffer had little room at the last check */
+    bool is_tight; /* there was little room in the buffer at the last check */
     _Alignas(64) step ring[STEPS];
 } order;
 
-/* Rotate words so that a mix of two steps does not have a valid checksum. */
+/* The words are rotated, so that a mix of two steps does not have a valid checksum. */
 static inline uint64_t rotated(uint64_t word, unsigned bits)
 {
     return word << bits | word >> (64 - bits);
@@ -63,8 +65,8 @@ static inline uint64_t sum_of(const told_step *it)
     return (it->number ^ what * UINT64_C(0x9E3779B97F4A7C15)) + when * UINT64_C(0xD6E8FEB86659FD93);
 }
 
-/* In a forked child everything starts again: gwi_wipe.orders is false there, and the numbers continue. A thread that
- * was writing during the fork does not exist in the child. */
+/* Start to record steps. A forked child starts anew, because gwi_wipe.orders is false there, but the numbers
+ * continue. A thread that was writing during the fork does not exist in the child. */
 static void begin(void)
 {
     atomic_store(&order.telling, 0);
@@ -93,7 +95,8 @@ static void note_copy(uint64_t stream, uint64_t number)
     atomic_store_explicit(&newest->number, number, memory_order_relaxed);
 }
 
-/* Skip a query that repeats the last one with no step in between: programs poll in a loop. */
+/* True for a query that repeats the last one with no step in between. It is skipped, because programs poll in a
+ * loop. */
 static bool is_asked_again(unsigned kind, uint64_t object)
 {
     return kind >= GW_ORDER_STREAM_DONE &&
@@ -110,7 +113,7 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
     if (kind == GW_ORDER_STREAM_DONE)
         object = stream_of(object, flags, tid);
     if (atomic_load_explicit(&gwi.head->captures_open, memory_order_relaxed) != 0)
-        kind = GW_ORDER_UNKNOWN; /* captured work runs later, or never */
+        kind = GW_ORDER_UNKNOWN; /* captured work runs later or never */
     if (is_asked_again(kind, object))
         return;
     uint64_t number = atomic_fetch_add(&order.last, 1) + 1;
@@ -180,17 +183,17 @@ static bool write_step(gwi_slot_ref *th, const told_step *it)
     return gwi_write(th->slot, &event, NULL);
 }
 
-/* Write the steps up to `last`. True if the reader has all of them, or they were given up earlier. */
+/* Write the steps up to `last`. True if each of them has been written, now or earlier, or was given up earlier. */
 static bool tell(gwi_slot_ref *th, uint64_t last)
 {
     uint64_t next = atomic_load(&order.told) + 1;
     bool whole = true;
     if (last >= STEPS && next <= last - STEPS)
-        next = last - STEPS + 1; /* older steps are overwritten */
+        next = last - STEPS + 1; /* older ones are overwritten */
     for (; next <= last && whole; next++) {
         told_step it;
         if (!read_step(&order.ring[next % STEPS], next, &it))
-            return false; /* not stored yet, or never: a later call will find it overwritten */
+            return false; /* not stored yet, or never: a later call will find that this step is overwritten */
         whole = write_step(th, &it);
         atomic_store(&order.told, next);
     }
@@ -212,7 +215,7 @@ static uint32_t steps_before(gwi_slot_ref *th, uint64_t stream, bool of_any)
         if (order.told_times++ % LOOK_EVERY == 0)
             order.is_tight = !gwi_buffer_is_roomy();
         whole = !order.is_tight && tell(th, last);
-        if (order.is_tight) /* leave the room to the memory events themselves: give up the unwritten steps */
+        if (order.is_tight) /* leave the room to the memory events themselves, and give up the unwritten steps */
             atomic_store(&order.told, last);
         atomic_store_explicit(&order.telling, 0, memory_order_release);
     }

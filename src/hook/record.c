@@ -1,6 +1,6 @@
 /* Switch recording off and on from within the process, so that one training run can be compared with itself
- * (bench/gpu/training.py finds the function by the hook's soname). This changes the facade's jump table: recorded calls
- * need no check, and while recording is off a call costs one extra jump. */
+ * (bench/gpu/training.py finds the function by the hook's soname). Switching changes the entries of the facade's
+ * jump table. So recorded calls need no check, and while recording is off a call costs one extra jump. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -36,13 +36,14 @@ static void redirect(gw_facade_head *head, bool on)
         if (fn < 0 || gwi_wrappers[fn] == NULL || gwi_real[fn] == NULL || is_resolver(fn))
             continue;
         void *now = __atomic_load_n(&head->table[i], __ATOMIC_RELAXED);
-        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn])) /* leave a name alone that points elsewhere */
+        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn])) /* skip a name that points elsewhere */
             __atomic_store_n(&head->table[i], on ? gwi_wrappers[fn] : gwi_real[fn], __ATOMIC_RELEASE);
     }
 }
 
-/* In a forked child the page is wiped and cuInit does not succeed again, so the child keeps all its checks: there even
- * the first read may fail. Kernels before 4.14 do not wipe, so on these all reads stay checked. */
+/* Lead the READ rows straight to the driver. In a forked child the kernel wipes the page with these pointers, and
+ * cuInit does not succeed again, so the child keeps all its checks: there even the first read may fail. Kernels
+ * before 4.14 do not wipe, so on them all reads stay checked. */
 static void lead_reads_straight(gw_facade_head *head)
 {
     for (uint32_t i = 0; i < head->read_count; i++) {
@@ -84,13 +85,14 @@ void gwi_facade_attached(gw_facade_head *head)
 
 int gpuwhy_record(int on) __attribute__((visibility("default")));
 
-/* Switch recording off (0: calls go straight to the driver) or on again (else). Returns 1 if done, 0 if nothing was
- * changed because nothing is recorded here, or because the guard is on, which would lose count of memory.
+/* Switch recording off (0: calls go straight to the driver) or on again (any other value). Returns 1 if this was
+ * done. 0: nothing was changed, because nothing is recorded here, or because the guard is on, which would lose count
+ * of memory.
  *
- * Can be called at any time, from any thread; calls in progress end the way they began. Resolvers stay wrapped and
- * return the same results, but are not counted. Facts that are not calls (phases, for example) are still written. A
- * function that the driver returns from a resolver but does not export has no entry in a facade's table and is always
- * recorded. Memory allocated or freed while recording is off is missing from the recording, so use this for
+ * Can be called at any time, from any thread; calls in progress end as they began. Resolvers stay wrapped and return
+ * the same results, but are not counted. Facts that are not calls (phases, for example) are still written. A
+ * function that the driver returns from a resolver but does not export has no entry in a facade's table and is
+ * always recorded. Memory allocated or freed while recording is off is missing from the recording, so use this for
  * measurements, not for a verdict. */
 int gpuwhy_record(int on)
 {

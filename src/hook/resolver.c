@@ -1,11 +1,12 @@
 /* cuGetProcAddress in all its forms.
  *
- * The real resolver is called first. Then its result is replaced according to the returned address, never according to
- * the requested name: a name means different functions depending on version and flags, and only the driver knows which.
- * The map from addresses to functions is filled once, at the first call, from the exports and from the driver's own
- * results for every name, version and flag of our table. If an address stands for several functions, the request
- * decides; if it does not decide either, the result passes through and a note is recorded. The replacement is the
- * address that dlsym returns for the function, as with the bare driver: a program may compare the two. */
+ * The real resolver is called first. Then its result is replaced according to the returned address, not according to
+ * the requested name: a name means different functions depending on version and flags, and only the driver knows
+ * which one it returned. The map from addresses to functions is filled once, at the first call, from the exports and
+ * from the driver's own results for every name, version and flag of our table. If several functions have the same
+ * address, the request decides between them. If it does not decide either, the result passes through and a note is
+ * recorded. The replacement is the address that dlsym returns for the function, because a program may compare the
+ * two, and with the bare driver they are equal. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -65,7 +66,7 @@ static void map_add(void *function, unsigned fn)
     map.count++;
 }
 
-/* Look up a request in our table. -1: the table does not have the name, or only for later versions. */
+/* Look up a request in our table. -1: the table lacks the name, or has it only for later versions. */
 static int route_of(const char *name, int version, uint64_t flags)
 {
     return gw_api_resolve(name, version, (flags & FLAG_PER_THREAD) != 0);
@@ -84,8 +85,8 @@ static int ask(const char *name, void **ret_function, int version, uint64_t flag
     return 500;
 }
 
-/* If the driver's result is an address that no export has, assume it is the function that our table lists for this
- * request. */
+/* Learn a function from the driver's result for a request. If no export has the returned address, assume that it
+ * belongs to the function that our table lists for this request. */
 static void learn(const char *name, int version, uint64_t flags)
 {
     void *function;
@@ -106,8 +107,7 @@ static void note_some(gw_note reason, uint64_t a, uint64_t b, const char *text)
         gwi_note(reason, a, b, 0, text);
 }
 
-/* Self-check: note a function that exists and is wrapped, and that our table has a name for, but that no request
- * returns. */
+/* Self-check: note each wrapped function that exists and has a name in our table, but that no request returns. */
 static void note_unreached(void)
 {
     for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++) {
@@ -170,8 +170,8 @@ static void *replacement(const char *name, int version, uint64_t flags, void *fu
     return gwi_wrappers[fn] != NULL ? gwi_wrappers[fn] : function;
 }
 
-/* Called after the real call, inside the wrapper. A resolver is called thousands of times and mostly succeeds, so
- * successes are not recorded. */
+/* Called after the real call, inside the wrapper. Programs call a resolver thousands of times, mostly with success,
+ * so successes are not recorded. */
 static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name, void **pfn, int version,
                      uint64_t flags)
 {
@@ -188,8 +188,8 @@ static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name
     errno = saved_errno;
 }
 
-/* Used while recording is switched off: the program may use the pointer later, when recording is on. Our own calls and
- * the driver's calls to itself get the driver's pointer. */
+/* Used while recording is switched off, because the program may use the pointer later, when recording is on again.
+ * Our own calls and the driver's calls to itself get the driver's pointer. */
 static void *answer_unrecorded(const char *name, int version, uint64_t flags, void *function)
 {
     gw_slot *slot = gwi_slot_usable();

@@ -1,11 +1,12 @@
-/* Extra steps of wrappers, which rows of the API description request by name. */
+/* Extra steps of wrappers, which rows of driver.api request by name. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* A program can call the driver through private tables without passing through the hook. Recorded once per process. */
+/* With the private tables that this call returns, a program can call the driver without passing through the hook.
+ * Such a call is noted once per process. */
 void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static _Atomic uint32_t said_by_pid;
@@ -24,8 +25,8 @@ void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExport
 
 enum { ENUMERATED_MAX = 8192 };
 
-/* Kernels get their names where their handles are created. These two calls create many handles at once and return no
- * names, so the names are queried here. */
+/* Kernels get their names when their handles are created. Each of these two calls creates many handles and returns
+ * no names, so the names are queried here. */
 void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int numFunctions,
                                 CUmodule mod)
 {
@@ -61,8 +62,8 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
 
 /* ---- functions of kernels ---- */
 
-/* Runtime libraries query the function of a kernel before each of its launches, so a pair is recorded only once. Each
- * table entry holds a hash of the last pair recorded there. */
+/* Runtime libraries query a kernel's function before each of its launches, so each pair of kernel and function is
+ * recorded only once. A table entry has a hash of the pair that was last recorded there. */
 enum { SAID_COUNT = 4096 };
 static _Atomic uint64_t said_pairs[SAID_COUNT];
 

@@ -20,9 +20,9 @@ void *gwi_stub[GW_FN_COUNT];
 static _Atomic uint32_t lock_tid; /* thread that holds the lock; 0: none */
 static int lock_cancel_state;     /* the holder's own cancel state, restored at unlock */
 
-/* A fork copies a lock that another thread holds. That thread does not exist in the child, so the child takes the lock
- * over. Cancellation is disabled while a thread waits for the lock or holds it, because files are opened under the
- * lock, and open() is a cancellation point. */
+/* A fork copies the lock even if another thread holds it. That thread does not exist in the child, so the child
+ * takes the lock over. Cancellation is disabled while a thread waits for the lock or holds it, because files are
+ * opened under the lock, and open() is a cancellation point. */
 bool gwi_lock(void)
 {
     int cancel_state;
@@ -38,7 +38,7 @@ bool gwi_lock(void)
             pthread_setcancelstate(cancel_state, NULL);
             return false;
         }
-        if (round > 1000) /* a holder of lower priority may need our core */
+        if (round > 1000) /* the lock's holder may have lower priority and need our core */
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         else if (round > 100)
             sched_yield();
@@ -56,7 +56,7 @@ void gwi_unlock(void)
 
 /* ---- the clock ---- */
 
-/* Ticks per millisecond, measured since the buffer was created; 0: not known yet. */
+/* Return the number of ticks per millisecond, measured since the buffer was created; 0: not known yet. */
 static uint64_t pace(void)
 {
     static _Atomic uint64_t ticks_per_ms;

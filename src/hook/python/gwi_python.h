@@ -21,13 +21,13 @@
 /* ---- for call sites ----
  *
  * Supports CPython 3.9 to 3.14 with the GIL, found among the mapped files. A thread's frames are read without that
- * lock: the thread is inside our call, so nothing that it runs can change. Any other version, a thread of a
- * sub-interpreter, an interpreter that is shutting down and implausible memory give no frames and
- * GW_SITE_PYTHON_UNKNOWN. */
+ * lock: the thread is inside our call, so nothing that it runs can change. No frames are returned, and
+ * GW_SITE_PYTHON_UNKNOWN is set, for any other version, a thread of a sub-interpreter, an interpreter that is
+ * shutting down, and memory whose contents are implausible. */
 
-/* Look for an interpreter among the mapped files. Not for the common path: a thousand files take a millisecond. Call it
- * at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock. Returns true if it
- * found the first interpreter. */
+/* Look for an interpreter among the mapped files. Too slow for the common path: a thousand files take a millisecond.
+ * Call it at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock. Returns
+ * true if it found the first interpreter. */
 bool gwi_python_look(void);
 
 /* Call in a forked child. Returns true if another thread of the parent was looking at the time of the fork, so that a
@@ -36,33 +36,34 @@ bool gwi_python_look_forked(void);
 
 typedef struct gwi_python_frame {
     uintptr_t code;      /* address of the code object */
-    uint64_t mark;       /* for the key: differs (with high probability) if this address now holds other code */
+    uint64_t mark;       /* part of the key; differs (with high probability) if other code is at this address now */
     int32_t instruction; /* bytes from the start of the code; -1: not known */
     bool is_entry;
 } gwi_python_frame;
 
-/* Choose how a stop reads the interpreter: NULL (in place) for the first thread of the process, otherwise `space`,
- * which is cleared. The interpreter cannot shut down while its first thread is inside the hook. Under other threads it
- * can, unless they hold its lock, so they read through the kernel. */
+/* A stop is one reading of a thread's frames inside the hook. Choose how it reads the interpreter's memory. NULL: in
+ * place; this is returned for the first thread of the process, because the interpreter cannot shut down while this
+ * thread is inside the hook. Other threads get `space`, which is cleared. During their stops the interpreter may
+ * shut down, unless they hold its lock, so they read its memory through the kernel. */
 typedef struct gwi_python_memory gwi_python_memory;
 gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_first_thread);
 
 /* Read the Python frames of this thread, innermost first. Stores at most `max` frames in `out` and returns their
- * number. 0: this thread runs no Python, there is no interpreter, or (see `*ret_flags`) the frames could not be read.
- * `memory` is the value of gwi_python_memory_begin() for this stop. `*ret_flags` gets GW_SITE_PYTHON_* bits.
- * `*ret_is_main` is true on the interpreter's main thread. Do not keep the addresses: they are reused for other
- * code. */
+ * number. 0: this thread runs no Python, there is no interpreter, or (see `*ret_flags`) the frames could not be
+ * read. `memory` is the value of gwi_python_memory_begin() for this stop. `*ret_flags` gets GW_SITE_PYTHON_* bits.
+ * `*ret_is_main` is true on the interpreter's main thread. Do not keep the frames' addresses after the stop, because
+ * the interpreter reuses them for other code. */
 size_t gwi_python_frames(gwi_python_frame *out, size_t max, gwi_python_memory *memory, unsigned *ret_flags,
                          bool *ret_is_main);
 
-/* Return the number of a code object whose frame was just read. PYTHON_CODE and PYTHON_LINES are written when the code
- * is first seen. 0: it could not be read or written. If a code object was freed and another one has its address, they
- * get different numbers. */
+/* Return the number of the code object of a frame that was just read. Its PYTHON_CODE and PYTHON_LINES records are
+ * written when it is first seen. 0: it could not be read or written. If a code object was freed and another one now
+ * has its address, the two get different numbers. */
 uint32_t gwi_python_code(const gwi_python_frame *frame, gwi_python_memory *memory);
 
-/* For threads that run no Python (PyTorch's backward threads). The main thread stores its site each time it has one
- * with Python frames. A thread for which gwi_python_frames() returns GW_SITE_PYTHON_BORROWED uses the last stored site,
- * which is part of its key and of its SITE record. */
+/* For threads that run no Python (PyTorch's backward threads): the main thread stores its site each time the site
+ * has Python frames. A thread for which gwi_python_frames() returns GW_SITE_PYTHON_BORROWED uses the site that was
+ * stored last, which becomes part of its key and of its SITE record. */
 void gwi_python_main_site(uint32_t site);
 uint32_t gwi_python_borrowed_site(void);
 
@@ -77,9 +78,9 @@ typedef struct gwi_python_interpreter {
     uint8_t probe[16]; /* first bytes of get_thread's code; unless `stays`, they are compared to check that the file is
                           still loaded */
     gw_python_layout layout;
-    int row;                             /* the row of gw_python_rows with this layout; -1: no row matches */
-    void *(*get_thread)(void);           /* PyGILState_GetThisThreadState */
-    void *(*get_lock_holder)(void);      /* PyThreadState_GetUnchecked, _PyThreadState_UncheckedGet; NULL: has none */
+    int row;                        /* the row of gw_python_rows with this layout; -1: no row matches */
+    void *(*get_thread)(void);      /* PyGILState_GetThisThreadState */
+    void *(*get_lock_holder)(void); /* PyThreadState_GetUnchecked, _PyThreadState_UncheckedGet; NULL: it has none */
     void *(*get_main_interpreter)(void); /* PyInterpreterState_Main */
     void *(*get_last_interpreter)(void); /* PyInterpreterState_Head */
     int (*is_finalizing)(void);          /* _Py_IsFinalizing, Py_IsFinalizing */
@@ -97,21 +98,21 @@ bool gwi_python_read(uintptr_t at, void *out, size_t bytes);
 
 /* ---- python_memory.c ---- */
 
-/* Copies of interpreter memory, read by a thread that the interpreter does not wait for when it shuts down: for example
- * a daemon thread inside a driver call. All of that memory may be freed between two instructions, so the kernel copies
- * it, and memory that is gone reads as 0. Two kinds of threads read the memory in place and have no copies (NULL): the
- * first thread of the process, which shuts the interpreter down itself, and a thread that holds the interpreter's lock,
- * because shutdown needs that lock.
+/* Copies of interpreter memory, for a thread that does not keep the interpreter from shutting down, such as a daemon
+ * thread inside a driver call. All of that memory may be freed between two instructions, so the kernel copies it,
+ * and memory that is gone reads as 0. Two kinds of threads read the memory in place and have no copies (NULL): the
+ * first thread of the process, which shuts the interpreter down itself, and a thread that holds the interpreter's
+ * lock, because shutdown needs that lock.
  *
- * Memory is copied in lines; one system call copies all the lines requested so far. Consecutive lines form a run. The
- * struct belongs to the calling thread and is valid for one stop. */
+ * Memory is copied in lines; one system call copies all the lines requested so far. Consecutive lines form a run.
+ * The struct belongs to the calling thread and is valid for one stop. */
 enum { GWI_PYTHON_LINE_BYTES = 128, GWI_PYTHON_LINES = 1024, GWI_PYTHON_PLACES = 2048, GWI_PYTHON_VIEWS = 2 };
 struct gwi_python_memory {
-    bool failed;   /* some memory was gone */
+    bool failed;   /* some of the memory was gone */
     bool has_lock; /* the thread holds the interpreter's lock and needs no copies */
     int32_t pid;   /* 0: not read yet */
     uint32_t line_count;
-    uint32_t run_count, copied_runs; /* runs from index copied_runs on are requested but not copied */
+    uint32_t run_count, copied_runs; /* runs from index copied_runs on are requested but not copied yet */
     uint32_t views;                  /* how often a view was chosen */
     struct {
         uintptr_t at;
@@ -119,19 +120,19 @@ struct gwi_python_memory {
         const uint8_t *copy;
     } view[GWI_PYTHON_VIEWS];            /* the runs that were read last: one of frames, one of objects */
     struct iovec run[GWI_PYTHON_LINES];  /* address and length of a run */
-    uint16_t run_line[GWI_PYTHON_LINES]; /* its first line */
-    uint16_t run_of[GWI_PYTHON_LINES];   /* run of a line */
+    uint16_t run_line[GWI_PYTHON_LINES]; /* number of the run's first line */
+    uint16_t run_of[GWI_PYTHON_LINES];   /* number of a line's run */
     uint16_t place[GWI_PYTHON_PLACES];   /* hash table by address: line number + 1; 0: free */
     uintptr_t at[GWI_PYTHON_LINES];      /* address of a line */
     uint8_t line[GWI_PYTHON_LINES][GWI_PYTHON_LINE_BYTES];
 };
 
-/* Return whether all memory that was read was present, and the interpreter has not started to shut down in the
- * meantime. */
+/* Return whether all the memory was present when it was read, and the interpreter has not started to shut down in
+ * the meantime. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py);
 void gwi_python_copy(gwi_python_memory *memory, uintptr_t at, void *out, size_t bytes);
-/* Request memory that will be read and is present unless the interpreter shuts down. The first read copies all
- * requested memory at once. At most a few kilobytes. */
+/* Request memory that will be read, at most a few kilobytes. It must be present unless the interpreter shuts down.
+ * The first read copies all requested memory at once. */
 void gwi_python_want(gwi_python_memory *memory, uintptr_t at, size_t bytes);
 /* The same for an object that may be shorter than `bytes`: request no more than the rest of the page. */
 void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes);

@@ -1,7 +1,7 @@
 /* Call frame information: the rules that find a function's caller from its registers and stack. Compilers write them
  * into .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
  *
- * These are pure functions over bytes in memory. Whatever the bytes contain, nothing outside a region is read except
+ * These are pure functions over bytes in memory, which may be damaged. Nothing outside a region is read except
  * through the caller's own reader, and nothing is stored, locked or allocated. */
 #ifndef GWI_CFI_H
 #define GWI_CFI_H
@@ -19,13 +19,13 @@ typedef struct gwi_cfi_region {
 
 /* How a caller's register is restored. */
 typedef enum gwi_cfi_how {
-    GWI_CFI_SAME,      /* unchanged, or no rule for it */
-    GWI_CFI_UNDEFINED, /* lost; for the return address: there is no caller */
+    GWI_CFI_SAME,      /* unchanged, or there is no rule for it */
+    GWI_CFI_UNDEFINED, /* lost; if it is the return address, there is no caller */
     GWI_CFI_AT,        /* in memory at frame address + value */
-    GWI_CFI_IS,        /* the value is frame address + value */
-    GWI_CFI_REGISTER,  /* in register number value */
+    GWI_CFI_IS,        /* equal to frame address + value */
+    GWI_CFI_REGISTER,  /* in the register with the number `value` */
     GWI_CFI_AT_EXPRESSION,
-    GWI_CFI_IS_EXPRESSION /* value: address of the expression, its length first */
+    GWI_CFI_IS_EXPRESSION /* value: address of the expression, which begins with its length */
 } gwi_cfi_how;
 
 /* The rules at one instruction. The frame address is register + offset, or an expression. */
@@ -36,7 +36,7 @@ typedef struct gwi_cfi_rules {
     uint8_t frame_register;
     int64_t frame_value; /* offset, or address of the expression */
     uint8_t return_register;
-    bool is_signal_frame; /* a frame made by the kernel: the caller was interrupted and made no call */
+    bool is_signal_frame; /* the kernel made this frame: the caller was interrupted and made no call */
 } gwi_cfi_rules;
 
 /* Find the rules at `pc`. False: the file has no rules for it, or they are damaged or not supported. */

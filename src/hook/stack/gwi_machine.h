@@ -7,12 +7,12 @@
 
 #if defined(__x86_64__)
 
-/* In the tables the return address is a register of its own. A call stores it directly below the frame address. */
+/* In DWARF's tables the return address is a register of its own. A call stores it directly below the frame address. */
 enum { GWI_REGISTER_COUNT = 17, GWI_REG_BP = 6, GWI_REG_SP = 7, GWI_REG_PC = 16 };
 enum { GWI_CAN_UNWIND = 1 };
 
-/* Store the registers of this place; the caller's frame must live as long as they are used. Returns a bit mask of the
- * known registers: those that a callee preserves. */
+/* Store the current registers. The frame of the function that calls this must exist as long as they are used.
+ * Returns a bit mask of the known registers, which are those that a callee preserves. */
 static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_t reg[GWI_REGISTER_COUNT])
 {
     __asm__ volatile("movq %%rbx, 3*8(%0)\n\t"
@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_
     return 1u << 3 | 1u << 6 | 1u << 7 | 0xfu << 12 | 1u << 16;
 }
 
-/* Read a word of memory that may belong to any code. Sanitizers do not check this read. */
+/* Read a word that may be part of any code's memory, without the checks of sanitizers. */
 static inline uint64_t gwi_peek(uintptr_t at)
 {
     uint64_t value;

@@ -1,14 +1,14 @@
 /* Call sites inside the hook: from a stack to the number of a site.
  *
  *   site.c     the key, the table of known keys, the records of a new site
- *   trail.c    stacks seen lately, so that most calls need no walk
+ *   trail.c    stacks that were seen lately, so that most calls need no walk
  *   unwind.c   the native walk, with rules that were cached earlier
  *   cfi.c      the rules, from the call frame information in every file
  *   modules.c  the file that is mapped at an address
  *
- * Everything runs inside a wrapper after the real call, on the calling thread, and follows the hook's rules: no lock
- * held across anything that may call out, no malloc, no dl_iterate_phdr, errno preserved, no fault whatever the memory
- * contains. If a stack cannot be read, its site is 0 or has a flag for the missing part. */
+ * Everything runs inside a wrapper after the real call, on the calling thread, and follows the hook's rules: hold no
+ * lock while other code may be called, use neither malloc nor dl_iterate_phdr, preserve errno, and never cause a
+ * fault, even if the memory is damaged. If a stack cannot be read, its site is 0 or has a flag for the missing part. */
 #ifndef GWI_SITE_H
 #define GWI_SITE_H
 
@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Call this before the first event of a process that starts to record, and of a forked child, which knows no sites yet.
- * Call with the hook's lock held, on one thread. */
+/* Call this before the first event of a process that starts to record, and of a forked child, which has no sites
+ * yet. Call with the hook's lock held, on one thread. */
 void gwi_site_begin(void);
 
 /* Return the calling thread's site inside the wrapper of `fn`; 0: not known. Records about a new site are written

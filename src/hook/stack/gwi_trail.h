@@ -1,8 +1,9 @@
 /* Trails: recorded stack walks that can be repeated cheaply.
  *
  * A walk by rules is a chain: each stack word says where the next one is. The path from a frame depends only on that
- * frame's registers and the words that the walk reads (as long as the files are the same). So if registers and words
- * are unchanged, the result is unchanged too. Comparing words at known places costs a tenth of following them.
+ * frame's registers and the words that the walk reads (as long as the same files are mapped). So if the registers
+ * and these words are unchanged, the result is unchanged too. Comparing words at known places costs a tenth of
+ * walking.
  *
  * Any number of threads may use trails; a trail that another thread is writing is skipped. */
 #ifndef GWI_TRAIL_H
@@ -15,13 +16,13 @@
 
 enum { GWI_TRAIL_WORDS = 140, GWI_TRAIL_MODULES = 16 };
 
-/* Start of a trail. */
+/* The registers at which a trail starts. */
 typedef struct gwi_trail_start {
     uint64_t sp, bp, pc;
-    uint64_t key; /* distinguishes trails with equal registers */
+    uint64_t key; /* distinguishes trails whose registers are equal */
 } gwi_trail_start;
 
-/* A trail while it is recorded. `value` holds the words that the walk read, `distance` their distance from the first
+/* A trail while it is recorded. `value` has the words that the walk read, `distance` their distances from the first
  * stack pointer. */
 typedef struct gwi_trail_draft {
     gwi_trail_start start;
@@ -31,19 +32,20 @@ typedef struct gwi_trail_draft {
     uint64_t value[GWI_TRAIL_WORDS];
     uint32_t distance[GWI_TRAIL_WORDS]; /* bytes */
     uint16_t module[GWI_TRAIL_MODULES];
-    uint64_t module_pc[GWI_TRAIL_MODULES]; /* an address in that module */
+    uint64_t module_pc[GWI_TRAIL_MODULES]; /* an address in each of these modules */
 } gwi_trail_draft;
 
-/* Set the memory for trails: GWI_TRAIL_BYTES, all zero, a multiple of a page. NULL: no trails. */
+/* Set the memory for trails: GWI_TRAIL_BYTES, all zero, a multiple of a page. NULL: use no trails. */
 enum { GWI_TRAIL_SETS = 128, GWI_TRAIL_WAYS = 4, GWI_TRAIL_BYTES = GWI_TRAIL_SETS * GWI_TRAIL_WAYS * 2048 };
 void gwi_trail_place(void *memory);
 
 /* Return whether a stored trail matches the walk that starts here. The stack must be readable from the start's stack
- * pointer, a multiple of eight, to `stack_end`, at least one word. `*ret_result` is the value stored with the trail. */
+ * pointer (a multiple of eight) to `stack_end`, which is at least one word. `*ret_result` is the value stored with
+ * the trail. */
 bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t *ret_result);
 
-/* Return whether a trail from here should be recorded although that makes the walk longer: there is room, or it is time
- * to replace a stored trail by a more useful one. */
+/* Return whether the walk from here should be recorded as a trail, although recording makes it slower: there is
+ * room, or it is time to replace a stored trail by a more useful one. */
 bool gwi_trail_is_wanted(const gwi_trail_start *start);
 
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start);

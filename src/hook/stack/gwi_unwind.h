@@ -1,8 +1,8 @@
 /* The native walk: from registers to the return addresses of the frames above.
  *
- * It follows the call frame information of each file and caches the rules of each instruction, so that a frame seen
- * before costs one table lookup and one or two words of stack. It reads only the thread's current stack (gwi_stack) and
- * files that the loader reports as mapped. */
+ * It follows the call frame information of each file and caches the rules of each instruction. A frame that was seen
+ * before then costs one table lookup and reading one or two words of stack. It reads only the thread's current stack
+ * (gwi_stack_known) and files that the loader reports as mapped. */
 #ifndef GWI_UNWIND_H
 #define GWI_UNWIND_H
 
@@ -10,19 +10,19 @@
 #include "gwi_modules.h"
 #include "gwi_trail.h"
 
-/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. Of other stacks (a
- * coroutine's, a signal's) each page is checked before it is read. */
+/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. On any other stack
+ * (of a coroutine or a signal handler), each page is checked before it is read. */
 typedef struct gwi_stack_known {
-    uint64_t low, high; /* the thread's own stack; 0: not looked up yet, or not known */
-    uint32_t looks;     /* how often it was looked up */
+    uint64_t low, high; /* limits of the thread's own stack; 0: not looked up yet, or not known */
+    uint32_t looks;     /* how often they were looked up */
 } gwi_stack_known;
 
 typedef struct gwi_walk {
-    gwi_stack_known *known; /* in: the thread's; borrowed */
+    gwi_stack_known *known; /* in: that of the thread; borrowed */
     uint32_t skip_module;   /* in: leave out the innermost frames that are in this module; 0: none */
-    uint64_t salt;          /* in: a hint, different for stacks that are known to differ although they start alike */
-    bool only_key;          /* in: the frames are not needed if the key can be computed without them */
-    bool is_short;          /* out: frames are missing because of only_key; `flags` is then not set */
+    uint64_t salt;          /* in: distinguishes stacks whose walks start with equal registers */
+    bool only_key;          /* in: leave out the frames if the key can be computed without them */
+    bool is_short;          /* out: frames were left out because of only_key, and `flags` is not set */
     unsigned flags;         /* out: GW_SITE_NATIVE_* */
     uint64_t key;           /* out: identifies all frames and their files */
     uint32_t count;

@@ -27,10 +27,10 @@ enum {
 
 /* A live block. */
 typedef struct gwi_course_block {
-    uint64_t address;    /* 0: an empty place */
-    uint64_t bytes_when; /* bytes << 16 | the upper 16 bits of `when` */
+    uint64_t address;    /* 0: this table entry is empty */
+    uint64_t bytes_when; /* bytes << 16 | the upper 16 bits of the time */
     uint64_t order;      /* number of its request on this device, from 1 on */
-    uint32_t when;       /* ticks at the request >> GWI_COURSE_WHEN_SHIFT, the lower bits */
+    uint32_t when;       /* the lower 32 bits of the time: ticks at the request >> GWI_COURSE_WHEN_SHIFT */
     uint32_t site;       /* 0: not recorded */
 } gwi_course_block;
 enum { GWI_COURSE_WHEN_SHIFT = 12 };
@@ -52,45 +52,46 @@ typedef struct gwi_course_request {
     uint32_t launches,
         waits; /* launches and waits of the process so far, as seen by threads that request memory; modulo 2^32 */
     uint32_t site;
-    uint32_t freed_after; /* 0: alive; else 1 + the number of requests between it and its free, saturating */
+    uint32_t freed_after; /* 0: still live; otherwise 1 + the number of requests between it and its free, saturating */
 } gwi_course_request;
 
-/* The highest and lowest live bytes of a time span. */
+/* The highest and the lowest number of live bytes in a span of time. */
 typedef struct gwi_course_span {
-    uint64_t highest, lowest; /* highest < lowest: no event in this span */
+    uint64_t highest, lowest; /* highest < lowest: there was no event in this span */
 } gwi_course_span;
 
 typedef struct gwi_course_size {
     uint64_t requests, frees, live_bytes;
-    uint64_t lifetime_sum; /* lifetimes of the freed blocks, in requests */
+    uint64_t lifetime_sum; /* sum of the freed blocks' lifetimes, in requests */
 } gwi_course_size;
 
 /* The totals at one instant. */
 typedef struct gwi_course_totals {
     uint64_t requests, frees, live_count, live_bytes, peak_bytes, peak_order;
     uint64_t missed;                          /* events that were missed: if not 0, these totals are incomplete */
-    uint64_t allocated_bytes, reserved_bytes; /* PyTorch's own values, after its last event */
+    uint64_t allocated_bytes, reserved_bytes; /* PyTorch's own values at its last event */
     uint64_t first_ticks, last_ticks;         /* of the first event, and of the latest clock reading */
 } gwi_course_totals;
 
 /* PyTorch refused a request whose call site is `site`. Called inside PyTorch's allocator, with its lock held. */
 typedef void gwi_course_refusal(uint64_t device, uint64_t bytes, uint32_t site);
 
-/* Connect PyTorch's allocator events to this module, because the hook is now in the process; `refusal` is called at
- * each refused request. Any thread, without the hook's lock. */
+/* Connect PyTorch's allocator events to this module. Call this once the hook is in the process; `refusal` is called
+ * at each refused request. Any thread, without the hook's lock. */
 void gwi_course_attach(gwi_course_refusal *refusal);
 
-/* True if PyTorch's allocations are followed on some device, from the first one on and without a gap. */
+/* True if PyTorch's allocations are followed on at least one device, and each followed device has all its events
+ * from the first one on. */
 bool gwi_course_is_whole(void);
 
-/* Find the live block at `address`; false: none. */
+/* Find the live block at `address`. False: there is none. */
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block);
 
 /* All data of a device at one instant, in its own memory. */
 typedef struct gwi_course_copy {
     gwi_course_totals totals;
     uint64_t now_ticks;
-    double ns_per_tick;      /* the same factor for all ages, because the hook's estimate improves over time */
+    double ns_per_tick;      /* used for all ages of this copy, because the hook's estimate improves over time */
     gwi_course_block *block; /* unordered */
     size_t block_count;
     gwi_course_request *request; /* oldest first; the last one has the number totals.requests */
@@ -116,11 +117,10 @@ bool gwi_course_write(uint64_t device);
 /* Return how long `ticks` was before the last gwi_course_write() of that device. False: nothing was written for it. */
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
-/* A gwi_course_refusal: writes a whole report if the observer does not. */
+/* A gwi_course_refusal. Writes a whole report if the observer does not. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site);
 
-/* Return the call site of the request that PyTorch refused last on that device; 0: not known. Each refusal is returned
- * once. */
+/* Return the call site of the request that PyTorch refused last on that device, once for each refusal. 0: not known. */
 uint32_t gwi_course_refused_site(uint64_t device);
 
 #endif

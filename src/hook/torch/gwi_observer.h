@@ -46,25 +46,28 @@ enum {
 /* Data about a live block from the course of PyTorch's allocations (gwi_course.h). */
 typedef struct gwi_observer_block {
     uint64_t order;  /* number of its request on the device, from 1 on */
-    uint64_t age_ns; /* time from the request to the last course_write of the device */
+    uint64_t age_ns; /* time from the request to the device's last course_write */
     uint32_t site;   /* 0: not known */
 } gwi_observer_block;
 
-/* The hook functions that the observer calls. All members are set, and valid for the life of the process. Called on any
- * thread, with the interpreter's lock held, never inside a driver call. */
+/* The hook functions that the observer calls. All members are set, except that those of the course may be NULL, and
+ * they are valid for the life of the process. Called on any thread, with the interpreter's lock held, never inside a
+ * driver call. */
 typedef struct gwi_observer_port {
-    /* Write one fact; `text` may be NULL and is borrowed for the call. False: there was no room for it. */
+    /* Write one fact. `text` may be NULL and need not be valid after the call. False: there was no room for it. */
     bool (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
-    /* The same with the call site that the fact is about; 0: not known. */
+    /* Write one fact with the call site that it is about; 0: not known. */
     void (*fact_at)(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
-    /* Driver calls of this thread between the two are our own and are not recorded. Pairs may nest: pass the return
-     * value of guard_enter to guard_leave. */
+    /* The thread's driver calls between guard_enter and guard_leave are our own and are not recorded. Pairs may
+     * nest: pass the return value of guard_enter to guard_leave. */
     uint32_t (*guard_enter)(void);
     void (*guard_leave)(uint32_t before);
-    /* The course of allocations; all four are NULL if there is none. course_is_whole: blocks are followed from the
-     * first one on and without a gap, so no history is needed. course_write: write a device's course into the open
-     * report; false: nothing is known about the device. course_find: find a live block; false: not known.
-     * course_request: the call site of the last refused request on the device, returned once; 0: not known. */
+    /* The course of allocations. All four functions are NULL if there is none.
+     *
+     *   course_is_whole   blocks are followed from the first one on and without a gap, so no history is needed
+     *   course_write      write a device's course into the open report; false: nothing is known about the device
+     *   course_find       find a live block; false: not known
+     *   course_request    the call site of the last refused request on the device, returned once; 0: not known */
     bool (*course_is_whole)(void);
     bool (*course_write)(uint64_t device);
     bool (*course_find)(uint64_t device, uint64_t address, gwi_observer_block *ret_block);
@@ -74,13 +77,13 @@ typedef struct gwi_observer_port {
 /* True if PyTorch will call us at its next out-of-memory. Any thread. */
 bool gwi_observer_is_attached(void);
 
-/* Call once, before the first notice. `port` is borrowed forever. Reads the environment and looks for an interpreter
- * among the libraries loaded so far. Preserves errno. */
+/* Call once, before the first gwi_observer_notice(). `port` must stay valid for the life of the process. Reads the
+ * environment and looks for an interpreter among the libraries loaded so far. Preserves errno. */
 void gwi_observer_start(const gwi_observer_port *port);
 
 /* Report that the process has taken `bytes` of device memory. `card_bytes` is the size of the smallest device as the
- * program sees it; if it is 0 (not known), only the sum is updated. Call it before the notice of the same driver call.
- * Any thread. One atomic add. */
+ * program sees it; if it is 0 (not known), only the sum is updated. Call this before gwi_observer_notice() for the
+ * same driver call. Any thread. Costs one atomic add. */
 void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes);
 
 /* Report that a rare driver call has just returned to our wrapper. Any thread, with or without the interpreter's lock.
@@ -89,7 +92,7 @@ void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes);
  * errno. */
 void gwi_observer_notice(uint64_t now_ticks);
 
-/* Call in a forked child before its first notice: pending calls queued in the parent do not run here. */
+/* Call in a forked child before its first gwi_observer_notice(): pending calls queued in the parent do not run here. */
 void gwi_observer_forked(void);
 
 #endif

@@ -43,8 +43,8 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(Py_DecRef, void, (py_object * object))                                                                           \
     X(PySys_GetObject, py_object *, (const char *name))                            /* borrowed */                      \
     X(PyModule_GetDict, py_object *, (py_object * module))                         /* borrowed */                      \
-    X(PyDict_GetItemString, py_object *, (py_object * dict, const char *key))      /* borrowed, clears errors */       \
-    X(PyDict_GetItem, py_object *, (py_object * dict, py_object * key))            /* borrowed, clears errors */       \
+    X(PyDict_GetItemString, py_object *, (py_object * dict, const char *key))      /* borrowed; clears errors */       \
+    X(PyDict_GetItem, py_object *, (py_object * dict, py_object * key))            /* borrowed; clears errors */       \
     X(PyObject_GetAttrString, py_object *, (py_object * object, const char *name)) /* new */                           \
     X(PyObject_IsTrue, int, (py_object * object))                                                                      \
     X(PyObject_CallObject, py_object *, (py_object * callable, py_object * arguments))            /* new */            \
@@ -63,7 +63,7 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyLong_AsUnsignedLongLongMask, unsigned long long, (py_object * number))                                         \
     X(PyFloat_AsDouble, double, (py_object * number))                                                                  \
     X(PyUnicode_FromString, py_object *, (const char *text))                        /* new */                          \
-    X(PyUnicode_AsUTF8AndSize, const char *, (py_object * text, ptrdiff_t * bytes)) /* lives as long as text */        \
+    X(PyUnicode_AsUTF8AndSize, const char *, (py_object * text, ptrdiff_t * bytes)) /* valid as long as `text` */      \
     X(PyObject_Type, py_object *, (py_object * object))                             /* new */                          \
     X(PyObject_GenericGetAttr, py_object *, (py_object * object, py_object * name)) /* new */                          \
     X(PyType_GetFlags, unsigned long, (py_object * type))                                                              \
@@ -77,7 +77,7 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyErr_Fetch, void, (py_object * *type, py_object * *value, py_object * *traceback))                              \
     X(PyErr_Restore, void, (py_object * type, py_object * value, py_object * traceback))
 
-/* X(name): Python's built-in types. An exact instance of one runs no code of the program. */
+/* X(name): Python's built-in types. Using an object whose type is exactly one of these runs no code of the program. */
 #define PY_TYPES(X)                                                                                                    \
     X(PyUnicode_Type)                                                                                                  \
     X(PyLong_Type)                                                                                                     \
@@ -85,7 +85,7 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyBool_Type)                                                                                                     \
     X(PyBytes_Type)                                                                                                    \
     X(PyTuple_Type)                                                                                                    \
-    X(PyWrapperDescr_Type) /* methods that C code implements */
+    X(PyWrapperDescr_Type) /* the type of methods implemented in C */
 
 typedef struct python_types {
 #define GW_X(name) const py_object *name; /* borrowed: immortal */
@@ -144,10 +144,10 @@ struct gwi_obs_state {
      * attempt. */
     uint32_t attempts;
     uint32_t refusals;
-    uint32_t history_entries;          /* wanted; 0: none */
+    uint32_t history_entries;          /* number of entries wanted; 0: none */
     bool history_forced;               /* requested by the environment: on from the attach */
-    bool deep;                         /* with stacks, and also read at the end */
-    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC; 0: we did not enable a history */
+    bool deep;                         /* record stacks, and also read the history at the end */
+    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC time; 0: we did not enable a history */
     _Atomic bool reading;              /* protects the walk's working memory if the interpreter has no lock */
     bool have_python;
     uint32_t full_reads;
@@ -157,34 +157,35 @@ struct gwi_obs_state {
     py_object *torch_c;    /* dict of torch._C; owned once attached, because the interpreter clears modules at shutdown
                               before we run */
     pid_t jax_attached_by; /* 0: not attached */
-    pid_t attached_by;     /* 0: not attached. In forked children of this process PyTorch's locks may be held forever */
-    bool raised_begun;     /* the handler for the last exception was registered, or registering it failed */
-    pid_t raised_pid;      /* the process that registered it */
+    pid_t attached_by; /* 0: not attached. In forked children of this process, PyTorch's locks may be held forever */
+    bool raised_begun; /* the handler for the last exception was registered, or registering it failed */
+    pid_t raised_pid;  /* the process that registered it */
 };
 extern struct gwi_obs_state gwi_obs;
 
 uint64_t gwi_obs_clock_ns(clockid_t clock);
 void gwi_obs_note(gw_note reason, const char *text);
 
-/* Return whether PyTorch keeps no history. If it does, or the answer is unknown, `reason` says why. */
+/* Return true if PyTorch keeps no history. If it keeps one, or does not report whether it does, `reason` says why
+ * the answer is false. */
 bool gwi_obs_history_is_off(char *reason);
 
-/* The dict of a fully imported module, otherwise NULL. Runs no code of the module. Borrowed. */
+/* Return the dict of a module that is fully imported, otherwise NULL. Runs no code of the module. Borrowed. */
 py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
 bool gwi_py_find(python *py);
 void gwi_py_give_back(py_object *object); /* takes NULL */
-/* Sets `*ret_known` to false if the object is not a number. */
+/* Returns the number; sets `*ret_known` to false if the object is not a number. */
 uint64_t gwi_py_number(py_object *object, bool *ret_known);
-uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: not found */
+uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: also if not found */
 /* Copy a string, cut to the buffer. False: not a string. */
 bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes);
-/* The same for a new reference, which is released. */
+/* The same for a new reference, which is released here. */
 bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes);
-/* Call the function `name` of torch._C. Takes the reference to `arguments`. Returns a new reference; on NULL `reason`
- * says why. */
+/* Call the function `name` of torch._C. Takes the reference to `arguments`. Returns a new reference, or NULL with
+ * the reason in `reason`. */
 py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reason);
 /* Create a tuple of the given objects and take their references. NULL if one of them is NULL. */
 py_object *gwi_py_tuple(py_object *const *item, ptrdiff_t count);
@@ -209,8 +210,8 @@ void gwi_obs_raised_forked(void); /* call in a forked child that calls the drive
 
 /* ---- reading: observer_read.c ---- */
 
-/* Write PyTorch's own limit (set_per_process_memory_fraction). If it is set, `total` at an out-of-memory is that
- * limit. */
+/* Write the memory limit that the program has set in PyTorch (set_per_process_memory_fraction). If there is one,
+ * `total` at an out-of-memory is that limit. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
@@ -228,8 +229,9 @@ bool gwi_stacks_begin(void);
  * snapshots. 0: no stack, or too many different stacks. `frames` may be NULL; it must live until the next
  * gwi_stacks_begin(). */
 uint32_t gwi_stacks_number(py_object *frames);
-uint32_t gwi_stacks_count(void); /* all numbers are below it */
-/* Return the stack's call site and record it at the first request; 0: unknown, or the limit of sites is reached. */
+uint32_t gwi_stacks_count(void); /* greater than every number */
+/* Return the stack's call site, which is recorded when it is first requested. 0: unknown, or there are too many
+ * sites. */
 uint32_t gwi_stacks_site(uint32_t number);
 
 #endif
