@@ -65,7 +65,7 @@ CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block)
     return gs_plan_offset(arena->plan, block, &offset) == GS_OK ? arena->base + offset : 0;
 }
 
-/* Read the plan's next step and check that it is an allocation, or a free. */
+/* Read the plan's next step and check that it is a free (`is_free`) or an allocation. */
 static gs_status next_step(gs_arena *arena, bool is_free, const char *call, const char *file, int line,
                            gwi_plan_step *ret_step)
 {

@@ -1,4 +1,4 @@
-/* Print the report of a scope's end. */
+/* Prints the report that gs_end() returns. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"

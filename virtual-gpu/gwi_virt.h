@@ -472,7 +472,7 @@ gwi_command *gwi_command_keep(gwi_command *command);
 void gwi_command_drop(gwi_command *command);
 /* Make `command` wait for `other`, unless `other` is done or NULL. Returns false if out of memory. */
 bool gwi_command_wait_for(gwi_command *command, gwi_command *other);
-/* Remove the head of its stream, which ended at `end_ns`. */
+/* Remove a command that ended at `end_ns`. It must be the first one of its stream. */
 void gwi_command_finish(gwi_command *command, uint64_t end_ns);
 void gwi_stream_activate(gwi_stream *stream); /* call when it has work */
 void gwi_stream_free(gwi_stream *stream);

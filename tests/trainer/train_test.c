@@ -165,7 +165,7 @@ static void same_checkpoint(const struct checkpoint *one, const struct checkpoin
         assert_memory_equal(one->moments[i], other->moments[i], one->parameter_count * sizeof(float));
 }
 
-/* 60 steps at once, or with breaks anywhere, also across epochs and micro-batches: the results are equal to the bit. */
+/* 60 steps in one go or with breaks, over several epochs and with micro-batches: the results are identical. */
 static void goes_on(void **state)
 {
     (void)state;

@@ -436,7 +436,7 @@ static MAYBE_UNUSED void trim_pools(void)
     CHECKED(cuMemPoolTrimTo(own_pool, 0));
 }
 
-/* Irregular, but the same in all languages. */
+/* True for one in `one_in` turns, irregularly, but in the same turns in all languages. */
 static MAYBE_UNUSED int chosen(long long turn, long long one_in)
 {
     return (long long)((unsigned)turn * 2654435761u >> 16) % one_in == 0;
