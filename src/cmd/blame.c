@@ -1,8 +1,7 @@
-/* `gpuwhy run --blame`: what a second run, in which every launch is waited for, shows about the first run's fault.
+/* `gpuwhy run --blame`: compares the first run's fault with a second run, in which the program waits for every launch.
  *
- * A launch that is waited for reports what its own kernel did. So the first call that reports a lost context is at
- * fault, if it is a launch at all. If the second run has no fault, nothing is proved: a race looks the same as chance.
- */
+ * A launch that is waited for reports the error of its own kernel. So if the first call that reports a lost context is
+ * a launch, this launch is at fault. A second run without a fault proves nothing: it may have been a race. */
 #include "gwi_blame.h"
 
 #include "gw_fact.h"
@@ -64,7 +63,7 @@ static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *
     return last;
 }
 
-/* Fields are written as they become known, because a fact's lines may come in several pieces. */
+/* Write each field as soon as it is known, because a fact may be split over several records. */
 static void add(gw_text *text, const gw_fact_blame *part)
 {
     gw_fact_blame_write(part, text);
@@ -75,7 +74,7 @@ static bool has_text(const char *value)
     return value != NULL && value[0] != '\0';
 }
 
-/* Initialise a text, which is left out if it is empty. */
+/* Initialise a text member; an empty text is left out. */
 #define SET_TEXT(member, value) .has_##member = has_text(value), .member = gw_fact_text_of(value)
 
 static void add_ended(gw_text *text, int status)
@@ -119,7 +118,7 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     add(text, &part);
 }
 
-/* Write the user's frame and its caller, because a helper through which everything is launched says little. */
+/* Write the user's frame and its caller: if the frame is a helper that launches everything, the caller says more. */
 static void add_where(gw_text *text, const gw_where *where)
 {
     enum { CALLERS_MAX = 3 };
@@ -145,7 +144,8 @@ static const char *kind_of(const gw_where_frame *frame)
     return frame->inlined ? "inlined" : "native";
 }
 
-/* Write the whole stack. If the first run's call only reported the fault, this is the place of the verdict. */
+/* Write the whole stack of the launch. If the first run's call only reported the fault, the verdict shows this stack
+ * as the place of the fault. */
 static void add_stack(gw_text *text, const gw_verdict *verdict)
 {
     const gw_where *where = verdict->where;
@@ -199,7 +199,7 @@ static gw_status read_second(const char *path, int status, gw_text *text, gw_err
     gw_status st = gw_reader_open(path, &reader, err);
     if (st == GW_OK)
         st = gw_model_build(reader, &model, err);
-    if (st == GW_OK) /* sites without names are printed as file and address */
+    if (st == GW_OK) /* without symbols, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, err);

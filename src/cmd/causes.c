@@ -1,4 +1,4 @@
-/* `gpuwhy causes`: the catalogue. */
+/* `gpuwhy causes`: lists the catalogue of causes and searches it. */
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 
@@ -35,7 +35,7 @@ static void print_fixes(const char *head, const char *fixes)
     }
 }
 
-/* How far the line alone points to the cause. */
+/* Describe how strongly this line alone points to the cause. */
 static const char *rank_text(const gw_cause_line *line)
 {
     if (line->is_only)
@@ -94,7 +94,7 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* Find the causes with all words, or, if there are none, those with most of them. */
+/* Find the causes that contain all words. If there are none, find those that contain the most words. */
 static int search(char **argv, int count)
 {
     enum { WORDS_MAX = 32, HITS_MAX = 256 };

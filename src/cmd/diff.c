@@ -69,7 +69,7 @@ static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_p
     return st;
 }
 
-/* A damaged recording is compared as far as it can be read, but then "nothing differs" cannot be claimed. */
+/* Report a damaged recording. Its readable part is compared, but "nothing differs" must not be printed. */
 static bool is_damaged(const char *path, const gw_portrait *portrait)
 {
     const gw_model *model = gw_portrait_model(portrait);

@@ -32,14 +32,14 @@
 
 typedef struct explain_options {
     GWI_EXPLAIN_OPTIONS(GWI_OPTION_FIELD)
-    const char *again; /* the same command with --all */
+    const char *again; /* this command with --all added */
 } explain_options;
 
 #define OPTIONS_STRUCT explain_options
 static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-/* The contents of run.meta. False: there is none. */
+/* Read a folder's run.meta. Returns false if there is none. */
 typedef struct run_meta {
     gw_path recording; /* "": none */
     pid_t supervisor;
@@ -72,8 +72,8 @@ static bool is_alive(pid_t pid)
 
 typedef struct folder_search {
     gw_path recording; /* absolute */
-    gw_path folder;    /* its run folder; "" until found */
-    bool running;      /* its supervisor is alive */
+    gw_path folder;    /* the run folder; "" until found */
+    bool running;      /* the supervisor of the run is alive */
 } folder_search;
 
 /* Check whether the run folder's run.meta names this recording. */
@@ -87,7 +87,7 @@ static void compare(void *user, const char *folder)
     search->running = is_alive(meta.supervisor);
 }
 
-/* The file to read for `file`: itself, or the run folder if that has more of the recording. */
+/* Return what to read for `file`: the file itself, or its run folder if the folder has more of the recording. */
 static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
@@ -95,7 +95,7 @@ static const char *where_to_read(const char *file, folder_search *search)
     if (gw_torch_is_snapshot(file))
         return file;
     if (realpath(file, search->recording) == NULL)
-        return file;              /* the reader reports the reason */
+        return file;              /* the recording's reader prints the reason */
     if (read_meta(file, &meta)) { /* the file is itself a run folder */
         search->running = is_alive(meta.supervisor);
         if (meta.recording[0] != '\0')
@@ -124,7 +124,7 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     return status;
 }
 
-/* Read standard input, but no more than a traceback can have. */
+/* Read standard input up to a limit that no traceback reaches. */
 static void read_traceback(gw_text *text)
 {
     enum { TRACEBACK_BYTES_MAX = 256 << 10 };
@@ -146,8 +146,8 @@ static gw_status judge_as_asked(const char *path, const explain_options *options
     return st;
 }
 
-/* The verdict with the name of its recording; NULL: there is none, and the reason was printed. *ret_running: the
- * program is alive. */
+/* Judge a recording and add its name to the verdict. Returns NULL if this failed; the reason was then printed.
+ * Sets *ret_running if the program is alive. */
 static gw_verdict *judge(const char *file, const explain_options *options, bool *ret_running)
 {
     gw_error err;
@@ -173,7 +173,7 @@ static int explain(const char *file, const explain_options *options)
     gw_verdict *verdict = judge(file, options, &running);
     if (verdict == NULL)
         return GW_EXIT_USAGE;
-    if (!options->json) { /* the user has just typed the name */
+    if (!options->json) { /* the user has just typed the name, so do not repeat it */
         free(verdict->recording);
         verdict->recording = NULL;
     }
@@ -182,7 +182,7 @@ static int explain(const char *file, const explain_options *options)
     return status;
 }
 
-/* Recordings of one job are judged together, those of several jobs one after the other. */
+/* Judge the recordings of one job together, and recordings of several jobs one after the other. */
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
@@ -276,7 +276,7 @@ static int explain_message(const char *message, const explain_options *options)
     return status;
 }
 
-/* True for a name that only a file can have. Then "not found" is the better answer. */
+/* True if the word can only be the name of a file. Then "file not found" is the right error. */
 static bool looks_like_file(const char *word)
 {
     static const char *const ends[] = {".gpuwhy", ".log", ".txt", ".out", ".err",    ".gz",  ".xz",
@@ -290,7 +290,7 @@ static bool looks_like_file(const char *word)
     return ended;
 }
 
-/* Take the words as one question: "Xid 79", in quotes or without. False: they name files, or nothing known. */
+/* Treat the words as one question, such as Xid 79. Returns false if they name files or no known question. */
 static bool explain_words(char **words, int count, const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -324,7 +324,8 @@ static bool are_logs(char **files, int count)
     return count > 0;
 }
 
-/* `... | gpuwhy explain`, `gpuwhy explain < train.log`. False: standard input is neither, or it is empty. */
+/* Handle `... | gpuwhy explain` and `gpuwhy explain < train.log`. Returns false if standard input is neither a pipe nor
+ * a file, or is empty. */
 static bool explain_input(const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -337,7 +338,7 @@ static bool explain_input(const explain_options *options, int *ret_status)
     return has;
 }
 
-/* The same command with --all, as the user would type it; omitted if a shell would change its words. */
+/* Write this command with --all added, as the user would type it; only its description if a word needs quoting. */
 static void write_again(gw_text *text, int argc, char **argv)
 {
     enum { AGAIN_BYTES_MAX = 160 };

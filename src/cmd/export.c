@@ -1,4 +1,4 @@
-/* `gpuwhy export`: writes a recording in another format for other tools. */
+/* `gpuwhy export`: converts a recording into a format of other tools. */
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 

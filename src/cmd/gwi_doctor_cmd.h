@@ -1,4 +1,4 @@
-/* The parts of `gpuwhy doctor` in src/cmd. */
+/* The part of `gpuwhy doctor` that belongs to src/cmd: its JSON output. */
 #ifndef GWI_DOCTOR_CMD_H
 #define GWI_DOCTOR_CMD_H
 

@@ -1,18 +1,19 @@
-/* The contents of `gpuwhy history`, as text or as JSON. */
+/* Prints the list of `gpuwhy history` as text or as JSON. */
 #ifndef GWI_HISTORY_H
 #define GWI_HISTORY_H
 
 #include "gw_compare.h"
 #include "gwi_past.h"
 
-/* The attempts of one command. */
+/* All known runs of one command, called its attempts. */
 typedef struct gwi_attempts_view {
-    bool is_there;          /* false: no command was requested, or it has only one attempt */
+    bool is_there;          /* false: the user asked for no command, or the command has only one attempt */
     const gwi_past *newest; /* borrowed from the list */
-    size_t good, failed;    /* of all known attempts */
-    size_t gone, slow;      /* recordings that are missing or cannot be read; recordings that took too long to read */
-    gw_splits splits;       /* owned */
-    bool may_be_chance;     /* the differences may be chance */
+    size_t good, failed;    /* number of attempts that ended well, and that failed */
+    size_t gone,
+        slow; /* attempts whose recording is missing or unreadable; attempts whose recording took too long to read */
+    gw_splits splits;   /* owned */
+    bool may_be_chance; /* the differences may be chance */
 } gwi_attempts_view;
 
 typedef struct gwi_history_view {
@@ -21,7 +22,7 @@ typedef struct gwi_history_view {
     gwi_attempts_view attempts;
 } gwi_history_view;
 
-/* Write to standard output. GW_IO. GW_USAGE: this build has no JSON. */
+/* Write the list to standard output. GW_IO: writing failed. GW_USAGE: this build has no JSON. */
 GW_MUST_CHECK gw_status gwi_history_write_json(const gwi_history_view *view, gw_error *err);
 
 #endif

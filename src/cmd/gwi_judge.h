@@ -7,18 +7,18 @@
 
 /* Judge the recording or the run folder at `path`. */
 GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
-/* The same for one phase of a program that continues to run: gw_model_build_phase(). */
+/* The same for one phase of a program that is still running; see gw_model_build_phase(). */
 GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
                                         gw_verdict **ret_verdict, gw_error *err);
-/* How to print: to `fd`, with the width and colours of that terminal, if it is one. */
+/* How to print: to the descriptor `fd`. If it is a terminal, use its width and colours. */
 typedef struct gwi_print {
     bool running;      /* the program is alive */
     bool all;          /* print everything, not only one screen */
     const char *again; /* as in gw_render_style */
 } gwi_print;
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd);
-/* Print to stderr during a run. The verdict then names `recording`. NULL: the recording is not kept, and the whole
- * verdict is printed. */
+/* Print the verdict to stderr while the program runs. If `recording` is not NULL, the verdict names it. If it is NULL,
+ * the recording will not be kept, so the verdict is printed in full. */
 void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);
 /* Write JSON to `path`; "-" is standard output. */
 GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);

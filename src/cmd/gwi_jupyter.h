@@ -1,4 +1,4 @@
-/* `gpuwhy jupyter`: the kernelspec as JSON (jupyter_json.c). */
+/* Reads and writes kernelspecs as JSON, for `gpuwhy jupyter` (jupyter_json.c). */
 #ifndef GWI_JUPYTER_H
 #define GWI_JUPYTER_H
 
@@ -7,24 +7,26 @@
 
 #include <stdbool.h>
 
-/* A Python program that prints one line of JSON about its interpreter. */
+/* A Python program that prints facts about its interpreter as one line of JSON: the answer that the functions below
+ * take. */
 extern const char *const gwi_jupyter_question;
 
 typedef struct gwi_kernelspec {
-    const char *gpuwhy;       /* our own program */
-    const char *script;       /* gpuwhy_kernel.py */
+    const char *gpuwhy;       /* path of the gpuwhy program */
+    const char *script;       /* path of gpuwhy_kernel.py */
     const char *display_name; /* NULL: the default name */
     char *const *run_options; /* options for `gpuwhy run` */
     int run_option_count;
 } gwi_kernelspec;
 
-/* Find sys.prefix in `answer`. GW_USAGE: it is not an answer to the question. */
+/* Find sys.prefix in `answer`. GW_USAGE: `answer` is not the line that the question prints. */
 GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gw_path out, gw_error *err);
 
-/* Add kernel.json for the Python that gave `answer`. GW_MISSING: it has no ipykernel. GW_USAGE: it is not an answer. */
+/* Write kernel.json for the Python that gave `answer`. GW_MISSING: this Python has no ipykernel. GW_USAGE: `answer` is
+ * not the line that the question prints. */
 GW_MUST_CHECK gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw_text *text, gw_error *err);
 
-/* An existing kernel.json: whether gpuwhy wrote it, and which programs it starts. GW_MISSING: there is none.
+/* Read an existing kernel.json: whether gpuwhy wrote it, and which programs it starts. GW_MISSING: there is none.
  * GW_CORRUPT: it is not a kernelspec. */
 typedef struct gwi_kernel_found {
     bool is_ours;

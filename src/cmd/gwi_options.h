@@ -1,11 +1,11 @@
-/* Options of a command as a table: type, field, name, argument, default and help in one row.
+/* The options of a command as a table: type, field, name, argument, default and help in one row.
  *
  *     #define GWI_X_OPTIONS(X)                                                    \
  *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing unless there is a fault")
  *
- * The struct, the parser's table, the defaults and the help are generated from the same rows: GWI_OPTION_FIELD and
- * GWI_OPTION_ROW. `--name value` and `--name=value` mean the same; a one-letter option takes `-o value` and `-ovalue`.
- * Options end at `--` or at the first word that is not an option. */
+ * The struct, the parser's table, the defaults and the help are generated from the same rows by GWI_OPTION_FIELD and
+ * GWI_OPTION_ROW. `--name value` and `--name=value` mean the same. A one-letter option accepts `-o value` and
+ * `-ovalue`. Options end at `--` or at the first word that is not an option. */
 #ifndef GWI_OPTIONS_H
 #define GWI_OPTIONS_H
 
@@ -29,7 +29,7 @@ typedef struct gwi_option {
 } gwi_option;
 
 #define GWI_OPTION_FIELD(type, ctype, field, name, argument, standard, help) ctype field;
-/* OPTIONS_STRUCT must be the command's struct. */
+/* Before use, define OPTIONS_STRUCT as the command's struct. */
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
 
@@ -38,7 +38,8 @@ typedef struct gwi_option {
 GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                                           int *ret_index, gw_error *err);
 
-/* The same for commands whose options may also follow their words. The words are then argv[1] to argv[*ret_words]. */
+/* The same for commands whose options may also come after the other words. On success these words are argv[1] to
+ * argv[*ret_words]. */
 GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void *fields, int argc,
                                                 char **argv, int *ret_words, gw_error *err);
 

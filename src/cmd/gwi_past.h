@@ -1,7 +1,7 @@
-/* Past runs: one line each in `<state folder>/runs`, so that a run can be found without reading recordings.
+/* The list of past runs: one line per run in `<state folder>/runs`, so that no recording must be read to find a run.
  *
- * At least the newest PAST_BYTES_MAX / 2 bytes of lines are kept. Damaged lines, and those of newer versions, are
- * skipped. A run that cannot be written is missing from the list; nothing else fails. */
+ * The file keeps at least the newest PAST_BYTES_MAX / 2 bytes of lines. Damaged lines and lines of newer versions are
+ * skipped. If a run cannot be added, it is missing from the list, and nothing else fails. */
 #ifndef GWI_PAST_H
 #define GWI_PAST_H
 
@@ -15,24 +15,24 @@
 
 typedef struct gwi_past {
     uint64_t start_realtime_ns;
-    uint64_t key; /* hash of command line and working folder: gwi_past_key() */
+    uint64_t key; /* hash of the command line and the working folder: gwi_past_key() */
     gw_verdict_status status;
-    bool good;       /* clean, and exit 0 */
-    bool unobserved; /* it ended well, but no driver call was observed */
+    bool good;       /* no fault was found, and the exit status is 0 */
+    bool unobserved; /* the run ended well, but recorded no driver call */
     double seconds;  /* duration */
-    char *cause;     /* owned, like all texts below; "": none */
+    char *cause;     /* owned, like all texts below; "" if none */
     char *end;       /* "exited 1", "died of signal 9" */
     char *recording; /* absolute path; "": not kept */
     char *folder;    /* the working folder */
-    char *command;   /* the masked words, with blanks in between */
+    char *command;   /* the words with secrets masked, separated by blanks */
 } gwi_past;
 
 typedef struct gwi_past_list {
-    gwi_past *item; /* owned; newest last */
+    gwi_past *item; /* owned; the newest run is last */
     size_t count, capacity;
 } gwi_past_list;
 
-/* The key that two runs of one command share. `argv` is masked. */
+/* Return the key of a command. All runs of the command share it. `argv` must be masked. */
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 
 /* Add a judged run. `recording` "": it was not kept. */
@@ -42,13 +42,14 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording);
 GW_MUST_CHECK gw_status gwi_past_read(gwi_past_list *ret_list, gw_error *err);
 void gwi_past_free(gwi_past_list *list);
 
-/* "3 min", "2 h", "5 days". Writes to `out` and returns it. */
+/* Format an age as "3 min", "2 h" or "5 days". Writes to `out` and returns `out`. */
 enum { GWI_AGE_TEXT_MAX = 32 };
 char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns);
 
-/* Add evidence to the verdict on the recording at `path`: what was different when the same command last ended well.
- * `folder` is the run's working folder; NULL: use the folder in the run's line of the list, and without such a line do
- * nothing. Takes at most half a second, and adds nothing if that run's recording is gone or too large for this time. */
+/* Add evidence to the verdict on the recording at `path`: the differences from the last run of the same command that
+ * ended well. `folder` is the run's working folder. If it is NULL, the folder comes from the run's line in the list;
+ * without such a line the function does nothing. It takes at most half a second, and adds nothing if the recording of
+ * the good run is missing or too large for this time. */
 void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder);
 
 #endif

@@ -1,4 +1,4 @@
-/* `gpuwhy history`: the last runs, and what the failed runs of one command have in common. */
+/* `gpuwhy history`: lists the last runs, and shows what the failed runs of one command have in common. */
 #include "gwi_cmd.h"
 #include "gwi_history.h"
 #include "gwi_options.h"
@@ -27,7 +27,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2 };
 static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
-/* Above this probability, a difference may be chance. */
+/* A difference with a higher probability than this is called chance. */
 static const double chance_max = 0.1;
 
 static int help(void)
@@ -51,7 +51,7 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-/* Text from other programs must not control a terminal. */
+/* Print a line without control characters, which other programs may have put into it. */
 static void print(gw_text *line)
 {
     gw_text clean = {0};
@@ -91,7 +91,7 @@ static void show_run(const gwi_past *past)
 
 /* ---- several attempts ---- */
 
-/* GW_MISSING: the run has no recording. GW_END: the time was over. */
+/* Read the portrait of a run. GW_MISSING: the run has no recording. GW_END: the time limit was reached. */
 static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portrait **ret_portrait)
 {
     uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
@@ -102,7 +102,7 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Newest first. */
+/* Read all attempts of the command with this key, newest first. */
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
 {
@@ -207,7 +207,7 @@ static bool is_asked(const gwi_past *past, const char *words)
     return words[0] == '\0' || strstr(past->command, words) != NULL;
 }
 
-/* Find the requested runs; the newest if there are many. */
+/* Find the runs that match `words`. Of many, keep the newest. */
 static gw_status look(const gwi_past_list *list, const char *words, bool all, gwi_history_view *ret_view, gw_error *err)
 {
     ret_view->run = calloc(list->count + 1, sizeof(const gwi_past *));

@@ -41,7 +41,7 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
         if (st == GW_OK)
             st = gw_model_build(reader, &model, err);
     }
-    if (st == GW_OK) /* sites without names are printed as file and address */
+    if (st == GW_OK) /* without symbols, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
@@ -84,9 +84,10 @@ void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
     style.all = how->all;
     style.again = how->again;
     if (isatty(fd))
-        gw_text_add(&text, "\n", 1); /* an empty line after the program's own output */
+        gw_text_add(&text, "\n", 1); /* separate the verdict from the program's own output */
     gw_render_text(verdict, &style, &text);
-    gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* a closed stderr is not a failure */
+    gw_status ignored =
+        write_whole(fd, &text, "the verdict", NULL); /* a closed stderr must not be reported as a failure */
     (void)ignored;
     gw_text_free(&text);
 }

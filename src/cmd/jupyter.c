@@ -1,5 +1,6 @@
-/* `gpuwhy jupyter`: installs a kernel for notebooks that runs under `gpuwhy run`. A kernelspec is a folder with a
- * kernel.json in one of Jupyter's data folders. Ours is marked, and a folder without the mark is never changed. */
+/* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a kernel.json
+ * in one of Jupyter's data folders. gpuwhy marks the folders that it creates, and never changes a folder without the
+ * mark. */
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
 #include "gwi_options.h"
@@ -108,7 +109,7 @@ static bool is_on(const char *variable)
     return value != NULL;
 }
 
-/* In the order in which Jupyter looks. */
+/* Find the user's data folder, by the rules that Jupyter uses. */
 static gw_status user_folder(gw_path out, gw_error *err)
 {
     const char *data = getenv("JUPYTER_DATA_DIR"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -153,7 +154,7 @@ static gw_status check_options(const jupyter_options *options, gw_error *err)
     return check_name(options->name, err);
 }
 
-/* Folders with the usual rights, because others may read a kernel that is installed for all. */
+/* Create the folders with default permissions, because other users may read a kernel that is installed for all. */
 static gw_status make_folders(const char *path, gw_error *err)
 {
     gw_path part;
@@ -176,7 +177,9 @@ static bool is_empty_or_absent(const char *path)
 {
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return errno == ENOENT || errno == ENOTDIR; /* then creating it reports what is in the way */
+        return errno == ENOENT ||
+               errno ==
+                   ENOTDIR; /* any other error means that a file is in the way, which creating the folder reports */
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(folder)) != NULL;)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -184,7 +187,7 @@ static bool is_empty_or_absent(const char *path)
     return empty;
 }
 
-/* Somebody else's kernel of that name is not changed. */
+/* Check that gpuwhy created this kernelspec. One that another tool created is not changed. */
 static gw_status check_ours(const char *folder, const char *file, const char *name, gw_error *err)
 {
     gwi_kernel_found found;
@@ -333,8 +336,8 @@ static void list_folder(const char *data)
     free(entry);
 }
 
-/* The folders where Jupyter looks, as far as they are known without a Python: of the user, of the active environment,
- * of the system. */
+/* List the kernels in the folders that Jupyter searches and that are known without running Python: the user's folder,
+ * the active environment's and the system's. */
 static gw_status list(const jupyter_options *options, gw_error *err)
 {
     gw_path data;
@@ -384,7 +387,9 @@ int gwi_cmd_jupyter(int argc, char **argv)
     if (st == GW_OK && options.help)
         return help();
     bool is_separated =
-        st == GW_OK && strcmp(argv[index], "--") == 0; /* argv + 1 was parsed, so this is the word before */
+        st == GW_OK &&
+        strcmp(argv[index], "--") ==
+            0; /* the options were parsed from argv + 1, so argv[index] is the word before the first command word */
     if (st == GW_OK && index < argc - 1 && !is_separated)
         st = gw_fail(&err, GW_USAGE, "%s: put options of gpuwhy run after --", argv[1 + index]);
     if (st == GW_OK)

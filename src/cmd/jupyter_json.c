@@ -1,5 +1,6 @@
-/* A kernelspec in Jupyter's format. Everything that ipykernel would write for its Python is taken over (arguments of
- * the interpreter, the debugger, the protocol); only the command in front of it and the script are ours. */
+/* Reads and writes kernelspecs in Jupyter's format. The new kernelspec keeps everything that ipykernel would write for
+ * its Python (arguments of the interpreter, debugger, protocol). gpuwhy changes only the script and the command in
+ * front. */
 #include "gwi_jupyter.h"
 
 #include <json-c/json.h>
@@ -27,7 +28,8 @@ static const char *string_of(struct json_object *object, const char *key)
     return json_object_get_string(value);
 }
 
-/* The answer is the last line, because a Python may print something when it starts. NULL: there is none. */
+/* Parse the last line of the answer, because a Python may print other lines when it starts. Returns NULL if that line
+ * is not JSON. */
 static struct json_object *parse_answer(const char *answer)
 {
     size_t end = strlen(answer);
@@ -108,7 +110,7 @@ static void name_kernel(struct json_object *kernel, struct json_object *answer, 
         metadata = json_object_new_object();
         json_object_object_add(kernel, "metadata", metadata);
     }
-    struct json_object *ours = json_object_new_object(); /* the mark by which uninstall knows what it may remove */
+    struct json_object *ours = json_object_new_object(); /* uninstall removes only folders with this mark */
     json_object_object_add(ours, "version", json_object_new_string(GW_PROGRAM_VERSION));
     json_object_object_add(metadata, "gpuwhy", ours);
 }
@@ -144,7 +146,7 @@ out:
 
 /* ---- kernels that are there ---- */
 
-/* The word of argv after `before`; NULL: none. */
+/* Return the word of argv that follows `before`, or NULL if there is none. */
 static const char *word_after(struct json_object *argv, const char *before)
 {
     size_t count = json_object_array_length(argv);

@@ -1,5 +1,5 @@
-/* What was different when the same command last ended well: evidence added to a verdict, never a reason for it. The
- * verdict is complete before anything here is read. */
+/* Adds evidence to a verdict: what was different when the same command last ended well. This is never a reason for the
+ * verdict, which is complete before this file reads anything. */
 #include "gwi_past.h"
 
 #include "gw_clock.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const uint64_t time_max_ns = 500000000u;
-/* A larger recording cannot be read in that time. */
+/* larger recordings take more than half a second to read */
 enum { RECORDING_BYTES_MAX = 64 << 20, LINES_MAX = 4 };
 static const char source[] = "last good run";
 
@@ -22,7 +22,7 @@ static bool is_readable(const char *path)
     return path[0] != '\0' && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= RECORDING_BYTES_MAX;
 }
 
-/* False: the run's folder is not known. */
+/* Find the key of the recorded command. Returns false if the run's folder is not known. */
 static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const char *folder, uint64_t *ret_key)
 {
     if (folder != NULL) {
@@ -39,7 +39,7 @@ static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const
     return false;
 }
 
-/* The newest earlier good run of the command whose recording exists; NULL: none. */
+/* Return the newest earlier run of the command that ended well and whose recording exists, or NULL if there is none. */
 static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict, const char *folder)
 {
     uint64_t key;
@@ -54,12 +54,12 @@ static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict
     return NULL;
 }
 
-/* Consequences of the fault, and mere names, do not explain the fault. */
+/* True if the difference may explain the fault. Consequences of the fault and differences of names do not. */
 static bool is_telling(const gw_difference *difference)
 {
     if (!difference->matters || difference->area == GW_AREA_END || difference->area == GW_AREA_WORK)
         return false;
-    /* a run that ended early has lower values */
+    /* a run that ended early has lower counts */
     bool less = difference->good != NULL && difference->bad != NULL && difference->bad->has_value &&
                 difference->bad->value < difference->good->value;
     return difference->area != GW_AREA_MEMORY || (difference->good != NULL && difference->bad != NULL && !less);
@@ -140,7 +140,7 @@ void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder
     if (past != NULL && gw_portrait_read(past->recording, until_ns, &good, NULL) == GW_OK &&
         gw_portrait_read(path, until_ns, &bad, NULL) == GW_OK && gw_portrait_model(good)->damaged_count == 0 &&
         gw_compare(good, bad, &comparison, NULL) == GW_OK)
-        (void)say(verdict, comparison, past); /* without memory, a line is missing */
+        (void)say(verdict, comparison, past); /* without memory, the evidence is incomplete */
     gw_comparison_free(comparison);
     gw_portrait_free(bad);
     gw_portrait_free(good);

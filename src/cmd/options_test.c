@@ -1,4 +1,4 @@
-/* Options of each type, good ones and wrong ones, and the help made of their table. */
+/* Tests good and wrong options of each type, and the help that is generated from their table. */
 #include "gwi_options.h"
 
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static void defaults_hold(void **state)
     sample fields;
     int index;
     assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"prog", (char *)"--quiet")), GW_OK);
-    assert_int_equal(index, 1); /* the program's own options are not ours */
+    assert_int_equal(index, 1); /* words after the command belong to the program */
     assert_false(fields.quiet);
     assert_null(fields.output);
     assert_string_equal(fields.card, "real");

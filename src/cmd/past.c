@@ -1,5 +1,5 @@
-/* The list of runs. A line has version, start, key, status, good, seconds, cause, end, recording, folder and command,
- * separated by tabs. Characters below the blank, and the percent sign, are written as %XX. */
+/* The list of past runs. A line has version, start, key, status, good, seconds, cause, end, recording, folder and
+ * command, separated by tabs. Control characters and the percent sign are written as %XX. */
 #include "gwi_past.h"
 
 #include "gw_array.h"
@@ -30,7 +30,7 @@ static gw_status list_path(gw_path out, gw_error *err)
 
 static uint64_t hash_more(uint64_t hash, const char *text)
 {
-    for (const char *at = text;; at++) { /* include the final 0, so that words are separated */
+    for (const char *at = text;; at++) { /* the hash includes each final 0, so that words are separated */
         hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
         if (*at == '\0')
             return hash;
@@ -79,7 +79,7 @@ static void add_command(gw_text *line, const gw_string_list *argv)
     gw_text_free(&command);
 }
 
-/* `good` may be followed by an n: no driver call was observed. Older readers read only the number. */
+/* Return the mark that follows `good` in a line: n if no driver call was observed. Older versions ignore it. */
 static const char *observed_mark(const gw_verdict *verdict)
 {
     return verdict->is_coverage_known && verdict->observed_count == 0 ? "n" : "";
@@ -94,8 +94,8 @@ static char status_letter(gw_verdict_status status)
     return 'u';
 }
 
-/* Keep the second half of a list that has grown too long, from the beginning of a line. Under the lock; a line that
- * another run adds meanwhile may be lost. */
+/* Keep only the second half of a list that is too long, starting at a new line. Called with the lock held. A line that
+ * another run adds at the same time may be lost. */
 static void shorten(int fd, const char *path)
 {
     gw_path fresh;
@@ -122,7 +122,7 @@ static void append(const gw_text *line)
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return;
-    ssize_t ignored = write(fd, gw_text_str(line), line->bytes); /* one write, so that lines stay whole */
+    ssize_t ignored = write(fd, gw_text_str(line), line->bytes); /* a single write keeps each line whole */
     (void)ignored;
     if (fstat(fd, &info) == 0 && info.st_size > PAST_BYTES_MAX && flock(fd, LOCK_EX | LOCK_NB) == 0)
         shorten(fd, path);
@@ -169,7 +169,7 @@ void gwi_past_free(gwi_past_list *list)
     *list = (gwi_past_list){0};
 }
 
-/* In place. */
+/* Decode %XX in place. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -200,7 +200,7 @@ static bool split(char *line, char *field[FIELD_COUNT])
     return count == FIELD_COUNT && strcmp(field[0], version) == 0;
 }
 
-/* False: no memory. An invalid line is skipped. */
+/* Parse one line and add its run to the list. An invalid line is skipped. Returns false if memory is short. */
 static bool take_line(gwi_past_list *list, char *line)
 {
     char *field[FIELD_COUNT], letter;

@@ -1,4 +1,4 @@
-/* The list of runs: what is written is read, and what is damaged is passed over. */
+/* Tests the list of past runs: written runs are read again, and damaged lines are skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

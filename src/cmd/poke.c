@@ -1,4 +1,4 @@
-/* `gpuwhy poke PID`: what the threads of a recorded process are doing now, and whether it hangs. */
+/* `gpuwhy poke PID`: prints what the threads of a recorded process are doing now, and whether the process hangs. */
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
@@ -35,14 +35,14 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], WATCH_MS =
 
 typedef struct poke {
     uint32_t pid;
-    gw_path folder; /* run folder of its run; "" until found */
+    gw_path folder; /* the run folder of the process; "" until found */
     gw_hang_watch watch;
-    uint64_t calls_before, calls_after; /* of the process */
+    uint64_t calls_before, calls_after; /* number of driver calls of the process */
     gw_model *model;
     bool nomem;
 } poke;
 
-/* Buffers are named PID-....buf. */
+/* Check whether this run folder has a buffer of the process. Buffers are named PID-....buf. */
 static void look_into(void *user, const char *folder)
 {
     poke *it = user;
@@ -66,7 +66,7 @@ static void see(void *user, const gw_thread_look *look)
     gw_hang_watch_see(&it->watch, look);
 }
 
-/* Look twice: what changed in between is progress. */
+/* Sample the process twice. A difference between the samples is progress. */
 static gw_status watch_it(poke *it, gw_error *err)
 {
     gw_status st = GW_OK;
@@ -147,7 +147,7 @@ static void print_all(const poke *it, bool goes_on)
         if (fact->pid == it->pid && is_gap)
             printf("  not known: %s\n", fact->value);
         else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
-            break; /* older facts belong to another look */
+            break; /* older facts are from an earlier poke */
     }
     fflush(stdout);
 }
@@ -160,10 +160,10 @@ static void feed_item(void *user, const gw_item *item)
         it->nomem = true;
 }
 
-/* The recording so far, and what was seen just now. The model belongs to the caller. */
+/* Build the model of the recording so far, and add what was just sampled. The caller owns the model. */
 static gw_status read_model(poke *it, const gw_watched_process *process, gw_error *err)
 {
-    static gw_hang_watch shifted; /* the model counts from the start of the run */
+    static gw_hang_watch shifted; /* times in the model count from the start of the run */
     gw_reader *reader = NULL;
     gw_status st = gw_reader_open(it->folder, &reader, err);
     if (st == GW_OK)
@@ -185,7 +185,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
     shifted_process.since_ns -= t0_ns;
     gw_hang_tell(&shifted, &shifted_process, true, feed_item, it);
     st = it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
-    if (st == GW_OK) /* sites without names are printed as file and address */
+    if (st == GW_OK) /* without symbols, frames are printed as file and address */
         (void)!gw_model_name_sites(it->model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     return st;
 }
@@ -198,7 +198,7 @@ static int fail(const char *text)
 
 static int show_verdict(const gw_verdict *verdict, const poke_options *options)
 {
-    gw_error err; /* the threads were printed above; the rest of the screen is lost anyway */
+    gw_error err; /* ignored: the threads are already printed */
     if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
         return fail(err.text);
     if (!options->json) {

@@ -1,4 +1,4 @@
-/* `gpuwhy run`: supervises the program, judges its recording and prints the verdict. */
+/* `gpuwhy run`: runs the program under the supervisor, judges its recording and prints the verdict. */
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
@@ -30,8 +30,9 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* If descriptor 0, 1 or 2 is closed, the next file that we open would get its number, and our output would go there. So
- * occupy it, close-on-exec: for the program it is still closed. */
+/* Open /dev/null as descriptor 0, 1 or 2 if it is closed. Otherwise the next file that gpuwhy opens would get this
+ * number, and gpuwhy would print into that file. The new descriptor is close-on-exec, so it stays closed for the
+ * program. */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -86,7 +87,7 @@ static void run_command(gw_supervisor *run, const char *folder, const gw_verdict
     gw_supervisor_command(run, command, json);
 }
 
-/* During a run, the verdict names the run's recording, if that is kept. */
+/* Print a verdict during a run. It names the run's recording if that is kept. */
 static void print_now(gw_supervisor *run, gw_verdict *verdict)
 {
     bool is_kept;
@@ -165,7 +166,7 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
     bool is_kept;
     const char *recording = gw_supervisor_recording(run, &is_kept);
     if (recording[0] == '\0')
-        return; /* reported when the recording could not be created */
+        return; /* the error was printed when creating the recording failed */
     gw_status st = gwi_judge(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
