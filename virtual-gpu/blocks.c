@@ -1,8 +1,8 @@
 /* Blocks of memory by address: device blocks, managed memory, and page-locked host memory.
  *
- * A GPU's addresses are reserved without access, so that the host faults where it would fault with a real GPU. The
- * bytes are in a second mapping (the shadow) at a constant distance. The system allocates its pages when they are
- * touched. */
+ * A GPU's addresses are reserved without access rights, so that the host faults where it would fault with a real GPU.
+ * The bytes are in a second mapping (the shadow) at a constant distance. The system allocates the pages of the shadow
+ * when they are touched. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -35,7 +35,8 @@ bool gwi_device_ready(gwi_device *device)
 {
     if (device->arena_base != 0)
         return true;
-    /* Four times the GPU's memory: even scattered blocks never use up the addresses before the memory. */
+    /* Reserve four times the GPU's memory, so that even with scattered blocks the memory is used up before the
+     * addresses. */
     uint64_t bytes = (gwi.spec.card.memory_bytes * 4 + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
     size_t mapped = (size_t)(bytes + GWI_PAGE_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -86,8 +87,8 @@ char *gwi_storage(uint64_t address, uint64_t bytes)
     uint64_t offset = address - block->range.base;
     if (bytes <= block->range.bytes - offset)
         return block->storage + offset;
-    /* Adjacent mappings look like one block to the program. They are not supported unless their storage is adjacent,
-     * too. */
+    /* To the program, adjacent mappings look like one block. An access across them is supported only if their storage
+     * is adjacent, too. */
     return NULL;
 }
 
@@ -101,7 +102,7 @@ bool gwi_mapped(uint64_t address)
         if (device->arena_base == 0 || address < device->arena_base ||
             address - device->arena_base >= device->arena_bytes)
             continue;
-        /* Whether the address is in a page that other blocks still use. */
+        /* Between blocks, an address is accessible if other blocks still use its page. */
         uint64_t page = address / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
         const gwi_range *range = gwi_ranges_from(&gwi.blocks, page);
         if (range != NULL && range->base < page + GWI_PAGE_BYTES)
@@ -134,7 +135,7 @@ gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind 
     return block;
 }
 
-/* Return whole pages to the host. */
+/* Return the whole pages of a storage range to the host. */
 static void storage_drop(char *storage, uint64_t bytes)
 {
     const uintptr_t page = 4096;

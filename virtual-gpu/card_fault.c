@@ -1,9 +1,9 @@
-/* Parse faults of the GPU itself, written in a specification as
+/* Parse the faults of the GPU itself, which a specification writes as
  *
  *     xid:79   lost   ecc   thermal   power-cap   power-brake   link:1x4
  *     each with [#CARD], then [@2s | @500ms | @launch:N | @FUNCTION[:N]]
  *
- * Without #CARD the first GPU fails. Without a time the fault is present from the start. */
+ * Without #CARD, the first GPU fails. Without a time, the fault is present from the start. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static const struct {
     {"link:", GW_VIRT_CARD_LINK}};
 _Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
 
-/* Return the row whose name `text` starts with, followed by a colon, # or @ or the end; -1 if there is none. */
+/* Return the row whose name is the beginning of `text`, up to a colon (included), # or @ or the end. Returns -1 if
+ * there is none. */
 static int find(const char *text)
 {
     size_t bytes = strcspn(text, "#@:");
@@ -38,7 +39,7 @@ bool gwi_is_card_fault(const char *text)
 /* Parse a time such as "2s" or "500ms". */
 static bool time_parse(const char *text, uint64_t *ret_ns)
 {
-    const long long max = 1000000; /* maximum in either unit */
+    const long long max = 1000000; /* in seconds or in milliseconds */
     char number[16];
     long long value = 0;
     size_t digits = strspn(text, "0123456789");

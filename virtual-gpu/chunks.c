@@ -1,6 +1,6 @@
-/* Stream-ordered memory. A pool is one run of addresses, divided into chunks of 32 MiB. A chunk is allocated from
- * the GPU when the first block reaches into it. After its last block is freed, it is returned at the next
- * synchronisation if the pool holds more than the release threshold. */
+/* Stream-ordered memory. A pool is one range of addresses, divided into chunks of 32 MiB. A chunk is allocated from
+ * the GPU when the first block reaches into it. When its last block has been freed, the next synchronisation returns
+ * the chunk if the pool has more memory than its release threshold. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,8 +10,9 @@
 #define CHUNK_BYTES ((uint64_t)32 << 20)
 #define STEP_BYTES  ((uint64_t)512)
 
-/* Address ranges of destroyed pools, kept for new ones. Each is hundreds of GiB, so a program that creates and
- * destroys pools would otherwise run out of address space. All have the same size. Protected by the lock. */
+/* Address ranges of destroyed pools, kept for new ones. Each range is hundreds of GiB, so a program that creates
+ * and destroys pools would otherwise run out of address space. All ranges have the same size. The lock protects the
+ * list. */
 typedef struct spare {
     struct spare *next;
     uint64_t base;
@@ -31,7 +32,7 @@ static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
     return true;
 }
 
-/* Keep the addresses of an empty pool that is being destroyed. */
+/* Keep the addresses of an empty pool that is being destroyed, for a new pool. */
 void gwi_pool_leave_spare(gwi_pool *pool)
 {
     spare *left = pool->base == 0 ? NULL : malloc(sizeof *left);
@@ -105,7 +106,7 @@ void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
             chunk_drop(pool, chunk);
 }
 
-/* Allocate the missing chunks of [first, last]: all or none. */
+/* Allocate the missing chunks from `first` to `last`: all of them, or none. */
 static bool chunks_take(gwi_pool *pool, uint64_t first, uint64_t last)
 {
     uint64_t missing = 0;
@@ -157,7 +158,7 @@ int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
     return 0;
 }
 
-/* Called when a stream-ordered free has run. */
+/* Called when a stream-ordered free has been executed. */
 void gwi_pool_freed(gwi_block *block)
 {
     gwi_pool *pool = block->pool;

@@ -1,4 +1,4 @@
-/* Submitted commands: their references, what they wait for, and their end. */
+/* Submitted commands: their references, the commands that they wait for, and their end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ void gwi_stream_free(gwi_stream *stream)
     free(stream);
 }
 
-/* The head of its stream has ended at `end_ns`. */
+/* Remove a command that ended at `end_ns`. It must be the first one of its stream. */
 void gwi_command_finish(gwi_command *command, uint64_t end_ns)
 {
     gwi_stream *stream = command->stream;
@@ -102,7 +102,7 @@ void gwi_abandon(gwi_context *context)
             continue;
         unsigned count = stream->pending_count;
         while (count-- > 0 && !stream->head->running)
-            gwi_command_finish(stream->head, now); /* the last one may free the stream: count was read before */
+            gwi_command_finish(stream->head, now); /* the last call may free the stream, so count was read before */
     }
     pthread_cond_broadcast(&gwi.changed);
 }

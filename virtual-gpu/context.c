@@ -64,7 +64,7 @@ static gwi_block *own_block(const gwi_context *context, uint64_t address)
 
 static void streams_end(gwi_context *context)
 {
-    /* Discard the pending work but keep the handles valid, so that a later use of them can be distinguished from a
+    /* Discard the pending work but keep the handles valid, so that a later use of a handle can be distinguished from a
      * random pointer. */
     gwi_abandon(context);
     for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
@@ -116,8 +116,8 @@ static void context_end(gwi_context *context)
     context->generation++;
 }
 
-/* Return the context of a handle. NULL and dead contexts are returned as they are, and the caller decides what to
- * do. */
+/* Return the context of a handle. Returns NULL for a NULL handle. Returns a dead context, too: the caller decides what
+ * to do. Crashes on any other handle. */
 static gwi_context *context_find(CUcontext handle)
 {
     gwi_context *context = gwi_object_find(handle, GWI_CONTEXT);
@@ -215,7 +215,7 @@ GWI_API(cuDeviceGetProperties)(CUdevprop *prop, CUdevice dev)
     return gwi_leave(0);
 }
 
-/* "GPUWHY virtual" and the device's number. No real GPU has such a UUID. */
+/* The UUID is "GPUWHY virtual" and the device's number. No real GPU has such a UUID. */
 GWI_API(cuDeviceGetUuid)(CUuuid *uuid, CUdevice dev)
 {
     GWI_ENTER;
@@ -279,7 +279,7 @@ GWI_API(cuDeviceGetP2PAttribute)(int *value, CUdevice_P2PAttribute attrib, CUdev
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (gwi_device_find(srcDevice) == NULL || gwi_device_find(dstDevice) == NULL || srcDevice == dstDevice)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    *value = attrib == 2; /* memory access is supported; everything that needs a link is not */
+    *value = attrib == 2; /* access to memory is supported; everything that needs a link is not */
     return gwi_leave(0);
 }
 

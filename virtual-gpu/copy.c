@@ -1,4 +1,4 @@
-/* Copies and fills. The arguments are checked when the call is made; the bytes move when the stream reaches the
+/* Copies and fills. The arguments are checked during the call; the bytes are copied when the stream reaches the
  * command. */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 typedef enum side_kind { HOST, DEVICE, ANY } side_kind;
 
-/* Return where `bytes` of one side are stored; NULL if the address is not of the kind that the call requires. Any
- * host address is accepted. If it is in fact a device address, it is treated as one. */
+/* Return where `bytes` of one side are stored. Returns NULL if the call requires an address of another kind. Any host
+ * address is accepted. If it is in fact a device address, it is treated as one. */
 static char *side_at(uint64_t address, size_t bytes, side_kind kind)
 {
     char *storage = gwi_storage(address, bytes);
@@ -22,8 +22,8 @@ static char *side_at(uint64_t address, size_t bytes, side_kind kind)
     return (char *)(uintptr_t)address;
 }
 
-/* Pageable memory cannot be read later by the driver, so the driver either reads it during the call or makes the
- * call wait. */
+/* True for pageable memory. The driver cannot read such memory later, so it either reads the memory during the call or
+ * makes the call wait. */
 static bool is_pageable(const char *host)
 {
     return gwi_block_at((uintptr_t)host) == NULL;
@@ -260,7 +260,7 @@ static int shape_work(const CUDA_MEMCPY3D *copy, request *ret)
     return result;
 }
 
-/* Also used for graph nodes. */
+/* Make the work of a copy, for calls and for graph nodes. */
 int gwi_copy_work(const CUDA_MEMCPY3D *copy, gwi_work *ret_work)
 {
     request asked;
@@ -430,7 +430,7 @@ int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element
     return 0;
 }
 
-/* The host never waits for a fill. */
+/* Submit a fill. The host never waits for it. */
 static int fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes, size_t width, size_t height,
                 CUstream handle)
 {

@@ -1,4 +1,4 @@
-/* The driver's state, its lock, notes, objects, and the end of every call. */
+/* The driver's state, its lock, the run's notes, the table of objects, and the end of every call. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>
@@ -12,7 +12,8 @@
 gwi_state gwi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local gwi_thread gwi_self;
 
-/* Text that explains the failure about to be returned; written to the driver's log after the lock is released. */
+/* Text that explains the failure that the call is about to return. It is written to the driver's log after the lock is
+ * released. */
 static _Thread_local char said[512];
 
 uint64_t gwi_now_ns(void)
@@ -54,7 +55,7 @@ int gwi_leave(int result)
 
 _Noreturn void gwi_crash(const void *handle)
 {
-    /* A real driver dereferences the dead handle. Crash the same way: a program must not be able to handle this as
+    /* A real driver dereferences the dead handle. Crash in the same way, so that the program cannot handle it like
      * an abort or an exit. */
     (void)handle;
     volatile uintptr_t nowhere = 16;

@@ -1,4 +1,5 @@
-/* Write the tables of a GPU core dump and the ELF file around them. src/gpucore/ reads these dumps and real ones. */
+/* Write the tables of a GPU core dump and the ELF file around them. src/gpucore/ reads both these dumps and real
+ * ones. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gwi_dump.h"
@@ -91,7 +92,7 @@ typedef struct bytes {
 
 typedef struct elf_file {
     bytes body, names;
-    Elf64_Shdr *section; /* owned, SECTIONS_MAX */
+    Elf64_Shdr *section; /* owned, room for SECTIONS_MAX */
     unsigned section_count;
 } elf_file;
 
@@ -138,7 +139,8 @@ static unsigned add_section(elf_file *file, const char *name, Elf64_Shdr header,
     return file->section_count++;
 }
 
-/* Finish the file: section names, section headers, ELF header. The caller owns the result; NULL if out of memory. */
+/* Finish the file: section names, section headers, ELF header. The caller owns the result. Returns NULL if out of
+ * memory. */
 static unsigned char *elf_finish(elf_file *file, Elf64_Ehdr head, size_t *ret_bytes)
 {
     unsigned names = add_section(file, ".shstrtab", (Elf64_Shdr){.sh_type = SHT_STRTAB}, NULL);
@@ -190,7 +192,7 @@ static void add_lines(elf_file *file, const gwi_dump *dump)
     add(&table, &zero, 4); /* the length, filled in below */
     add(&table, &version, 2);
     size_t head_at = add(&table, &zero, 4);
-    add(&table, standard, sizeof standard); /* and an empty folder list */
+    add(&table, standard, sizeof standard); /* ends with an empty folder list */
     add_string(&table, dump->file);
     add(&table, "\0\0\0", 4); /* folder 0, no time, no size; end of the file list */
     uint32_t head_bytes = (uint32_t)(table.count - head_at - 4);
@@ -328,7 +330,7 @@ static void add_code(elf_file *file, const gwi_dump *dump, unsigned devices)
     free(image);
 }
 
-/* Add the warp that is stopped in its failed assertion. */
+/* Add the warp that stopped in a failed assertion. */
 static void add_warp(elf_file *file, const gwi_dump *dump, unsigned sms)
 {
     enum { GRID = 1 };

@@ -1,4 +1,4 @@
-/* Convert text files into one C table: embed OUTPUT TABLE FILE... The key of a file is its name without the
+/* Convert text files into one table in C: embed OUTPUT TABLE FILE... The key of a file is its name without the
  * extension. This program runs during the build, on the build machine. */
 #include <stdio.h>
 #include <stdlib.h>

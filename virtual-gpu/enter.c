@@ -17,8 +17,8 @@ enum {
     OWN_THREAD = 16 /* uses only thread-local state, so it takes no lock, like a real driver */
 };
 
-/* The first row that matches decides; a star matches the rest of the name. A function without a row needs a context
- * and returns its sticky error. */
+/* The first row that matches decides. A star matches any end of the name. A function without a row needs a context
+ * and returns the context's sticky error. */
 static const struct {
     const char *pattern;
     int flags;
@@ -191,7 +191,8 @@ static void sources_read(void)
     if (gwi.folder != NULL && gwi.folder[0] == '\0')
         gwi.folder = NULL;
     if (gw_virt_spec_parse(text != NULL && text[0] != '\0' ? text : "h200", &gwi.spec, &err) != GW_OK) {
-        /* Only a program that was started without gpuwhy gets here: gpuwhy rejects a bad specification itself. */
+        /* Only a program that was started without gpuwhy gets here, because gpuwhy itself rejects a bad
+         * specification. */
         snprintf(gwi.init_reason, sizeof gwi.init_reason, "GPUWHY_VIRTUAL: %s", err.text);
         gwi.spec.driver_version = GW_VIRT_DRIVER_VERSION;
         gwi.init_result = CUDA_ERROR_NO_DEVICE;
@@ -246,7 +247,7 @@ static int initialise(void)
 
 GWI_API(cuInit)(unsigned flags)
 {
-    /* In a forked child another thread of the parent may have held the lock. */
+    /* Do not take the lock in a forked child: another thread of the parent may have held it at the fork. */
     if (gwi.fork_mark != NULL && *gwi.fork_mark == 0)
         return CUDA_ERROR_NOT_INITIALIZED;
     GWI_ENTER;
@@ -271,8 +272,8 @@ GWI_API(cuDriverGetVersion)(int *driverVersion)
     return 0;
 }
 
-/* Runtime libraries request undocumented tables through this call and cannot run without them. The program that
- * started this one reports it. */
+/* Runtime libraries request undocumented tables through this call and cannot run without them. The note makes gpuwhy
+ * report this. */
 GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static int noted;

@@ -1,5 +1,5 @@
-/* CUDA graphs, built node by node or by stream capture. A launch submits their work to a stream, in an order that
- * respects every dependency. */
+/* CUDA graphs, built node by node or by stream capture. A launch submits the work of the nodes to a stream, in an order
+ * that respects every dependency. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 typedef struct graph_exec {
     gwi_object object;
-    gwi_work *works; /* owned, in order */
+    gwi_work *works; /* owned, in the order of execution */
     size_t count;
 } graph_exec;
 
@@ -512,7 +512,7 @@ GWI_API(cuGraphUpload)(CUgraphExec hGraphExec, CUstream hStream)
     return gwi_leave(gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* A device reset unloads the modules, and with them the functions of the graph's kernel nodes. */
+/* False if a device reset has unloaded the modules, and with them the functions of the graph's kernel nodes. */
 static bool has_its_functions(const graph_exec *exec)
 {
     for (size_t i = 0; i < exec->count; i++) {
@@ -560,7 +560,7 @@ GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
     return gwi_leave(0);
 }
 
-/* The new graph must have the same nodes in the same order; only parameters may differ. Otherwise nothing is
+/* The new graph must have the same nodes in the same order. Only parameters may differ; otherwise nothing is
  * changed. */
 GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {

@@ -4,8 +4,8 @@
  *
  *     2xh200,memory=16GiB,fault=oom-at:12
  *
- * Functions in this header do not allocate, lock or keep state; a specification may be copied freely.
- * docs/virtual-gpu.md describes what each option means to a program. */
+ * Functions in this header do not allocate, lock or keep state. A specification may be copied freely.
+ * docs/virtual-gpu.md describes the effect of each option on a program. */
 #ifndef GW_VIRT_SPEC_H
 #define GW_VIRT_SPEC_H
 
@@ -29,7 +29,7 @@ typedef struct gw_virt_board {
     uint64_t power_idle_mw, power_busy_mw, power_limit_mw, power_min_mw;
     uint64_t temperature_idle, temperature_busy; /* degrees Celsius, like the fields below */
     uint64_t temperature_slowdown, temperature_shutdown, temperature_gpu_max, temperature_memory_max;
-    uint64_t clock_idle_mhz; /* of the SMs; the highest ones are attributes 13 and 36 */
+    uint64_t clock_idle_mhz; /* idle clock of the SMs; attributes 13 and 36 are the highest clocks */
     uint64_t link_generation, link_lanes;
     uint64_t nvlink_count;
     uint64_t pci_id, pci_subsystem_id; /* device << 16 | vendor */
@@ -54,8 +54,8 @@ typedef enum gw_virt_fault_kind {
     GW_VIRT_FAULT_OOM_AT, /* the count-th allocation of device memory fails */
     GW_VIRT_FAULT_INIT,   /* cuInit returns `code` */
     GW_VIRT_FAULT_CALL,   /* the count-th call of `name` returns `code` */
-    GW_VIRT_FAULT_KERNEL, /* every launch of kernel `name` has the fault `code` (enum gw_kernel_fault) */
-    GW_VIRT_FAULT_LAUNCH, /* the count-th launch has the fault `code` */
+    GW_VIRT_FAULT_KERNEL, /* every launch of kernel `name` fails with `code` (enum gw_kernel_fault) */
+    GW_VIRT_FAULT_LAUNCH, /* the count-th launch fails with `code` */
     GW_VIRT_FAULT_CARD    /* the GPU itself fails with `code` (gw_virt_card_fault); see `when` */
 } gw_virt_fault_kind;
 
@@ -73,7 +73,7 @@ typedef enum gw_virt_card_fault {
 } gw_virt_card_fault;
 
 typedef enum gw_virt_when {
-    GW_VIRT_WHEN_TIME,  /* after_ns after the cards were first used */
+    GW_VIRT_WHEN_TIME,  /* after_ns after the GPUs were first used */
     GW_VIRT_WHEN_CALL,  /* before a process's count-th call of `name` */
     GW_VIRT_WHEN_LAUNCH /* when a process's count-th launch starts */
 } gw_virt_when;
@@ -100,7 +100,8 @@ typedef struct gw_virt_spec {
 
 /* Parse `text`.
  *
- * GW_USAGE: `err` names the wrong word and describes what is allowed. Unless GW_OK, *ret_spec is untouched. */
+ * Returns GW_USAGE if the text is invalid; `err` then names the wrong word and describes what is allowed. On failure,
+ * *ret_spec is unchanged. */
 GW_MUST_CHECK gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error *err);
 
 /* Check `text` without returning the result. The errors are those of gw_virt_spec_parse(). */

@@ -17,15 +17,15 @@ typedef struct gw_virt_process {
 typedef struct gw_virt_state {
     unsigned device_count;
     uint64_t total_bytes[GW_VIRT_DEVICES_MAX];
-    uint64_t used_bytes[GW_VIRT_DEVICES_MAX]; /* by live processes */
+    uint64_t used_bytes[GW_VIRT_DEVICES_MAX]; /* used by live processes */
     unsigned process_count;
     gw_virt_process processes[GW_VIRT_PROCESSES_MAX];
 } gw_virt_state;
 
-/* Read the state in `folder` (GPUWHY_VIRTUAL_DIR). The state is read without the lock, so the result may contain
- * half of one call's change, but no worse.
+/* Read the state in `folder` (GPUWHY_VIRTUAL_DIR). The state is read without the lock, so the result may show a change
+ * by one call only in part.
  *
- * GW_MISSING: no process has used a virtual GPU yet. GW_IO, GW_CORRUPT: `err` has the reason. */
+ * Returns GW_MISSING if no process has used a virtual GPU yet. GW_IO, GW_CORRUPT: `err` has the reason. */
 GW_MUST_CHECK gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_error *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* The GPU core dump that a driver writes when a kernel commits a fault and the environment requests a dump. It has
  * the same tables as a dump of a real GPU, filled with what the virtual GPU knows.
  *
- * Two dumps of a real GPU (driver 580) show the difference between faults. A failed assertion stops its warp, so the
- * dump has the grid, block and thread. Other faults are detected after the warp has left, so the dump only has the
- * SM's exception and its PC. Code addresses are made up: each kernel of the module has its own. */
+ * Dumps of a real GPU (driver 580) differ by fault. A failed assertion stops its warp, so the dump has the grid, block
+ * and thread. Other faults are detected after the warp has left, so the dump only has the SM's exception and the PC of
+ * that exception. Code addresses are made up: each kernel of the module has its own. */
 #ifndef GWI_DUMP_H
 #define GWI_DUMP_H
 
@@ -16,7 +16,7 @@ typedef struct gwi_dump {
     unsigned sm_count, capability[2];
     unsigned driver[2], cuda[2]; /* versions */
     int result;                  /* the driver's result after the fault, such as 700 */
-    const char *const *kernels;  /* of the module */
+    const char *const *kernels;  /* the kernels of the module */
     size_t kernel_count, faulty; /* faulty: index of the kernel with the fault */
     const char *file;            /* source file of the fault; NULL if not known */
     unsigned line;
@@ -28,13 +28,13 @@ typedef struct gwi_dump {
 
 enum { GWI_DUMP_SKIP_ABORT = 1 << 4 };
 
-/* Whether the environment requests a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION and CUDA_COREDUMP_GENERATION_FLAGS. */
+/* True if the environment requests a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION and CUDA_COREDUMP_GENERATION_FLAGS. */
 bool gwi_dump_wanted(unsigned *ret_flags);
-/* Return the exception for a CUDA result; 0 if none is known, as for a trap. No dump is written then. */
+/* Return the exception for a CUDA result. Returns 0 if none is known, as for a trap; no dump is written then. */
 unsigned gwi_dump_exception(int result);
 /* Expand %h, %p and %t in CUDA_COREDUMP_FILE. Returns false if the path does not fit. */
 bool gwi_dump_path(char *out, size_t bytes_max);
-/* Write the dump. On failure the partial file is removed and false is returned. */
+/* Write the dump. On failure, remove the partial file and return false. */
 bool gwi_dump_write(const char *path, const gwi_dump *dump);
 
 #endif

@@ -1,6 +1,5 @@
 /* Faults and load of a run's GPUs: faults requested by the specification, faults committed by the program's kernels,
- * and how busy each GPU is. Everything is stored in the shared state, so that the program's driver and NVML report
- * the same.
+ * and how busy each GPU is. The shared state stores everything, so that the program's driver and NVML report the same.
  *
  * Functions may be called from any thread. Every function that changes something takes the state's lock itself. */
 #ifndef GWI_HEALTH_H
@@ -8,20 +7,20 @@
 
 #include "gwi_shared.h"
 
-/* Apply the faults that are due. Cheap when there are none. */
+/* Apply the faults that are due. This is cheap if no fault is due. */
 void gwi_health_look(gwi_shared *shared, const gw_virt_spec *spec);
-/* Apply the specification's fault `index` now, once for all processes. `pid` is the process that caused it; 0 if
- * none. */
+/* Apply the specification's fault `index` now, once for all processes. `pid` is the process that caused the fault; 0 if
+ * none did. */
 void gwi_health_strike(gwi_shared *shared, const gw_virt_spec *spec, unsigned index, int pid);
 /* Report an Xid for work of process `pid`. The Xid has no other effect. */
 void gwi_health_xid(gwi_shared *shared, unsigned device, unsigned xid, int pid);
 
-/* Record that a kernel of the process in `slot` runs from `from_ns` to `until_ns`, monotonic time. UINT64_MAX: the
+/* Record that a kernel of the process in `slot` runs from `from_ns` to `until_ns`, in monotonic time. UINT64_MAX: the
  * end is not known. */
 void gwi_busy_add(gwi_shared *shared, unsigned slot, unsigned device, uint64_t from_ns, uint64_t until_ns);
-/* Record that the process's kernels were abandoned: nothing runs after `now_ns`. */
+/* Record that the process's kernels were abandoned: none of them runs after `now_ns`. */
 void gwi_busy_cut(gwi_shared *shared, unsigned slot, unsigned device, uint64_t now_ns);
-/* Return the busy time since from_ns; 0: since the beginning. */
+/* Return the busy time from `from_ns` to `now_ns`. A from_ns of 0 means the beginning. */
 uint64_t gwi_busy_ns(const gwi_shared_busy *busy, uint64_t from_ns, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* Read what the virtual GPU needs from a module image: kernels with their parameters, data objects, and models of
- * kernels. Reads PTX text, cubins (ELF) and fat binaries, and never reads beyond `bytes`. */
+/* Read the parts of a module image that the virtual GPU needs: kernels with their parameters, data objects, and models
+ * of kernels. Supports PTX text, cubins (ELF) and fat binaries, and never reads beyond `bytes`. */
 #ifndef GWI_IMAGE_H
 #define GWI_IMAGE_H
 
@@ -22,16 +22,16 @@ typedef struct gwi_kernel_info {
     uint32_t param_count;
     uint32_t param_bytes;
     uint32_t shared_bytes;
-    uint32_t threads_max; /* 0: not limited by the kernel */
+    uint32_t threads_max; /* 0: the kernel sets no limit */
     bool has_model;
     struct gw_kernel_model model;
-    char text[GWI_MODEL_TEXT_MAX]; /* file NUL function NUL message NUL; empty strings where unknown */
+    char text[GWI_MODEL_TEXT_MAX]; /* file NUL function NUL message NUL; an unknown text is empty */
 } gwi_kernel_info;
 
 typedef struct gwi_global_info {
     char *name; /* owned */
     uint64_t bytes;
-    unsigned char *initial; /* owned; NULL: zeros */
+    unsigned char *initial; /* owned; NULL: all bytes are zero */
     bool constant;
 } gwi_global_info;
 
@@ -50,7 +50,8 @@ typedef struct gwi_image_wants {
     int ptx_version_max;    /* 90 for 9.0 */
 } gwi_image_wants;
 
-/* Return the size of the image at `data`, computed from its terminator or headers, for calls that pass no size. */
+/* Return the size of the image at `data`, for calls that pass no size. It is computed from the image's terminator or
+ * headers. */
 size_t gwi_image_bytes(const void *data);
 /* Read an image. Returns 0, or the driver's error (200, 209, 218, 222, 801, 2) with `reason` filled and *ret_image
  * empty. */
@@ -59,7 +60,7 @@ int gwi_image_read(const void *data, size_t bytes, const gwi_image_wants *wants,
 void gwi_image_free(gwi_image *image);
 gwi_kernel_info *gwi_image_kernel(const gwi_image *image, const char *name);
 
-/* The readers behind gwi_image_read(), also called by its tests. Each one adds to *image. */
+/* The readers that gwi_image_read() and its tests call. Each one adds to *image. */
 int gwi_image_read_ptx(const char *text, size_t bytes, const gwi_image_wants *wants, gwi_image *image, char *reason,
                        size_t reason_bytes);
 int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_wants *wants, gwi_image *image,

@@ -2,10 +2,10 @@
  *
  * A block of at most 1 MiB shares a page with other blocks, in steps of 512 B. The page stays allocated until its
  * last block is freed. A larger block gets pages of its own. The address range is far larger than the GPU's memory,
- * because a GPU maps scattered pages. An allocation therefore fails only when the bytes run out, never because of
- * fragmented addresses.
+ * because a GPU can map scattered pages to contiguous addresses. An allocation therefore fails only when the memory is
+ * used up, never because free addresses are fragmented.
  *
- * Memory is taken from the GPU and returned to it through the two functions in gwi_pages. Nothing here takes a lock. */
+ * The two functions in gwi_pages take memory from the GPU and return memory to it. Nothing here takes a lock. */
 #ifndef GWI_PAGES_H
 #define GWI_PAGES_H
 
@@ -19,7 +19,7 @@
 #define GWI_SMALL_STEP      ((uint64_t)512)
 
 typedef struct gwi_small_page {
-    struct gwi_small_page *next, *previous; /* neighbours in the bin */
+    struct gwi_small_page *next, *previous; /* neighbours in the same bin */
     uint64_t base;
     gwi_runs free;
     unsigned block_count;
@@ -32,20 +32,20 @@ typedef struct gwi_pages {
     gwi_runs addresses;
     gwi_runs retired; /* addresses of destroyed contexts; reused only when no others are left, so that old pointers stay
                          invalid */
-    bool retiring;    /* memory freed now goes to `retired` */
+    bool retiring;    /* memory that is freed now goes to `retired` */
     struct {
         gwi_small_page *first, *last;
-    } bins[GWI_PAGE_BINS]; /* indexed by the logarithm of the largest free run, in steps */
+    } bins[GWI_PAGE_BINS]; /* indexed by the logarithm of the page's largest free run, in steps */
     bool (*take)(void *card, uint64_t bytes);
     void (*give)(void *card, uint64_t bytes);
     void *card; /* borrowed: argument of the two functions */
 } gwi_pages;
 
-/* Allocate `bytes` > 0. Returns false if the GPU has no memory left or the addresses are used up. *ret_page is the
- * page that a small block shares, else NULL; pass it to gwi_pages_free(). */
+/* Allocate `bytes` > 0. Returns false if the GPU has no memory left or the addresses are used up. *ret_page is set to
+ * the page that a small block shares, or to NULL; pass it to gwi_pages_free(). */
 bool gwi_pages_alloc(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address, gwi_small_page **ret_page);
 void gwi_pages_free(gwi_pages *pages, uint64_t address, uint64_t bytes, gwi_small_page *page);
-/* Return the bytes of the pages that a block of this size uses alone; 0 if it shares a page. */
+/* Return the size of the pages that a block of this size uses alone. Returns 0 if such a block shares a page. */
 uint64_t gwi_pages_own_bytes(uint64_t bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /* State of the GPUs that the processes of a run share: memory used by each process, busy time, and faults.
  *
- * It is one mapped file with a robust mutex, or private memory of this process if there is no folder. A process that
- * has ended (also a zombie) holds nothing: its bytes return to the GPU at the next query. All fields are plain
- * integers, so that another gpuwhy program can read the file; see gw_virt_state.h. */
+ * The state is one mapped file with a robust mutex, or private memory of this process if there is no folder. A process
+ * that has ended (even if it is still a zombie) uses no memory: its bytes return to the GPU at the next query. All
+ * fields are plain integers, so that another gpuwhy program can read the file; see gw_virt_state.h. */
 #ifndef GWI_SHARED_H
 #define GWI_SHARED_H
 
@@ -16,7 +16,7 @@ enum { GWI_SHARED_PROCESSES = 512, GWI_SHARED_VERSION = 2, GWI_SHARED_EVENTS = 6
 #define GWI_SHARED_MAGIC 0x3144524143575047u /* "GPWCARD1" */
 #define GWI_SHARED_NAME  "cards.state"
 
-/* A time span in which kernels of a process kept a GPU busy, monotonic. Spans less than a millisecond apart are
+/* A span of monotonic time in which kernels of a process kept a GPU busy. Spans less than a millisecond apart are
  * merged. */
 typedef struct gwi_shared_span {
     uint64_t from_ns, until_ns;
@@ -28,7 +28,7 @@ typedef struct gwi_shared_busy {
     gwi_shared_span spans[GWI_SHARED_SPANS];
 } gwi_shared_busy;
 
-/* An event that the driver reports to its listeners, in NVML's terms: an nvmlEventType bit and its data. */
+/* An event that the driver reports to its listeners, as in NVML: an nvmlEventType bit and its data. */
 typedef struct gwi_shared_event {
     uint64_t type, data;
     uint64_t at_ns; /* monotonic */
@@ -40,9 +40,9 @@ typedef struct gwi_shared_event {
 typedef struct gwi_shared_card {
     uint64_t event_count; /* events so far; event i is at i % GWI_SHARED_EVENTS */
     gwi_shared_event events[GWI_SHARED_EVENTS];
-    uint64_t strike_count; /* how often all contexts were ruined; the last time by strike_code for strike_pid */
-    int32_t strike_code;   /* the driver's result */
-    int32_t strike_pid;    /* 0: all processes */
+    uint64_t strike_count; /* how often all contexts were ruined; the next two fields are of the last time */
+    int32_t strike_code;   /* the driver's result for the ruined contexts */
+    int32_t strike_pid;    /* the process whose contexts were ruined; 0: all processes */
     uint32_t is_lost, recovery_action;
     uint64_t ecc_uncorrected, remapped_uncorrected, remap_pending;
     uint64_t thermal_since_ns, power_cap_since_ns, power_brake_since_ns; /* monotonic; 0: not active */
@@ -65,20 +65,21 @@ typedef struct gwi_shared {
     pthread_mutex_t lock;
     uint64_t total_bytes[GW_VIRT_DEVICES_MAX];
     uint64_t used_bytes[GW_VIRT_DEVICES_MAX];
-    uint64_t began_ns;       /* monotonic; faults with a time count from here */
+    uint64_t began_ns;       /* monotonic; faults at a given time count from here */
     uint32_t faults_applied; /* one bit for each fault in the specification */
     uint32_t reserved;
     gwi_shared_card cards[GW_VIRT_DEVICES_MAX];
     gwi_shared_process processes[GWI_SHARED_PROCESSES];
     gwi_shared_busy busy[GWI_SHARED_PROCESSES]
-                        [GW_VIRT_DEVICES_MAX]; /* written only by its own process, without the lock */
+                        [GW_VIRT_DEVICES_MAX]; /* written only by the entry's own process, without the lock */
 } gwi_shared;
 _Static_assert(GW_VIRT_FAULTS_MAX <= 32, "a bit for each fault");
 
-/* Map the state in `folder` (NULL: private state). Returns false on failure. *ret_slot is set to this process's
- * entry. A NULL ret_slot is for a caller that uses no GPU; it gets no entry. */
+/* Map the state in `folder` (NULL: private state). *ret_slot is set to this process's entry. A caller that uses no GPU
+ * passes NULL as ret_slot and gets no entry. Returns false on failure. */
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot);
-/* Take bytes of a GPU for the process in `slot`. Clears the entries of dead processes before it fails. */
+/* Take `bytes` of a GPU for the process in `slot`. Returns false if not enough are free, even after clearing the
+ * entries of dead processes. */
 bool gwi_shared_take(gwi_shared *shared, unsigned slot, unsigned device, uint64_t bytes);
 void gwi_shared_give(gwi_shared *shared, unsigned slot, unsigned device, uint64_t bytes);
 uint64_t gwi_shared_free_bytes(gwi_shared *shared, unsigned device);

@@ -6,12 +6,12 @@
 
 #include "gw_virt_spec.h"
 
-/* Parse the whole text as a number from min to max. */
+/* Parse all of the text as a number from min to max. */
 bool gwi_number_parse(const char *text, long long min, long long max, long long *ret);
-/* Parse "NAME" or "NAME:N" into name and count; the count is 1 if missing. */
+/* Parse "NAME" or "NAME:N" into name and count. A missing count is 1. */
 bool gwi_name_count(const char *text, gw_virt_fault *fault);
 
-/* Whether the text begins with the name of a GPU fault. It must then follow the grammar in card_fault.c. */
+/* True if the text begins with the name of a GPU fault. It must then follow the grammar in card_fault.c. */
 bool gwi_is_card_fault(const char *text);
 bool gwi_card_fault_parse(const char *text, gw_virt_fault *fault);
 

@@ -10,9 +10,9 @@
  *         return gwi_leave(result);
  *     }
  *
- * The generated export calls gwi_virt_enter() first, which has already handled a missing initialisation, a missing
- * context and a sticky error. gwi_leave() releases the lock and writes the driver's log. Functions require the lock
- * to be held unless their comment says otherwise. */
+ * The generated export calls gwi_virt_enter() first, which handles a missing initialisation, a missing context and a
+ * sticky error. gwi_leave() releases the lock and writes the driver's log. The caller of any other function must hold
+ * the lock, unless the function's comment says otherwise. */
 #ifndef GWI_VIRT_H
 #define GWI_VIRT_H
 
@@ -55,7 +55,7 @@ typedef enum gwi_kind {
     GWI_LOG_CALLBACK
 } gwi_kind;
 
-/* First member of every object that has a handle; the handle is its address. */
+/* First member of every object that has a handle. The handle is the object's address. */
 typedef struct gwi_object {
     gwi_range range; /* in gwi.objects while the handle is valid */
     gwi_kind kind;
@@ -78,7 +78,7 @@ typedef struct gwi_device {
     gwi_context *primary; /* owned; keeps its handle for the life of the process */
     unsigned primary_flags;
     unsigned context_count;
-    uint64_t strikes_seen;  /* value of the GPU's strike_count already handled */
+    uint64_t strikes_seen;  /* value of the GPU's strike_count that was last handled */
     gwi_pool *pool_default; /* owned */
     gwi_pool *pool_current; /* borrowed */
 } gwi_device;
@@ -88,13 +88,13 @@ struct gwi_context {
     gwi_device *device;
     bool alive;
     bool is_primary;
-    unsigned retain_count; /* of a primary context */
+    unsigned retain_count; /* only for a primary context */
     unsigned generation;   /* incremented when the context is destroyed; objects with an older value are dead */
     unsigned flags;
     uint64_t id;
     uint64_t own_bytes; /* device memory used by the context itself */
     int fault;          /* error of a faulty kernel; 0: none */
-    bool fault_seen;    /* a call has reported the fault: all later calls return it */
+    bool fault_seen;    /* a call has reported the fault, so all later calls return it */
     gwi_stream *legacy; /* owned */
     uint64_t stream_used_bytes, stream_held_bytes;
     unsigned stream_count;
@@ -115,8 +115,8 @@ struct gwi_stream {
     bool destroyed;  /* freed when its work is done */
     gwi_command *head, *tail;
     unsigned pending_count;
-    gwi_command *last;                         /* a reference; NULL: no work submitted yet */
-    gwi_stream *active_previous, *active_next; /* while pending_count > 0 */
+    gwi_command *last;                         /* a reference; NULL: no work was submitted yet */
+    gwi_stream *active_previous, *active_next; /* used while pending_count > 0 */
     bool is_active;
     gwi_graph *capture; /* owned while a capture is open */
     bool capture_broken;
@@ -134,7 +134,7 @@ typedef struct gwi_event {
     unsigned generation;
     unsigned flags;
     gwi_command *record;       /* a reference; NULL: never recorded */
-    gwi_stream *capture_owner; /* set if recorded inside a capture: the stream where it began */
+    gwi_stream *capture_owner; /* the stream where the capture began; NULL: not recorded in a capture */
     struct gwi_node *capture_node;
 } gwi_event;
 
@@ -153,15 +153,15 @@ typedef struct gwi_block {
     gwi_range range;
     gwi_block_kind kind;
     gwi_device *device;
-    gwi_context *context; /* NULL: belongs to no single context */
+    gwi_context *context; /* NULL: the block belongs to no single context */
     unsigned generation;
-    gwi_small_page *page; /* set for a small block */
+    gwi_small_page *page; /* NULL: not a small block */
     char *storage;        /* where the content is stored */
     gwi_pool *pool;
     gwi_physical *physical;
     uint64_t physical_offset;
-    bool accessible; /* for a mapping */
-    bool freed;      /* by a stream-ordered free that has not run yet */
+    bool accessible; /* for a mapping: cuMemSetAccess allows access */
+    bool freed;      /* by a stream-ordered free that was not executed yet */
     unsigned flags;
     uint64_t id;
 } gwi_block;
@@ -213,9 +213,9 @@ typedef struct gwi_module {
     unsigned generation;
     gwi_image image;
     gwi_function **functions; /* owned, one per kernel, created on first use */
-    gwi_block **globals;      /* owned, likewise */
+    gwi_block **globals;      /* owned, one per variable, created on first use */
     struct gwi_library *library;
-    struct gwi_module *next; /* list of all modules of the process */
+    struct gwi_module *next; /* next in the list of all modules of the process */
 } gwi_module;
 
 struct gwi_function {
@@ -225,17 +225,17 @@ struct gwi_function {
     int shared_dynamic_max;
     int carveout;
     int cache_config;
-    gwi_function *kernel; /* for a function created from a library's kernel */
+    gwi_function *kernel; /* for a function that was created from a library's kernel */
 };
 
 typedef struct gwi_library {
     gwi_object object;
-    gwi_module *module; /* owned: holds the image; has no context */
+    gwi_module *module; /* owned; it stores the image and has no context */
     struct {
         gwi_context *context;
         unsigned generation;
         gwi_module *module; /* owned */
-    } * instances;          /* owned: one per context into which the library was loaded */
+    } * instances;          /* owned: one for each context into which the library was loaded */
     size_t instance_count;
     void *source; /* owned: the image, kept to load it again */
     size_t source_bytes;
@@ -314,16 +314,16 @@ typedef struct gwi_work {
     };
 } gwi_work;
 
-/* A submitted piece of work. References are held by its stream, by events, and by commands that wait for it. */
+/* A submitted piece of work. Its stream, events, and the commands that wait for it hold references. */
 struct gwi_command {
     unsigned references;
-    bool started, done, running; /* running: a host function, outside the lock */
+    bool started, done, running; /* running: its host function runs, without the lock */
     uint64_t submitted_ns, start_ns, due_ns, end_ns;
     gwi_stream *stream;
     gwi_command *next;
-    gwi_command **waits_for; /* owned, references */
+    gwi_command **waits_for; /* owned references */
     size_t wait_count;
-    uint64_t fault; /* fault of a kernel, raised when it ends (enum gw_kernel_fault) */
+    uint64_t fault; /* fault of the kernel (enum gw_kernel_fault), raised when the command ends */
     gwi_work work;
 };
 
@@ -350,13 +350,13 @@ typedef struct gwi_state {
     pthread_cond_t changed; /* CLOCK_MONOTONIC */
     bool initialised;
     bool sources_read;
-    bool shares_memory; /* with other processes: part of the shadow is a file */
+    bool shares_memory; /* part of the shadow is a file that other processes map */
     int init_result;
     char init_reason[600];
-    const volatile unsigned char *fork_mark; /* 1 here, 0 in a child */
+    const volatile unsigned char *fork_mark; /* 1 here, 0 in a forked child */
     int process_fault;                       /* error that made all contexts of the process unusable */
     gw_virt_spec spec;
-    const char *folder; /* the run's folder; NULL: none. static */
+    const char *folder; /* static: the run's folder; NULL: none */
     gwi_shared *shared;
     unsigned shared_slot;
     gwi_device devices[GW_VIRT_DEVICES_MAX];
@@ -381,7 +381,7 @@ extern gwi_state gwi;
 enum { GWI_CONTEXT_STACK_MAX = 64 };
 
 typedef struct gwi_thread {
-    gwi_context *contexts[GWI_CONTEXT_STACK_MAX]; /* borrowed; the last is current */
+    gwi_context *contexts[GWI_CONTEXT_STACK_MAX]; /* borrowed; the last one is current */
     unsigned context_count;
     unsigned fn; /* entry point that this thread is executing */
     bool per_thread_stream;
@@ -400,9 +400,9 @@ void gwi_lock(void);
 void gwi_unlock(void);
 /* Release the lock, write a failure to the driver's log, and return `result`. */
 int gwi_leave(int result);
-/* Add a line to the driver's log that explains the failure about to be returned. gwi_leave() writes it. */
+/* Add a line to the driver's log that explains the failure that the call is about to return. gwi_leave() writes it. */
 __attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);
-/* Add a line to the run's notes, once for each text. Needs no lock. */
+/* Add a line to the run's notes, only once for each text. Needs no lock. */
 __attribute__((format(printf, 1, 2))) void gwi_note(const char *format, ...);
 uint64_t gwi_now_ns(void);
 /* Crash as a real driver does on an invalid or destroyed handle. Does not return. */
@@ -423,43 +423,43 @@ void gwi_log_result(const char *symbol, int result);
 /* cards.c: faults of the GPUs themselves. Call with the lock held. */
 /* Check what happened to the GPUs since the last check, and ruin the affected contexts. */
 void gwi_cards_look(void);
-/* Apply the GPU faults that are triggered by this call. */
+/* Apply the GPU faults that this call triggers. */
 void gwi_cards_call(unsigned fn);
-/* Whether the GPU is lost and fails every call. */
+/* True if the GPU is lost, so that every call fails. */
 bool gwi_card_is_lost(unsigned device);
-/* Return the time a kernel of this duration takes on a GPU with throttled clocks. */
+/* Return the time that a kernel of this duration takes on a GPU with throttled clocks. */
 uint64_t gwi_card_slowed_ns(const gwi_device *device, uint64_t duration_ns);
-/* Return the time a copy takes on a GPU with a degraded link. 0 on other GPUs: the copy takes as long as moving the
- * bytes on this machine. */
+/* Return the time that a copy takes on a GPU with a degraded link. Returns 0 on other GPUs: the copy then takes as long
+ * as copying the bytes on this machine. */
 uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 
-/* context.c; gwi_context_is: core.c */
+/* context.c, except gwi_context_is(), which is in core.c */
 bool gwi_context_is(const gwi_context *context, unsigned generation);
 
 /* blocks.c */
 bool gwi_device_ready(gwi_device *device);
 bool gwi_device_take(gwi_device *device, uint64_t bytes);
 void gwi_device_give(gwi_device *device, uint64_t bytes);
-/* Whether an option makes this allocation fail. */
+/* True if an option makes this allocation fail. */
 bool gwi_allocation_refused(void);
 gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind kind);
 void gwi_block_free(gwi_block *block);
 gwi_block *gwi_block_at(uint64_t address);
-/* Return where the `bytes` at `address` are stored; NULL if they are not completely inside a live block. */
+/* Return where the `bytes` at `address` are stored. Returns NULL if they are not completely inside a live block. */
 char *gwi_storage(uint64_t address, uint64_t bytes);
-/* Whether a kernel could access the address. Accesses are checked per page, not per block. */
+/* True if a kernel could access the address. Accesses are checked per page, not per block. */
 bool gwi_mapped(uint64_t address);
 bool gwi_is_host_block(const gwi_block *block);
 
 /* timeline.c */
 gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority);
-/* Return the stream of a handle, including default streams; NULL if there is no context. Crashes on a destroyed
+/* Return the stream of a handle, including default streams. Returns NULL if there is no context. Crashes on a destroyed
  * handle, as the real driver does. */
 gwi_stream *gwi_stream_find(CUstream handle);
-/* Submit work to a stream, or to the graph being captured. Takes ownership of what `work` owns. `wait_for` may name
- * a further command to wait for. */
+/* Submit work to a stream, or to the graph being captured. Takes ownership of what `work` owns. The work also waits for
+ * `wait_for`, unless it is NULL. */
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
-/* Wait after a launch if the environment requests it. Returns 0 or the kernel's error. */
+/* If the environment requests it, wait after a launch. Returns 0 or the kernel's error. */
 int gwi_block_after_launch(gwi_stream *stream);
 void gwi_advance(void);
 void gwi_wait_command(gwi_command *command);
@@ -474,7 +474,7 @@ void gwi_command_drop(gwi_command *command);
 bool gwi_command_wait_for(gwi_command *command, gwi_command *other);
 /* Remove a command that ended at `end_ns`. It must be the first one of its stream. */
 void gwi_command_finish(gwi_command *command, uint64_t end_ns);
-void gwi_stream_activate(gwi_stream *stream); /* call when it has work */
+void gwi_stream_activate(gwi_stream *stream); /* call when the stream has work */
 void gwi_stream_free(gwi_stream *stream);
 /* Discard the pending work of the context's streams. */
 void gwi_abandon(gwi_context *context);
@@ -484,7 +484,7 @@ void gwi_work_free(gwi_work *work);
 bool gwi_work_copy(gwi_work *to, const gwi_work *from);
 void gwi_graph_free(gwi_graph *graph);
 void gwi_node_free(gwi_node *node);
-/* Add a node. On success the graph owns everything that `work` owned. NULL if out of memory. */
+/* Add a node. On success, the graph owns everything that `work` owned. Returns NULL if out of memory. */
 gwi_node *gwi_node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count);
 bool gwi_node_after(gwi_node *node, gwi_node *other); /* false: out of memory */
 
@@ -506,7 +506,8 @@ gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
 /* kernel.c: a kernel's behaviour, decided when it starts */
-/* The kernel's fault (enum gw_kernel_fault), the error that the driver returns for it, and the Xids it reports. */
+/* For a kernel's fault: its kind (enum gw_kernel_fault), the error that the driver returns, and a report of its
+ * Xids. */
 uint64_t gwi_kernel_fault(const gwi_work *work);
 int gwi_fault_code(uint64_t fault);
 void gwi_fault_tell(uint64_t fault, const gwi_context *context);
@@ -515,8 +516,8 @@ void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
 
 /* launch.c */
-/* Check a launch and fill in its work, for launches and graph nodes. Returns 0, or the driver's error with nothing
- * to free. */
+/* Check a launch and fill in its work, for launches and graph nodes. On failure, returns the driver's error; there is
+ * nothing to free then. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work);
 
@@ -526,12 +527,12 @@ int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element
                   gwi_work *ret_work);
 
 /* capture.c */
-/* Return the stream where this stream's capture began; NULL if it is not being captured. */
+/* Return the stream where this stream's capture began. Returns NULL if the stream is not being captured. */
 gwi_stream *gwi_capture_owner(gwi_stream *stream);
 void gwi_capture_forget(gwi_stream *stream);
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);
 void gwi_capture_end(gwi_stream *stream);
-/* Return 900 and break the capture if the calling thread may not make an unsafe call now, else 0. */
+/* If the calling thread may not make an unsafe call now, break the capture and return 900. Otherwise return 0. */
 int gwi_capture_forbids(void);
 
 #endif

@@ -7,8 +7,8 @@
 #include "gw_cuda_abi.h"
 #include "gw_nvml_abi.h"
 
-/* The effect of an Xid on the GPU and on its contexts. Numbers are from the vendor's list; the driver's results are
- * the ones that users reported with them. An Xid without a row is reported and has no other effect. */
+/* The effect of an Xid on the GPU and on its contexts. The numbers are from the vendor's list; the driver's results are
+ * those that users reported with the Xid. An Xid without a row is reported and has no other effect. */
 static const struct {
     unsigned xid;
     int code;
@@ -48,7 +48,7 @@ static void contexts_ruin(gwi_shared_card *card, int code, int pid)
     __atomic_store_n(&card->strike_count, card->strike_count + 1, __ATOMIC_RELEASE);
 }
 
-/* Lose the GPU: it fails every call until a reboot. */
+/* Lose the GPU: every call on it fails until a reboot. */
 static void lose(gwi_shared_card *card)
 {
     event_add(card, nvmlEventTypeXidCriticalError, XID_OFF_THE_BUS, 0);
@@ -58,7 +58,7 @@ static void lose(gwi_shared_card *card)
     contexts_ruin(card, CUDA_ERROR_UNKNOWN, 0);
 }
 
-/* Report an uncorrectable ECC error (two wrong bits). The row is replaced at the next reset; all contexts on the GPU
+/* Report an uncorrectable ECC error (two wrong bits). The next reset replaces the memory row. All contexts on the GPU
  * are ruined. */
 static void ecc(gwi_shared_card *card, bool can_remap, int pid)
 {

@@ -1,4 +1,5 @@
-/* Module images: detect the kind, read fat binaries, and share code between the kinds. See gwi_image.h. */
+/* Module images: detect the kind of an image, read fat binaries, and share code between the readers. See
+ * gwi_image.h. */
 #include "gw_array.h"
 #include "gwi_image.h"
 
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fat binary has a header, then parts with a header each. All values are little-endian. */
+/* A fat binary has a header and then its parts, each with a header of its own. All values are little-endian. */
 enum {
     FATBIN_MAGIC = 0xBA55ED50,
     WRAPPER_MAGIC = 0x466243B1,
@@ -153,7 +154,8 @@ static int fail(int code, char *reason, size_t reason_bytes, const char *text)
     return code;
 }
 
-/* Choose the best part: machine code for exactly this GPU, else for an older one of its family, else PTX. */
+/* Return how well a part fits: machine code for exactly this GPU is best, then machine code for an older GPU of the
+ * same family, then PTX. */
 static int part_score(const unsigned char *part, const gwi_image_wants *wants)
 {
     int arch = (int)number_at(part, 28, 4);

@@ -1,5 +1,5 @@
-/* Cubins: ELF files with the GPU's machine code. The sections `.text.NAME` are kernels and `.nv.info.NAME` lists
- * their parameters. Data objects are symbols in `.nv.global*` and `.nv.constant3`. */
+/* Cubins: ELF files with the GPU's machine code. A section `.text.NAME` has a kernel, and `.nv.info.NAME` lists the
+ * kernel's parameters. Data objects are symbols in `.nv.global*` and `.nv.constant3`. */
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static bool section_at(const elf *file, unsigned index, Elf64_Shdr *section)
     return section->sh_offset <= file->bytes && section->sh_size <= file->bytes - section->sh_offset;
 }
 
-/* Return a string of a string section; "" if out of bounds. */
+/* Return a string of a string section. Returns "" if the offset is out of bounds. */
 static const char *string_at(const elf *file, const Elf64_Shdr *strings, uint64_t offset)
 {
     if (strings->sh_type == SHT_NOBITS || offset >= strings->sh_size)
@@ -52,7 +52,7 @@ static const char *section_name(const elf *file, const Elf64_Shdr *section)
     return string_at(file, &names, section->sh_name);
 }
 
-/* Parameters are stored last to first; `slots` sorts them by ordinal. */
+/* Parameters are stored from the last to the first; `slots` sorts them by ordinal. */
 static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_info *kernel)
 {
     const unsigned char *at = file->data + section->sh_offset;
@@ -92,7 +92,7 @@ static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_inf
         gwi_kernel_add_param(kernel, slots[i].offset, slots[i].bytes);
 }
 
-/* From sm_90 on, the section begins with memory reserved by the system. */
+/* From sm_90 on, the section begins with memory that the system reserves. */
 static uint64_t reserved_shared(const elf *file, uint64_t bytes)
 {
     return file->image->binary_version >= 90 && bytes >= 1024 ? 1024 : 0;

@@ -1,4 +1,4 @@
-/* PTX text: read entry names, parameter sizes and data objects. Instructions are ignored. */
+/* Read PTX text: entry names, parameter sizes and data objects. Instructions are ignored. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 typedef struct reader {
     const char *at, *end; /* borrowed from the caller's text */
-    const char *token;    /* the current one */
-    size_t token_bytes;   /* 0: the end */
+    const char *token;    /* the current token */
+    size_t token_bytes;   /* 0: end of the text */
     const gwi_image_wants *wants;
     gwi_image *image;
     char *reason;
@@ -82,7 +82,7 @@ static uint64_t number(const reader *rd)
     return strtoull(text, NULL, 0);
 }
 
-/* ".u64" -> 8, ".b8" -> 1; 0: not a type. */
+/* Return the size of a type: 8 for ".u64", 1 for ".b8". Returns 0 if the token is not a type. */
 static uint32_t type_bytes(const reader *rd)
 {
     static const struct {
@@ -97,7 +97,7 @@ static uint32_t type_bytes(const reader *rd)
     return 0;
 }
 
-/* A declared variable such as `.align 8 .b8 name[24]`, without what follows it. */
+/* A declared variable such as `.align 8 .b8 name[24]`, without its initial value. */
 typedef struct variable {
     const char *name;
     size_t name_bytes;
@@ -129,7 +129,7 @@ static int read_variable(reader *rd, variable *var)
     var->name = rd->token;
     var->name_bytes = rd->token_bytes;
     if (var->element_bytes == 0)
-        var->element_bytes = 8; /* .texref and the like */
+        var->element_bytes = 8; /* .texref and similar types */
     var->bytes = (uint64_t)var->element_bytes * vector;
     next(rd);
     while (is(rd, "[")) {
@@ -146,7 +146,7 @@ static int read_variable(reader *rd, variable *var)
     return 0;
 }
 
-/* Read `= {1, 2}` or `= 5`; nested braces are flattened. A value that is not a number (an address) stays zero. */
+/* Read `= {1, 2}` or `= 5`. Nested braces are flattened. A value that is not a number (an address) stays zero. */
 static int read_initial(reader *rd, const variable *var, gwi_global_info *global)
 {
     int depth = 0;
@@ -224,7 +224,7 @@ static int read_params(reader *rd, gwi_kernel_info *kernel)
     return 0;
 }
 
-/* Skip the block after the current "{" and add up the shared memory declared in it. */
+/* Skip the block after the current "{" and add up the shared memory that is declared in it. */
 static int read_body(reader *rd, gwi_kernel_info *kernel)
 {
     int depth = 0;

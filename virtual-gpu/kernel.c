@@ -26,7 +26,7 @@ int gwi_fault_code(uint64_t fault)
     return fault < GW_KERNEL_FAULT_COUNT ? codes[fault] : 0;
 }
 
-/* Returns false if the kernel has no such parameter. */
+/* Get the value of a parameter. Returns false if the kernel has no such parameter. */
 static bool param_value(const gwi_work *work, uint64_t index, uint64_t *ret_value)
 {
     const gwi_kernel_info *info = work->kernel.function->info;
@@ -60,7 +60,7 @@ static bool model_strikes(const gwi_work *work, const struct gw_kernel_model *mo
     }
 }
 
-/* Report the fault's Xids, as a real driver was seen to do. */
+/* Report the Xids of the fault, as a real driver was seen to do. */
 void gwi_fault_tell(uint64_t fault, const gwi_context *context)
 {
     static const unsigned char xids[][2] = {
@@ -87,7 +87,7 @@ static uint64_t fault_by_option(const gwi_work *work)
         if ((fault->kind == GW_VIRT_FAULT_KERNEL && strcmp(fault->name, work->kernel.function->info->name) == 0) ||
             (fault->kind == GW_VIRT_FAULT_LAUNCH && fault->count == work->kernel.launch_number))
             return (uint64_t)fault->code;
-        /* A fault of the GPU itself: the next check of the GPUs detects it. */
+        /* A fault of the GPU itself is only applied here. The next check of the GPUs detects it. */
         if (fault->kind == GW_VIRT_FAULT_CARD && fault->when == GW_VIRT_WHEN_LAUNCH &&
             fault->count == work->kernel.launch_number)
             gwi_health_strike(gwi.shared, &gwi.spec, i, getpid());
@@ -116,7 +116,7 @@ uint64_t gwi_kernel_duration_ns(const gwi_work *work)
     return model->duration_us > UINT64_MAX / 1000 ? UINT64_MAX : model->duration_us * 1000;
 }
 
-/* Print the line that a real driver writes to the program's stderr. */
+/* Print the line that a real driver prints on the program's stderr. */
 void gwi_kernel_print_assert(const gwi_work *work)
 {
     const gwi_kernel_info *info = work->kernel.function->info;

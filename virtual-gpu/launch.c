@@ -1,4 +1,4 @@
-/* Launches: the checks that a real driver makes. */
+/* Kernel launches, with the checks that a real driver makes. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int check_shape(const gwi_function *function, const unsigned grid[3], con
     return 0;
 }
 
-/* Collect all parameters in one buffer, from either way of passing them. */
+/* Collect all parameters in one buffer, for both ways of passing them. */
 static int take_params(const gwi_function *function, void **params, void **extra, unsigned char **ret_params)
 {
     const gwi_kernel_info *info = function->info;

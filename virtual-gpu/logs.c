@@ -1,5 +1,5 @@
-/* The driver's messages about its own failures: passed to callbacks, and the last hundred kept for programs that
- * request them. */
+/* The driver's messages about its own failures. They are passed to callbacks, and the last hundred are kept for
+ * programs that request them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static struct {
     pthread_mutex_t lock;
     callback_entry *callbacks; /* owned */
     char lines[LINES_KEPT][LINE_BYTES_MAX];
-    uint32_t line_count; /* lines written so far; an iterator is such a count */
+    uint32_t line_count; /* lines written so far; an iterator is a value of this count */
 } logs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *result_name(int result)
@@ -41,7 +41,7 @@ void gwi_log_line(const char *line, CUlogLevel level)
     snprintf(copy, sizeof copy, "%s", line);
     pthread_mutex_lock(&logs.lock);
     snprintf(logs.lines[logs.line_count++ % LINES_KEPT], LINE_BYTES_MAX, "%s", copy);
-    /* Callbacks run without the lock, on a copy of the entries. There are few of them. */
+    /* Callbacks run without the lock, on a copy of the entries. There are few entries. */
     callback_entry entries[8];
     int count = 0;
     for (const callback_entry *entry = logs.callbacks; entry != NULL && count < 8; entry = entry->next)
@@ -102,13 +102,13 @@ GWI_API(cuLogsCurrent)(CUlogIterator *iterator_out, unsigned int flags)
     return 0;
 }
 
-/* Copy the lines from *from on, oldest first, as many complete ones as fit. Each ends with a line feed. */
+/* Copy lines, oldest first, beginning with *from. Only complete lines are copied. Each ends with a line feed. */
 static size_t dump(CUlogIterator *from, char *buffer, size_t room)
 {
     size_t used = 0;
     uint32_t first = logs.line_count > LINES_KEPT ? logs.line_count - LINES_KEPT : 0;
     uint32_t at = from != NULL && *from > first && *from <= logs.line_count ? *from : first;
-    /* If not all lines fit, keep the newest. */
+    /* If not all lines fit and `from` is NULL, keep the newest lines. */
     size_t wanted = 0;
     for (uint32_t i = at; i < logs.line_count; i++)
         wanted += strlen(logs.lines[i % LINES_KEPT]) + 1;

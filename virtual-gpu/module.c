@@ -8,7 +8,7 @@
 #include "gw_array.h"
 #include "gwi_virt.h"
 
-/* The newest PTX version that a driver of this version accepts: 9.0 for 13.0; see the table for 12.x and 11.x. */
+/* Return the newest PTX version that a driver accepts, such as 90 (9.0) for driver 13.0. */
 static int ptx_version_max(int driver)
 {
     static const struct {
@@ -175,7 +175,7 @@ GWI_API(cuModuleLoadDataEx)
     return gwi_virt_cuModuleLoadData(module, image);
 }
 
-/* Read a file and add a terminating zero. The caller owns the result. NULL: see errno. */
+/* Read a file and add a terminating zero. The caller owns the result. Returns NULL on failure; errno has the reason. */
 static char *file_read(const char *path, size_t *ret_bytes)
 {
     FILE *file = fopen(path, "rbe");
@@ -216,7 +216,7 @@ GWI_API(cuModuleLoad)(CUmodule *module, const char *fname)
     return gwi_leave(result);
 }
 
-/* Accept the wrapper that nvcc puts around a fat binary. */
+/* Return the fat binary inside the wrapper that nvcc puts around it; other images are returned unchanged. */
 static const void *unwrap(const void *image)
 {
     struct {
@@ -449,7 +449,7 @@ GWI_API(cuLibraryEnumerateKernels)(CUkernel *kernels, unsigned int numKernels, C
     return gwi_leave(0);
 }
 
-/* Return the library's module in the current context. It is loaded there on first use. */
+/* Return the library's module in the current context. The module is loaded there on first use. */
 static int instance_find(gwi_library *library, gwi_module **ret_module)
 {
     gwi_context *context = gwi_current();
@@ -491,7 +491,7 @@ static int kernel_function(gwi_function *kernel, gwi_function **ret_function)
     return 0;
 }
 
-/* Launches accept a CUkernel instead of a function, too. */
+/* Launches also accept a CUkernel instead of a function. */
 gwi_function *gwi_function_find(CUfunction handle)
 {
     gwi_function *function = gwi_object_find(handle, GWI_FUNCTION);
@@ -560,7 +560,7 @@ static int attribute(const gwi_function *function, int what, int *ret_value)
         *ret_value = (int)function->module->image.constant_bytes;
         return 0;
     case 4:
-        *ret_value = 4; /* number of registers: not known, so use that of an empty kernel */
+        *ret_value = 4; /* the number of registers is not known, so use that of an empty kernel */
         return 0;
     case 5:
         *ret_value = gwi.spec.card.attributes[75] * 10 + gwi.spec.card.attributes[76];

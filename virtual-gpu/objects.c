@@ -185,7 +185,7 @@ GWI_API(cuPointerGetAttribute)(void *data, CUpointer_attribute attribute, CUdevi
     return gwi_leave(pointer_attribute(data, (int)attribute, ptr));
 }
 
-/* For an unknown pointer every value is zero and the call succeeds. */
+/* For an unknown pointer, the call succeeds and every value is zero. */
 GWI_API(cuPointerGetAttributes)
 (unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
@@ -222,8 +222,8 @@ typedef struct ipc_handle {
     char magic[8]; /* "GWVIPC1" */
     int32_t pid;
     uint32_t device;
-    uint64_t id;     /* of the run of pages: its first address in the exporter */
-    uint64_t offset; /* of the block in the run */
+    uint64_t id;     /* of the range of pages: its first address in the exporting process */
+    uint64_t offset; /* of the block in that range */
     uint64_t bytes;  /* of the block */
     uint64_t run_bytes;
 } ipc_handle;
@@ -235,7 +235,7 @@ static int ipc_path(char *path, size_t bytes, int pid, uint64_t id)
     return snprintf(path, bytes, "%s/ipc-%d-%llx", gwi.folder, pid, (unsigned long long)id) < (int)bytes;
 }
 
-/* Map a file over the pages that hold the block, and keep their content. */
+/* Move the content of the pages that hold the block into a file, and map the file over them. */
 static bool ipc_share(char *storage, uint64_t bytes, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -332,7 +332,7 @@ GWI_API(cuIpcCloseMemHandle)(CUdeviceptr dptr)
 
 /* --- cuGetProcAddress ----------------------------------------------------------------------------------- */
 
-/* Return the oldest version that has the name; 0 if none has it. */
+/* Return the oldest version that has the name. Returns 0 if none has it. */
 static int oldest_version(const char *name)
 {
     int oldest = 0;

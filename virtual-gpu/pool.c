@@ -150,7 +150,7 @@ GWI_API(cuMemPoolGetAccess)(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
     return gwi_leave(0);
 }
 
-/* An allocation during a capture is made at once and kept for good; its node has no effect. */
+/* An allocation during a capture is made at once and never freed. Its graph node has no effect. */
 static int alloc_async(CUdeviceptr *ret_address, size_t bytes, gwi_pool *pool, CUstream handle)
 {
     gwi_stream *stream = gwi_stream_find(handle);

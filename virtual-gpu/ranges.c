@@ -44,7 +44,7 @@ static uint32_t next_weight(gwi_ranges *ranges)
     return x;
 }
 
-/* Split `node` into the members below `base` and the rest. */
+/* Split `node` into the members below `base` and all others. */
 static void split(gwi_range *node, uint64_t base, gwi_range **ret_low, gwi_range **ret_high)
 {
     while (node != NULL) {

@@ -27,8 +27,8 @@ uint64_t gwi_process_start_ticks(int pid)
     if (bytes <= 0)
         return 0;
     text[bytes] = '\0';
-    /* The command name may contain any character, so count fields from its closing bracket: the first one after it
-     * is the state, the twentieth is the start time. A zombie has already released its memory. */
+    /* The command name may contain any character, so count the fields from its closing bracket: the first field after
+     * it is the state, the twentieth is the start time. A zombie has already released its memory. */
     const char *field = strrchr(text, ')');
     if (field == NULL || field[1] == '\0' || field[2] == 'Z' || field[2] == 'X')
         return 0;
@@ -40,7 +40,7 @@ uint64_t gwi_process_start_ticks(int pid)
 
 void gwi_shared_lock(gwi_shared *shared)
 {
-    /* If a process died while it held the lock, at most one sum is wrong: compute all of them again. */
+    /* A process died while it held the lock. At most one sum is then wrong, so compute all sums again. */
     if (pthread_mutex_lock(&shared->lock) != EOWNERDEAD)
         return;
     for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++) {
@@ -82,7 +82,7 @@ static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
     bool found = false;
     gwi_shared_lock(shared);
     dead_clear(shared);
-    /* An entry with this pid is of the program that ran in this process before exec. */
+    /* An entry with this pid was written by the program that this process ran before exec. */
     for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
         if (shared->processes[p].pid == getpid())
             process_clear(shared, &shared->processes[p]);
@@ -155,7 +155,7 @@ bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **
     if (ok && shared->magic != GWI_SHARED_MAGIC)
         prepare(shared, spec);
     if (fd >= 0) {
-        flock(fd, LOCK_UN); /* the mapping keeps the open file, and so the lock, after close() */
+        flock(fd, LOCK_UN); /* unlock now: the mapping keeps the open file, and so the lock, after close() */
         close(fd);
     }
     ok = ok && shared->version == GWI_SHARED_VERSION && (ret_slot == NULL || slot_take(shared, ret_slot));

@@ -1,11 +1,12 @@
 /* Stream order in real time.
  *
- * Times are computed on an ideal timeline. A command starts at the latest of these: its submission, the end of the
- * previous command of its stream, and the end of everything it waits for. It ends after its duration. The thread
- * that holds the lock moves the timeline up to now (gwi_advance). A waiting thread sleeps until the next command is
- * due. A thread of the driver does the same for programs that never query; it starts with the first command that
- * cannot be completed at once. It also runs host functions, without the lock. Effects (copies, fills, faults) happen
- * when a command ends. Apart from the order of submission, nothing here depends on how threads are scheduled. */
+ * Times are computed on an ideal timeline. A command starts at the latest of these times: its submission, the end of
+ * the previous command of its stream, and the end of everything that it waits for. It ends after its duration. The
+ * thread that holds the lock advances the timeline up to now (gwi_advance). A waiting thread sleeps until the next
+ * command is due. For programs that never query, a thread of the driver advances the timeline in the same way; it
+ * starts with the first command that cannot be completed at once. This thread also runs host functions, without the
+ * lock. The effects of a command (copies, fills, faults) happen when it ends. Apart from the order of submission,
+ * nothing here depends on how threads are scheduled. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -31,7 +32,8 @@ static void run_copy(const gwi_work *work)
                     work->copy.width);
 }
 
-/* Fill whole pages of a GPU's shadow with zeros by returning the pages to the host. */
+/* Fill memory of a GPU's shadow with zeros by returning its whole pages to the host. Returns false if this is
+ * impossible. */
 static bool fill_with_nothing(char *at, uint64_t bytes)
 {
     const uintptr_t page = 4096;
@@ -44,7 +46,7 @@ static bool fill_with_nothing(char *at, uint64_t bytes)
         return false;
     uintptr_t begin = ((uintptr_t)at + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)at + bytes) / page * page;
-    /* Memory shared with another process would keep its content. */
+    /* Memory that is shared with another process would keep its content. */
     if (gwi.shares_memory || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0)
         return false;
     memset(at, 0, begin - (uintptr_t)at);
@@ -98,7 +100,7 @@ static void run(gwi_command *command)
 
 /* --- the timeline -------------------------------------------------------------------------------------------- */
 
-/* A kernel reached its fault: the context is ruined, even if no call has reported it yet. */
+/* A kernel has reached its fault: ruin the context, even if no call has reported the fault yet. */
 static void fault(gwi_command *command)
 {
     gwi_context *context = command->stream->context;
@@ -143,12 +145,12 @@ static void start(gwi_command *command, uint64_t start_ns)
     uint64_t duration_ns = gwi_card_slowed_ns(device, gwi_kernel_duration_ns(&command->work));
     command->fault = gwi_kernel_fault(&command->work);
     if (command->fault != 0)
-        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* the GPU reports a fault with a delay */
+        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* a real GPU reports a fault with a delay */
     command->due_ns = duration_ns > NEVER - start_ns ? NEVER : start_ns + duration_ns;
     gwi_busy_add(gwi.shared, gwi.shared_slot, device->index, start_ns, command->due_ns);
 }
 
-/* Advance the head of a stream. Returns true if a command ended. */
+/* Advance the first command of a stream. Returns true if the command ended. */
 static bool step(gwi_stream *stream, uint64_t now_ns)
 {
     gwi_command *command = stream->head;
@@ -190,7 +192,7 @@ void gwi_advance(void)
             next = stream->active_next;
             if (!step(stream, now_ns))
                 continue;
-            /* The list of streams may have changed: start again. */
+            /* The list of streams may have changed, so start again. */
             again = ended = true;
             break;
         }
@@ -206,7 +208,7 @@ static uint64_t next_due_ns(void)
     for (const gwi_stream *stream = gwi.active; stream != NULL; stream = stream->active_next) {
         const gwi_command *command = stream->head;
         uint64_t at = command->started && !command->running ? command->due_ns : NEVER;
-        /* A value in memory can change without notice: check often. */
+        /* Any thread can change a value in memory without a call, so check often. */
         if (command->started && command->work.kind == GWI_WORK_WAIT_VALUE)
             at = gwi_now_ns() + 100000;
         if (at < due_ns)
@@ -368,7 +370,8 @@ gwi_stream *gwi_stream_find(CUstream handle)
 
 /* --- submitting ----------------------------------------------------------------------------------------- */
 
-/* The legacy default stream waits for all blocking streams of its context, and they wait for it. */
+/* Order the command with the legacy default stream. That stream waits for all blocking streams of its context, and they
+ * wait for it. */
 static bool default_order(gwi_command *command)
 {
     gwi_stream *stream = command->stream;
@@ -404,7 +407,7 @@ static void wait_for_room(gwi_stream *stream)
     }
 }
 
-/* Like gwi_submit(), but never captured. */
+/* Like gwi_submit(), but without capture. */
 static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
 {
     gwi_command *command = calloc(1, sizeof *command);
@@ -415,7 +418,7 @@ static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wai
     command->references = 1;
     command->stream = stream;
     command->submitted_ns = gwi_now_ns();
-    /* Wait for the previous command like for any other, because its end is part of the ideal timeline. */
+    /* Wait for the previous command as for any other, because its end is part of the ideal timeline. */
     if (!gwi_command_wait_for(command, stream->last) || !gwi_command_wait_for(command, wait_for) ||
         !default_order(command)) {
         gwi_command_drop(command);
@@ -528,7 +531,7 @@ GWI_API(cuStreamDestroy_v2)(CUstream hStream)
 }
 GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
 
-/* Fail if the stream is being captured. A call that looks at such a stream breaks the capture. */
+/* If the stream is being captured, break the capture and return an error. */
 static int capture_touched(gwi_stream *stream)
 {
     gwi_stream *owner = stream->capture != NULL ? stream : stream->capture_owner;
@@ -567,10 +570,10 @@ GWI_API(cuStreamQuery)(CUstream hStream)
     return gwi_leave(result);
 }
 
-/* With CUDA_LAUNCH_BLOCKING=1, wait for each launch and return its error. Captured launches are not waited for. */
+/* With CUDA_LAUNCH_BLOCKING=1, wait for each launch and return its error. Do not wait for captured launches. */
 int gwi_block_after_launch(gwi_stream *stream)
 {
-    static int blocks = -1; /* read once, under the lock, as a real driver does when it starts */
+    static int blocks = -1; /* read once, with the lock held, as a real driver does when it starts */
     if (blocks < 0) {
         const char *value = getenv("CUDA_LAUNCH_BLOCKING");
         blocks = value != NULL && atoi(value) != 0;
@@ -758,7 +761,7 @@ GWI_API(cuStreamGetDevice)(CUstream hStream, CUdevice *device)
     return gwi_leave(0);
 }
 
-/* Stream attributes control caches and scheduling, which the virtual GPU does not have. */
+/* Do nothing: stream attributes control caches and scheduling, which the virtual GPU does not have. */
 GWI_API(cuStreamCopyAttributes)(CUstream dst, CUstream src)
 {
     GWI_ENTER;
@@ -787,8 +790,7 @@ GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t lengt
 
 /* --- entry points: events ------------------------------------------------------------------------------- */
 
-/* Find an event. Returns 201 for an event that was destroyed by a reset of its context; crashes on one that the
- * program destroyed. */
+/* Find an event. Returns 201 if a reset of the context destroyed the event. Crashes if the program destroyed it. */
 static int event_find(CUevent handle, gwi_event **ret_event)
 {
     gwi_event *event = gwi_object_find(handle, GWI_EVENT);

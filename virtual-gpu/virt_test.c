@@ -1,4 +1,4 @@
-/* Tests for the parts of the virtual GPU that work alone: ranges, pages, specifications, module images. */
+/* Test the parts of the virtual GPU that work alone: ranges, pages, specifications, module images. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void test_ranges_find(void **state)
     gwi_ranges ranges = {0};
     (void)state;
     for (unsigned i = 0; i < COUNT; i++) {
-        unsigned k = i * 7919u % COUNT; /* any order; COUNT has no common factor with it */
+        unsigned k = i * 7919u % COUNT; /* pseudo-random order: 7919 and COUNT have no common factor */
         members[k].base = 1000 + (uint64_t)k * 16;
         members[k].bytes = 8;
         assert_true(gwi_ranges_add(&ranges, &members[k]));
@@ -160,12 +160,12 @@ static void test_pages_scattered(void **state)
     for (int i = 0; i < 16; i += 2)
         gwi_pages_free(&pages, addresses[i], 4 * MIB, NULL);
     uint64_t large = 0;
-    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page)); /* the GPU has no 32 MiB of contiguous memory */
+    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page)); /* the GPU has no 32 contiguous MiB */
     assert_int_equal(c.free_bytes, 0);
     gwi_runs_free(&pages.addresses);
 }
 
-/* Allocate random sizes and compare with plain sums: no overlap, nothing lost. */
+/* Allocate random sizes and compare with plain sums: blocks do not overlap, and no memory is lost. */
 static void test_pages_random(void **state)
 {
     enum { SLOTS = 600, ROUNDS = 20000 };
@@ -445,7 +445,7 @@ static void test_ptx_good(void **state)
     gwi_image_free(&image);
 }
 
-/* A model must have its magic number; a variable that only has a model's name is ignored. */
+/* A model must have its magic number. A variable that only has the name of a model is ignored. */
 static void test_model_refuse(void **state)
 {
     static const char *const bad[] = {"{1, 1, 1, 0}", "{0x4D4B594857555047, 2, 1, 0}", "{0x4D4B594857555047, 1, 99, 0}",
@@ -499,7 +499,7 @@ static void test_fatbin_refuse(void **state)
         assert_true(reason[0] != '\0');
         free(exact);
     }
-    /* One part of compressed PTX for an older GPU: the reader reports it instead of guessing. */
+    /* A fat binary with one part, compressed PTX for an older GPU: the reader returns an error instead of guessing. */
     data[16] = 1;
     data[20] = 64;
     data[24] = 32;

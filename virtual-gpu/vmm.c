@@ -1,5 +1,6 @@
 /* Virtual memory management: physical memory without addresses, reserved addresses without memory, and mappings
- * between them. Physical memory lives until it is unmapped and was released as often as it was created or retained. */
+ * between them. Physical memory lives until it is unmapped and every create and retain has been followed by a
+ * release. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "gwi_virt.h"
 
 typedef struct reservation {
-    gwi_range range; /* in gwi.reserved */
+    gwi_range range; /* member of gwi.reserved */
 } reservation;
 
 static bool multiple(uint64_t bytes)
@@ -53,7 +54,7 @@ GWI_API(cuMemGetAllocationGranularity)
     return gwi_leave(result);
 }
 
-/* A handle that can be passed to another process needs memory with a file descriptor. */
+/* Allocate the storage of physical memory, and keep it out of core dumps. */
 static char *physical_storage(uint64_t bytes)
 {
     char *storage = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -209,7 +210,7 @@ GWI_API(cuMemMap)
     return gwi_leave(0);
 }
 
-/* Whether complete mappings, and nothing else, cover the range. `gaps` allows gaps between them. */
+/* True if complete mappings, and nothing else, cover the range. If `gaps`, parts of the range may be unmapped. */
 static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 {
     uint64_t at = base;

@@ -16,7 +16,7 @@ void gwi_work_free(gwi_work *work)
     memset(work, 0, sizeof *work);
 }
 
-/* Copy work for a graph launch. What the node owns stays owned by the node. A node never has a staged copy. */
+/* Copy work for a graph launch. The node keeps what it owns. A node never has a staged copy. */
 bool gwi_work_copy(gwi_work *to, const gwi_work *from)
 {
     *to = *from;
@@ -60,7 +60,7 @@ bool gwi_node_after(gwi_node *node, gwi_node *other)
     return true;
 }
 
-/* Takes over what `work` owns when it succeeds. */
+/* On success, the node owns what `work` owned. */
 gwi_node *gwi_node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count)
 {
     gwi_node *node = calloc(1, sizeof *node);

@@ -1,4 +1,5 @@
-/* Programs that come close to the proof of a cause but have another one. None of these verdicts may be established. */
+/* Tests programs that nearly fulfil the proof of a cause but ended for another reason. Their verdicts must not
+ * establish the cause. Counterparts that do fulfil the proof must be established. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
@@ -25,7 +26,7 @@ static void expect(const char *cause, gw_certainty certainty)
     done();
 }
 
-/* Expect that the cause is not established. Other tests check the verdict itself. */
+/* Expect that the verdict does not establish this cause. Other tests check the rest of the verdict. */
 static void expect_unproven(const char *cause)
 {
     judge();
@@ -51,11 +52,11 @@ static void start_without_a_card(void)
     gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
 }
 
-/* The program went on without a GPU and ended for another reason. */
+/* The program starts without a GPU. Only a last output about this failure establishes the cause. */
 static void no_card_and_another_end(void **state)
 {
     (void)state;
-    start_without_a_card(); /* it may have managed without a GPU: a silent program proves nothing */
+    start_without_a_card(); /* silent: the program may have gone on without a GPU */
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
@@ -70,20 +71,20 @@ static void no_card_and_another_end(void **state)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
-    start_without_a_card(); /* its output is not known */
+    start_without_a_card(); /* stderr was not recorded */
     gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
-    start_without_a_card(); /* it is still running */
+    start_without_a_card(); /* still running */
     expect_unproven("no-device-visible");
-    start_without_a_card(); /* gpuwhy's own lines are in the same file */
+    start_without_a_card(); /* lines of gpuwhy follow on stderr */
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_ESTABLISHED);
 }
 
-/* It managed without the failed feature, and ended within seconds for another reason that it did not print. Only a last
- * output about this failure shows that the failure ended it. */
+/* The program went on without the failed feature, and ended within seconds for another reason that it did not print.
+ * Only a last output about this failure shows that the failure ended the program. */
 static void went_on_and_ended_in_silence(void **state)
 {
     (void)state;
@@ -95,7 +96,7 @@ static void went_on_and_ended_in_silence(void **state)
         {"", 1, GW_SUPPORTED},
         {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE, falling back to the CPU\n", 1, GW_SUPPORTED},
         {"prog: no CUDA device: using the CPU instead\n", 1, GW_SUPPORTED},
-        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* announced before the failure */
+        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* printed before the failure */
         {"loaded 100 images\n", 1, GW_SUPPORTED},
         {"2026-01-02 10:11:12.123456: E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no "
          "CUDA-capable device is detected\n",
@@ -105,8 +106,8 @@ static void went_on_and_ended_in_silence(void **state)
         {"ERROR:train:cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_SUPPORTED},
         {"UserWarning: CUDA initialization: cuInit failed\n", 1, GW_SUPPORTED},
         {TRACE "RuntimeError: No CUDA GPUs are available\nfalling back to CPU\n", 1, GW_SUPPORTED},
-        {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* os._exit(3) */
-        /* counterparts: the program reports that it ended because of this */
+        {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* by os._exit(3) */
+        /* counterparts: the program itself prints that this failure ended it */
         {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_ESTABLISHED},
         {"prog: cuInit returned 100\n", 2, GW_ESTABLISHED},
         {"CUDA error: no CUDA-capable device is detected\n", 1, GW_ESTABLISHED},
@@ -128,7 +129,7 @@ static void went_on_and_ended_in_silence(void **state)
 }
 
 /* Python prints the same traceback for an uncaught exception and for one that the program caught, printed and survived.
- * Only the interpreter shows which it was. */
+ * Only the report of the observed interpreter distinguishes them. */
 static void a_traceback_that_was_printed(void **state)
 {
     static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
@@ -147,7 +148,7 @@ static void a_traceback_that_was_printed(void **state)
     }
 }
 
-/* The program was killed, and a shell reports it as an exit status. */
+/* The program was killed by a signal, directly or with the exit status that a shell reports for a signal. */
 static void went_on_and_was_killed(void **state)
 {
     (void)state;
@@ -181,7 +182,7 @@ static void an_old_driver_that_was_outlived(void **state)
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
     expect("script-exception", GW_ESTABLISHED);
-    refused_by_the_runtime(); /* its last output is about something else */
+    refused_by_the_runtime(); /* the last output is about something else */
     gw_feed_stderr(&feed, "prog: cannot open input.bin\n");
     gw_feed_exit(&feed, 1, 0);
     expect("driver-too-old", GW_SUPPORTED);
@@ -212,12 +213,12 @@ static void two_cudnn_and_another_end(void **state)
     with_two_cudnn(TRACE "RuntimeError: NCCL error: peer VERSION_MISMATCH\n");
     expect_unproven("cudnn-mixed-libraries");
     with_two_cudnn(TRACE "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED\n");
-    expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a file may be missing */
+    expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a missing file causes the same message */
 }
 
 /* ---- calls that a program can do without ---- */
 
-/* PyTorch refuses in the child; the parent manages without the child and ends an hour later. */
+/* PyTorch refuses to work in the forked child. The parent ends immediately, or an hour later for another reason. */
 static void a_forked_child_that_was_told(void **state)
 {
     (void)state;
@@ -233,7 +234,7 @@ static void a_forked_child_that_was_told(void **state)
     }
 }
 
-/* One image was not for this card, the next one was. */
+/* The first image was not built for this card, but a second image loaded. */
 static void a_second_image_that_loads(void **state)
 {
     (void)state;
@@ -246,7 +247,7 @@ static void a_second_image_that_loads(void **state)
     expect_unproven("arch-not-in-binary");
 }
 
-/* A worker checks for a GPU, is refused, and manages without one. `end_of_child` is its exit status. */
+/* Start a program whose forked worker calls the driver, is refused, and exits with status `end_of_child`. */
 static void forked_worker_asks(int end_of_child)
 {
     gw_feed_open_bare(&feed);
@@ -272,13 +273,13 @@ static void a_forked_child_that_coped(void **state)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
     expect_unproven("fork-after-init");
-    forked_worker_asks(0); /* a pool passes on the worker's exception */
+    forked_worker_asks(0); /* a pool raises the worker's exception in the parent */
     gw_feed_stderr(&feed, TRACE "RuntimeError: CUDA error: initialization error\n");
     gw_feed_exit(&feed, 1, 0);
     expect("fork-after-init", GW_ESTABLISHED);
 }
 
-/* A test failed, and at its end destructors free memory that an earlier reset had already freed. */
+/* A destructor frees memory that a reset had already freed. With `told`, a failed test has ended the program. */
 static void a_free_after_the_reset_at_the_end(void **state)
 {
     (void)state;
@@ -299,7 +300,7 @@ static void a_free_after_the_reset_at_the_end(void **state)
     }
 }
 
-/* Autotuning: one of the tried kernels requests too much shared memory. */
+/* Feed a launch that requests too much shared memory, as autotuning does when it tries kernels. */
 static void launch_too_large(void)
 {
     open_run();
@@ -343,7 +344,7 @@ static void no_page_locked_memory_and_another_end(void **state)
 
 /* ---- memory ---- */
 
-/* Two small helpers use the card of a process that fills it by itself; the second card is meant for others. */
+/* One process fills the card by itself, and two small helpers use a little of it. A second card is unused. */
 static void small_helpers_on_the_card(void **state)
 {
     (void)state;
@@ -364,7 +365,7 @@ static void small_helpers_on_the_card(void **state)
     expect_unproven("gpu-context-pileup");
 }
 
-/* The neighbour holds less than a tenth of the card, and without it the program would have fitted. */
+/* Another process holds less than a tenth of the card, but without it the request would have fitted. */
 static void a_small_neighbour_that_mattered(void **state)
 {
     (void)state;
@@ -377,7 +378,7 @@ static void a_small_neighbour_that_mattered(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-/* Two blocks of 690 KiB leave a third of a 2 MiB page unused, although nothing was ever freed. */
+/* Two blocks of 690 KiB leave a third of each 2 MiB page unused, although nothing was ever freed. */
 static void pages_wasted_by_rounding(void **state)
 {
     (void)state;
@@ -390,7 +391,7 @@ static void pages_wasted_by_rounding(void **state)
     expect_unproven("gpu-oom-fragmentation");
 }
 
-/* The process keeps a block in every step and would have filled the card by itself a little later. */
+/* The process keeps a block in every step, so it would soon have filled the card even without the other process. */
 static void a_neighbour_of_what_may_be_a_leak(void **state)
 {
     (void)state;
@@ -405,7 +406,7 @@ static void a_neighbour_of_what_may_be_a_leak(void **state)
     expect_unproven("gpu-oom-other-process");
 }
 
-/* Steps free all that they allocate, except the last ones, which keep a little. */
+/* Feed steps that free all their memory. Only the last `keeping_steps` steps keep a little. */
 static void run_beside_a_neighbour(int keeping_steps)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -440,7 +441,8 @@ static void a_neighbour_of_a_small_leak(void **state)
     expect("gpu-oom-other-process", GW_ESTABLISHED);
 }
 
-/* Another process of this run allocated `bytes` of 2,000 MiB, and then this one found no room for a context. */
+/* Feed another process of this run that allocates `bytes` of 2,000 MiB. Then the program finds no room for a
+ * context. */
 static void start_beside(uint64_t bytes)
 {
     gw_feed_open(&feed, 2000 * mib);
@@ -456,8 +458,8 @@ static void start_beside(uint64_t bytes)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The ledger has the other process's allocations. Its context is also on the card, which is known without reading the
- * card. */
+/* The ledger contains the other process's allocations. That process also has a context on the card, which is known
+ * even if the card was not sampled. */
 static void no_context_beside_a_recorded_process(void **state)
 {
     (void)state;
@@ -469,7 +471,7 @@ static void no_context_beside_a_recorded_process(void **state)
 
 /* ---- cards ---- */
 
-/* CUDA's device 0 is NVML's card 1. */
+/* Open a run in which CUDA's device 0 is NVML's card 1. */
 static void open_card_run(void)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -494,7 +496,7 @@ static void lose_context(uint16_t result)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The card had an error that this process survived for a long time, or one that does not end a process. */
+/* The card reported an error long before the failure, or an error that does not end a process. */
 static void an_old_error_of_the_card(void **state)
 {
     (void)state;
@@ -526,7 +528,7 @@ static void a_full_card_after_an_error_of_the_card(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-/* A kernel had a fault of its own; the card was lost while the program cleaned up. */
+/* A kernel had a fault of its own, and the card was lost ten minutes later. */
 static void a_card_that_was_lost_later(void **state)
 {
     (void)state;
@@ -565,7 +567,8 @@ static void start_fails(uint16_t result, uint64_t mode)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, result, 0, 0, 0, 0);
 }
 
-/* 802 without a switch, 46 without a holder of the card. */
+/* Errors 802 and 46 have several possible causes. A second fact establishes the cause: for 802 an NVSwitch, for 46 a
+ * process that holds the card or a compute mode that forbids contexts. */
 static void refusals_of_several_meanings(void **state)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
@@ -619,7 +622,7 @@ static void shared_memory_that_was_full_once(void **state)
     expect_unproven("shm-exhausted");
 }
 
-/* inotify's limit causes the same message. */
+/* The program has few open files. inotify's limit causes the same message. */
 static void too_many_files_with_few_open(void **state)
 {
     (void)state;
@@ -631,7 +634,7 @@ static void too_many_files_with_few_open(void **state)
     expect("fd-or-process-limit", GW_SUPPORTED);
 }
 
-/* A failing program may end its own process group. */
+/* SIGTERM follows an exception. The failing program may have signalled its own process group. */
 static void a_signal_after_an_exception(void **state)
 {
     (void)state;
@@ -649,7 +652,7 @@ static void a_signal_after_an_exception(void **state)
     expect("killed-by-scheduler-or-user", GW_ESTABLISHED);
 }
 
-/* A worker was killed for lack of memory; the parent replaced it and failed by itself an hour later. */
+/* A worker was killed for lack of host memory. The parent replaced it and failed for another reason an hour later. */
 static void a_killed_worker_that_was_replaced(void **state)
 {
     (void)state;

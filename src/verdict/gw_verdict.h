@@ -1,4 +1,4 @@
-/* The verdict on one run: what the facts of the model prove, as texts that render/ only lays out.
+/* The verdict on one run: what the facts of the model prove. The texts are final; render/ only formats them.
  *
  * gw_judge() never fails for lack of evidence: the status is then UNDETERMINED. All strings belong to the verdict and
  * are freed with it. The model is only needed during gw_judge(). */
@@ -19,14 +19,14 @@ typedef enum gw_verdict_status { GW_VERDICT_FAULT, GW_VERDICT_CLEAN, GW_VERDICT_
 /* In rising order, so that certainties can be compared. */
 typedef enum gw_certainty { GW_CERTAINTY_NONE, GW_HYPOTHESIS, GW_SUPPORTED, GW_ESTABLISHED } gw_certainty;
 
-/* The importance of a line of evidence. If not all lines are printed, the more important ones are. */
+/* The importance of a line of evidence. If there is no room for all lines, the less important ones are not printed. */
 typedef enum gw_weight {
     GW_WEIGHT_PLAIN,
-    GW_WEIGHT_DECIDES, /* the failure itself, and the proof of its cause */
-    GW_WEIGHT_ASIDE    /* repeats another line, or is additional information */
+    GW_WEIGHT_DECIDES, /* the failure itself, or a proof of its cause */
+    GW_WEIGHT_ASIDE    /* repeats another line, or adds a detail */
 } gw_weight;
 
-/* One line of evidence. `has_value` false: the line is only text. */
+/* One line of evidence. If `has_value` is false, the line is only text. */
 typedef struct gw_evidence {
     uint64_t t_ns; /* since the run began */
     bool has_time;
@@ -42,8 +42,7 @@ typedef struct gw_evidence {
 typedef struct gw_alternative {
     const char *cause; /* static id */
     gw_certainty certainty;
-    const char *summary, *told_by; /* static: what it is, and what evidence establishes it; NULL except in answers to a
-                                    * question */
+    const char *summary, *told_by; /* static: the cause in words, and its proof; NULL: not an answer to a question */
 } gw_alternative;
 
 typedef struct gw_string_list {
@@ -51,18 +50,18 @@ typedef struct gw_string_list {
     size_t count;
 } gw_string_list;
 
-/* The place and time of a run and of its trouble. The recordings of one job are ordered by these. */
+/* The place and time of a run and of its trouble, used to order the recordings of one job. */
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
-    char *cwd;            /* owned; of the command; NULL: not recorded */
+    char *cwd;            /* owned; working directory of the command; NULL: not recorded */
     bool has_start;
-    uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic: comparable within one boot */
-    bool clock_known;                               /* clock_error_ns is the kernel's estimate */
+    uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic times are comparable within one boot */
+    bool clock_known;                               /* clock_error_ns is the kernel's estimate, not a default */
     bool clock_synchronised;
-    uint64_t clock_error_ns; /* upper bound of the realtime clock's error when the run began */
+    uint64_t clock_error_ns; /* maximum error of the realtime clock at the start of the run */
     bool has_trouble;
     uint64_t t_trouble_ns;   /* since the run began */
-    unsigned trouble_weight; /* 2 a lost context or a full card, 1 another failure or death, 0 ended from outside */
+    unsigned trouble_weight; /* 2 lost context or full card, 1 other failure or death, 0 ended from outside */
     uint32_t pid;            /* 0: not known */
     bool has_rank;
     uint32_t rank;
@@ -72,54 +71,55 @@ typedef struct gw_verdict_run {
 typedef struct gw_verdict_part {
     char *host, *recording, *headline; /* owned; may be NULL */
     gw_verdict_status status;
-    const char *cause; /* static id; NULL */
+    const char *cause; /* static id; NULL: none */
     bool has_offset;
-    double offset_s;      /* time of its trouble after the root's; negative: before */
+    double offset_s;      /* from the root's trouble to this one; negative: earlier */
     double uncertainty_s; /* uncertainty of the offset */
 } gw_verdict_part;
 
-/* A block of device memory that was alive at the failure. */
+/* A block of device memory that was live at the failure. */
 typedef struct gw_verdict_block {
     uint64_t address, bytes, t_ns;
-    bool has_time; /* false: allocation time not known */
+    bool has_time; /* the allocation time is known */
 } gw_verdict_block;
 
-/* Memory that was alive at the failure, by the phase in which it was allocated. */
+/* Memory that was live at the failure, grouped by the phase in which it was allocated. */
 typedef struct gw_verdict_kept {
-    char *phase;     /* owned; NULL: allocated in none */
-    bool time_known; /* false: neither the allocation time of these blocks nor their phase is known */
+    char *phase;     /* owned; NULL: allocated outside all phases */
+    bool time_known; /* false: allocation time and phase of these blocks are unknown */
     uint64_t bytes, count;
     uint64_t t_first_ns, t_last_ns;
-    gw_verdict_block *block; /* owned; the largest ones, only where one phase alone is judged */
+    gw_verdict_block *block; /* owned; the largest blocks, only if a single phase is judged */
     size_t block_count;
 } gw_verdict_kept;
 
-/* The place that a verdict names: one stack, and the index of the user's frame (gw_sites.h has the rule). */
+/* The place that a verdict names: a stack, and the index of the user's frame. gw_sites.h explains which frame that
+ * is. */
 typedef struct gw_where_frame {
     char *function, *file; /* owned; NULL: not known */
-    char *module;          /* owned; native: the mapped file; NULL: not known, or Python */
+    char *module;          /* owned; mapped file of a native frame; NULL: not known, or Python */
     char *text;            /* owned; the frame in short: "train.py:41 in load_batch" */
-    uint64_t address;      /* native: in the module's symbol table */
+    uint64_t address;      /* of a native frame, in the address space of the module's symbol table */
     uint32_t line;         /* 0: not known */
     const char *whose;     /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
     bool python;
-    bool inlined; /* native: into the next frame */
+    bool inlined; /* a native frame that was inlined into the next frame */
 } gw_where_frame;
 typedef struct gw_where {
     const char *what;      /* static: what happened there */
     gw_where_frame *frame; /* owned; innermost first */
     size_t frame_count;
     size_t user;          /* index of the user's frame */
-    gw_string_list notes; /* notes on missing parts of the stack */
+    gw_string_list notes; /* about missing parts of the stack */
 } gw_where;
 
-/* Objects of one kind, made by one place and never freed. */
+/* Objects of one kind that one place made and the program never freed. */
 typedef struct gw_verdict_leak {
     const char *kind; /* static: "stream", "plain", ... */
-    char *call;       /* owned; the driver call that made them */
+    char *call;       /* owned; driver call that made the objects */
     uint32_t pid;
-    uint64_t made, left; /* left: those still alive at the end or destroyed with their context */
-    uint64_t bytes;      /* bytes of those left; 0: the kind has no size, or it is another process's memory */
+    uint64_t made, left; /* left: objects live at the end, or destroyed with their context */
+    uint64_t bytes;      /* bytes of the objects left; 0: no size, or memory of another process */
     uint64_t t_first_ns, t_last_ns;
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
@@ -135,11 +135,10 @@ typedef struct gw_verdict_meaning {
 } gw_verdict_meaning;
 typedef struct gw_verdict_question {
     char *text;                  /* owned */
-    gw_verdict_meaning *meaning; /* owned; most likely first; none: not known */
+    gw_verdict_meaning *meaning; /* owned; most likely first; NULL: not known */
     size_t meaning_count;
-    const char *command, *tells; /* static: the command that decides between the causes, and what it shows; NULL: none
-                                  * is known */
-    gw_string_list misleading;   /* common but misleading statements about it */
+    const char *command, *tells; /* static: command that decides between the causes, and what it shows; NULL: none */
+    gw_string_list misleading;   /* common but misleading advice about the code */
 } gw_verdict_question;
 
 typedef struct gw_verdict {
@@ -154,15 +153,14 @@ typedef struct gw_verdict {
     gw_string_list ruled_out;    /* "other processes (0 B)" */
     gw_string_list consequences; /* later errors that are consequences of the root */
     gw_string_list next;         /* fixes, best first */
-    gw_string_list left_alone;   /* streams with work that nothing waits for, one sentence each; also listed as evidence
-                                  */
-    gw_string_list advice;       /* wasted time on a healthy run, handled failures, ... */
-    gw_where *where;             /* owned; NULL: not known, and where_reason gives the reason */
-    char *where_reason;          /* also set if a line is missing; NULL: nothing is missing */
+    gw_string_list left_alone;   /* one sentence for each stream with work that nothing waits for */
+    gw_string_list advice;       /* about wasted time of a healthy run, handled failures, ... */
+    gw_where *where;             /* owned; NULL: not known, see where_reason */
+    char *where_reason;          /* why the place or its line is missing; NULL: nothing is missing */
     /* the program, for the headline */
     gw_string_list argv;
     bool exit_known;
-    int exit_code; /* -1: died of a signal */
+    int exit_code; /* -1: a signal ended the program */
     int signal;
     double seconds;
     struct gw_verdict_gpu {
@@ -176,82 +174,83 @@ typedef struct gw_verdict {
     size_t observed_count;     /* number of processes whose driver calls were recorded */
     gw_string_list unobserved; /* parts of the run that were not observed, one sentence each */
     char *recording;           /* path; NULL: none */
-    bool is_hang;              /* the judged process hangs, for a reason related to the GPU or to locks */
+    bool is_hang;              /* the judged process hangs because of the GPU or of locks */
     gw_verdict_run run;
-    gw_verdict_part *parts; /* owned; empty for a recording that was judged alone */
+    gw_verdict_part *parts; /* owned; empty: the recording was judged alone */
     size_t part_count;
-    char *log;      /* names of the text logs that are judged instead of a recording; NULL: none */
-    char *snapshot; /* path of the PyTorch memory snapshot that is judged instead of a recording; NULL: none */
+    char *log;                     /* names of the judged text logs; NULL: no log was judged */
+    char *snapshot;                /* path of the judged PyTorch memory snapshot; NULL: no snapshot was judged */
     gw_verdict_question *question; /* owned; NULL: the input was not a question */
     /* the failure that the verdict is about */
     bool has_failure;
     uint64_t t_failure_ns;
-    char *failure_phase;   /* owned; NULL: in none */
-    bool context_lost;     /* no GPU call of that process can succeed any more */
-    gw_verdict_kept *kept; /* most bytes first; empty if the program names no phases */
+    char *failure_phase;   /* owned; NULL: outside all phases */
+    bool context_lost;     /* no further GPU call of the failed process can succeed */
+    gw_verdict_kept *kept; /* largest first; empty: the program names no phases */
     size_t kept_count;
-    gw_verdict_leak *leaks; /* for a clean run, by process, most bytes first */
+    gw_verdict_leak *leaks; /* only for a clean run; by process, largest first */
     size_t leak_count;
 } gw_verdict;
 
-/* Judge a recording. The caller frees the verdict. GW_NOMEM. */
+/* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
-/* Judge printed output with the same catalogue. The certainty is limited to what a log alone can show. GW_NOMEM. */
+/* Judge printed output by the same catalogue of causes. The certainty is limited to what a log can prove. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
 /* List the possible causes of a code or a name: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". A code
  * alone proves nothing, so the verdict is UNDETERMINED, with the causes as alternatives, most likely first. GW_MISSING:
  * `question` is not a known code or name; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_error *err);
-/* The same for one message, read as a log. The verdict is a fault only if the message contains more than a code, such
- * as decisive numbers or a cause in words. GW_NOMEM. */
+/* Judge a single message as a log, and list the meanings of its codes. The verdict is a fault only if the message
+ * contains more than a code, such as decisive numbers or a cause in words. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **ret_verdict,
                                          gw_error *err);
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
-/* Add evidence without a time that was found outside the verdict. `source` is static. False: no memory. */
+/* Add evidence without a time, from a source outside the recording. `source` is static. False: no memory. */
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);
 
-/* Make one verdict from `count` >= 2 recordings of one job, each judged alone before. The run whose trouble came first
- * is the root, and the faults of the others are its consequences. The order is claimed only if the time between the
- * troubles is longer than the clocks may differ; within one boot of one machine they do not differ. The caller keeps
- * the verdicts. GW_UNSUPPORTED: they were not running at the same time; `err` names two. */
+/* Combine the verdicts on `count` >= 2 recordings of one job, each judged alone before, into one verdict. The run
+ * whose trouble came first is the root, and the faults of the other runs are its consequences. The verdict claims this
+ * order only if the troubles are further apart than the clocks may differ. Within one boot of one machine, clocks do
+ * not differ. The caller keeps its verdicts. GW_UNSUPPORTED: two runs, named in `err`, did not overlap in time;
+ * GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
                                           gw_error *err);
 
 const char *gw_certainty_text(gw_certainty certainty);        /* "established", ... */
 const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */
 
-/* The catalogue, for `gpuwhy causes`. Static. */
+/* The catalogue of causes, for `gpuwhy causes`. Static. */
 enum { GW_CAUSE_FRAMEWORKS = 3 };
 typedef struct gw_cause_info {
     const char *id;
     const char *summary; /* one sentence */
-    const char *proof;   /* what evidence establishes it */
+    const char *proof;   /* the evidence that establishes the cause */
     const char *fixes;   /* best first, separated by newlines */
     struct gw_cause_fixes {
-        const char *framework, *fixes; /* fixes NULL: the general fixes apply to this framework */
+        const char *framework, *fixes; /* NULL `fixes`: use the general fixes */
     } fixes_for[GW_CAUSE_FRAMEWORKS];
-    bool from_recording; /* false: only printed messages show it */
+    bool from_recording; /* false: only printed messages show this cause */
     bool is_advice;      /* never the cause of a failure */
 } gw_cause_info;
-/* All causes, in the order of the catalogue. Static. */
+/* Return all causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);
 
 /* A kind of log line that points to a cause. Static strings. */
 typedef struct gw_cause_line {
     const char *sign;    /* "TORCH_OOM", "CUDA error" */
-    const char *which;   /* value of that sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
+    const char *which;   /* value of the sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
     const char *example; /* an example line, shortened; NULL: none */
-    bool is_first;       /* the cause is the most likely one of such a line */
+    bool is_first;       /* this cause is the most likely one for such a line */
     bool is_only;        /* no other cause is known */
 } gw_cause_line;
-size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max); /* returns their number; most likely
-                                                                                    * first */
+/* List the log lines that point to a cause, most likely first. Returns their number. */
+size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max);
 
-/* Find causes with these words, ignoring case, in their id, summary, fixes, proof, or log lines. Sorted by the number
- * of matching words, then by weight. Returns their number. */
+/* Find causes that have these words in their id, summary, fixes, proof or log lines. Case is ignored. Sorts by the
+ * number of matching words, then by weight. Returns the number of causes. */
 typedef struct gw_cause_hit {
     const gw_cause_info *cause;
-    size_t word_count; /* number of words that match */
+    size_t word_count; /* number of the words that matched */
     unsigned weight;
 } gw_cause_hit;
 size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max);

@@ -1,5 +1,5 @@
-/* Helpers for verdict tests: judge a fed program and search its verdict. Each test keeps its own feed and verdict. Only
- * for cmocka tests. */
+/* Helpers for tests of verdicts: judge a recording that a feed made, and search the verdict. Each test has its own feed
+ * and verdict. Only for cmocka tests. */
 #ifndef GW_JUDGE_TESTLIB_H
 #define GW_JUDGE_TESTLIB_H
 
@@ -38,7 +38,7 @@ static inline void verdict_print(const gw_verdict *verdict)
         printf("  next: %s\n", verdict->next.item[i]);
 }
 
-/* Judge the feed and close it. The verdict belongs to the caller and does not depend on the feed. Prints it if
+/* Judge the feed and close it. The caller owns the verdict, which does not depend on the feed. Prints the verdict if
  * GW_TEST_PRINT is set. */
 static inline gw_verdict *judge_fed(gw_feed *feed)
 {
@@ -52,7 +52,7 @@ static inline gw_verdict *judge_fed(gw_feed *feed)
     return verdict;
 }
 
-/* Read a text as a log, which belongs to the caller. Only if gw_logs_are_supported(). */
+/* Read a text as a log, which the caller owns. Requires gw_logs_are_supported(). */
 static inline gw_log *log_of(const char *name, const char *text)
 {
     gw_log_reader *reader = NULL;
@@ -82,13 +82,13 @@ static inline bool evidence_has(const gw_verdict *verdict, const char *part)
     return false;
 }
 
-/* True if the headline or the evidence contains the part. */
+/* True if the headline or the evidence contains `part`. */
 static inline bool why_has(const gw_verdict *verdict, const char *part)
 {
     return strstr(verdict->headline, part) != NULL || evidence_has(verdict, part);
 }
 
-/* GW_CERTAINTY_NONE: it is not an alternative. */
+/* Return the certainty of an alternative. Returns GW_CERTAINTY_NONE if the verdict does not have it. */
 static inline gw_certainty certainty_of_alternative(const gw_verdict *verdict, const char *cause)
 {
     for (size_t i = 0; i < verdict->alternative_count; i++) {
@@ -98,7 +98,7 @@ static inline gw_certainty certainty_of_alternative(const gw_verdict *verdict, c
     return GW_CERTAINTY_NONE;
 }
 
-/* "none": it has no cause. */
+/* Check cause and certainty. The cause "none" means that the verdict has no cause. */
 static inline void assert_cause(const gw_verdict *verdict, const char *cause, gw_certainty certainty)
 {
     assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);

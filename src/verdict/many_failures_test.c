@@ -1,5 +1,5 @@
-/* A program that nearly fills its card: tens of thousands of refused requests with a large ledger. Judging it must not
- * walk through the ledger for each of them, and must still find the last one. */
+/* Judges a program that nearly fills its card and has tens of thousands of refused requests, with a large ledger.
+ * Judging must not walk through the ledger once per failure, and must still find the last failure. */
 #include "judge_testlib.h"
 
 #include <time.h>
@@ -13,12 +13,12 @@ static gw_verdict *verdict;
 static uint64_t block[LIVE_COUNT];
 
 typedef enum manner {
-    WITHOUT, /* the same program with room enough */
+    WITHOUT, /* no request is refused */
     RECOVERED /* each request is granted on the second try */,
-    REFUSED /* none is ever granted */
+    REFUSED /* no request is ever granted */
 } manner;
 
-/* Between two failures some live blocks are replaced by others, so that no two snapshots are equal. */
+/* Replace some live blocks between two failures, so that no two snapshots are equal. */
 static void turn_over(unsigned from)
 {
     for (unsigned i = 0; i < TURNOVER; i++) {
@@ -37,7 +37,7 @@ static void ask(manner how, unsigned turn)
         gw_feed_free(&feed, gw_feed_alloc(&feed, bytes));
 }
 
-/* Processor seconds that feeding and judging took. */
+/* Feed and judge a run. Returns the processor time in seconds. */
 static double judge(manner how)
 {
     gw_error err;
@@ -80,8 +80,7 @@ static void judge_many(manner how, double without_s)
     double with_s = judge(how);
     print_message("%u failures over %u blocks: %.1f times the cost of the run without them\n", FAILURE_COUNT,
                   LIVE_COUNT, with_s / without_s);
-    assert_true(with_s < 5 * without_s); /* a walk through the ledger for each failure would take some hundred times as
-                                          * long */
+    assert_true(with_s < 5 * without_s); /* far more if each failure walks through the ledger */
     assert_true(lists_made() <= 2);
     assert_true(model->failure_count + model->failures_dropped == FAILURE_COUNT + 1);
 }
@@ -98,8 +97,8 @@ static void test_many_failures_cost_little(void **state)
     close_judged();
 }
 
-/* The snapshot at the last failure shows the blocks alive then, whatever was freed and allocated between the snapshots.
- */
+/* The snapshot at the last failure must contain exactly the blocks that are live then, although blocks were freed and
+ * allocated between the snapshots. */
 static void test_the_last_of_many_is_the_root(void **state)
 {
     (void)state;

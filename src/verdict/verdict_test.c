@@ -1,4 +1,4 @@
-/* Tests each cause on a run with the cause and on one that comes close. */
+/* Tests each cause on a run with the cause, and on a run that differs a little and must get another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
@@ -26,7 +26,7 @@ static void expect_fault(const char *cause, gw_certainty certainty)
     assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
     assert_true(verdict->evidence_count > 0);
     assert_true(verdict->next.count > 0);
-    if (verdict->where != NULL) { /* no call sites are fed, so only a traceback names a place */
+    if (verdict->where != NULL) { /* these runs have no call sites, so only a traceback has a place */
         assert_string_equal(verdict->where->what, "the exception was raised here");
         return;
     }
@@ -258,7 +258,7 @@ static void feed_unchecked_allocation(void)
     open_program(8 * gib);
     gw_feed_alloc(&feed, 5 * gib);
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
-    for (int i = 0; i < 4; i++) { /* smaller blocks are still allocated and freed */
+    for (int i = 0; i < 4; i++) { /* smaller blocks still fit */
         uint64_t workspace = gw_feed_alloc(&feed, 16 * mib);
         gw_feed_launch(&feed, KERNEL, STREAM);
         gw_feed_free(&feed, workspace);
@@ -284,11 +284,11 @@ static void feed_unchecked_near_handled_then_an_unrelated_fault(void)
 
 typedef enum after {
     AFTER_NOTHING,
-    AFTER_RESULTS,  /* earlier results are copied back */
-    AFTER_COPIES,   /* input, a launch, and its result by a blocking copy */
-    AFTER_FILLS,    /* fills, waited for by a blocking copy */
-    AFTER_REQUESTS, /* very many of them */
-    AFTER_NULL      /* the same as COPIES, then a use of the NULL pointer */
+    AFTER_RESULTS,  /* copy earlier results back */
+    AFTER_COPIES,   /* copy input, launch, and copy the result back (blocking) */
+    AFTER_FILLS,    /* fill memory, and wait for it with a blocking copy */
+    AFTER_REQUESTS, /* very many further requests */
+    AFTER_NULL      /* as AFTER_COPIES, then use the NULL pointer */
 } after;
 
 static void refuse_then(after what)
@@ -334,7 +334,7 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         refuse_then(good[i]);
         say_value_error();
-        /* Only a little work follows, so the exception may still be the program's reaction to the refusal. */
+        /* Only a little work follows, so the program may have raised the exception because of the refusal. */
         expect_fault("script-exception", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
         judge_close();
@@ -370,7 +370,7 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
     }
 }
 
-/* Only an exit code: a refusal is not the root only if the program certainly coped with it. */
+/* The program ended with an exit code only. Then a refusal is the root unless the program certainly coped with it. */
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
     (void)state;
@@ -383,7 +383,7 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
-    refuse_then(AFTER_REQUESTS); /* the same again at the end is one */
+    refuse_then(AFTER_REQUESTS); /* a refused request at the end */
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
@@ -398,8 +398,7 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
 }
 
-/* Half the size at the same line is a loop that searches for a size that fits. At another line it is just the next
- * request. */
+/* Half the size at the same line is a search for a size that fits. At another line, it is just the next request. */
 static void test_a_retreat_without_a_free(void **state)
 {
     (void)state;
@@ -420,7 +419,7 @@ static void test_a_retreat_without_a_free(void **state)
     }
 }
 
-/* Decreasing sizes at one line until nothing fits: the last refusal ended the program. */
+/* The program requests smaller and smaller sizes at one line until nothing fits. The last refusal ended it. */
 static void feed_a_search_for_what_fits(void)
 {
     open_program(8 * gib);
@@ -439,7 +438,7 @@ static void also_a_search_for_what_fits(void)
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
 }
 
-/* A pool keeps so much of 16 GiB that there is no room for a plain block. */
+/* A pool keeps so many of the card's 16 GiB that a plain block does not fit. */
 static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
 {
     enum { POOL = 0xb001, THRESHOLD = 4 };
@@ -470,14 +469,14 @@ static void test_a_pool_of_its_own(void **state)
     assert_false(has_alternative("gpu-oom-other-process"));
     assert_false(has_alternative("gpu-hidden-driver-growth"));
     judge_close();
-    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb002); /* another pool than the one that keeps it */
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb002); /* request from another pool */
     assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
     judge_close();
-    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* its own pool serves it */
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* request from the pool that keeps memory */
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
     assert_false(has_alternative("gpu-oom-other-process"));
     judge_close();
-    refuse_beside_pool(12 * gib, 12 * gib, GW_EV_ALLOC, 0); /* all of it is in use */
+    refuse_beside_pool(12 * gib, 12 * gib, GW_EV_ALLOC, 0); /* the program uses all memory of the pool */
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
     assert_false(says("cuMemPoolTrimTo"));
     judge_close();
@@ -564,7 +563,8 @@ static void refuse_at(int where, uint64_t bytes)
     feed.site = 0;
 }
 
-/* A layer's parts are staged, copied and waited for, and stay alive. `kept`: where they are stored; NULL: nowhere. */
+/* Load a layer: stage, copy and wait for its parts, which stay live. `kept` receives their addresses; NULL: nothing
+ * does. */
 static void load_layer_of(uint64_t bytes, uint64_t *kept)
 {
     for (int k = 0; k < PARTS; k++) {
@@ -602,7 +602,7 @@ static void feed_second_run_near_layers_that_repeat(void)
     close_program(1);
 }
 
-/* The same layers are loaded a second time after iterations, while the first ones are still alive. */
+/* The program loads layers, trains, and loads the same layers again, while the first ones are still live. */
 static void feed_second_run_of_loaded_layers(void)
 {
     open_loader();
@@ -616,7 +616,8 @@ static void feed_second_run_of_loaded_layers(void)
     close_program(1);
 }
 
-/* Two trainings with different sizes at the same lines. The first one's memory is kept, or freed before the second. */
+/* Train twice, with different sizes at the same lines. The memory of the first training is kept, or freed before the
+ * second. */
 static void train_another_size(bool keep)
 {
     enum { LAYERS = 8 };
@@ -649,7 +650,7 @@ static void test_second_run_of_another_size(void **state)
     judge_close();
 }
 
-/* Layers of growing size, without iterations between them, are one run. */
+/* Layers of growing size, without iterations between them, belong to one run. */
 static void feed_second_run_near_layers_that_grow(void)
 {
     open_loader();
@@ -660,7 +661,8 @@ static void feed_second_run_near_layers_that_grow(void)
     close_program(1);
 }
 
-/* A thread loads parts of many sizes while another one trains. By chance, their requests repeat in their call sites. */
+/* A thread loads parts of many sizes while another thread trains. By chance, the call sites of their requests
+ * repeat. */
 static void feed_second_run_near_two_threads(void)
 {
     open_loader();
@@ -676,7 +678,7 @@ static void feed_second_run_near_two_threads(void)
     close_program(1);
 }
 
-/* Whole runs repeat each other: the newest is the second or third, whatever it reached. */
+/* Several whole runs repeat each other. The newest run is the second or third, even if it ended in its steps. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
     (void)state;
@@ -692,7 +694,7 @@ static void test_second_run_that_fails_in_its_steps(void **state)
     judge_open();
     assert_string_equal(verdict->cause, "gpu-oom-leak");
     judge_close();
-    open_loader(); /* one run alone: its steps repeat each other, and keep nothing */
+    open_loader(); /* a single run: its steps repeat each other but keep nothing */
     load_layer_of(2700 * mib, NULL);
     train_batches(58, 512 * mib);
     refuse_at(BATCH, 512 * mib);
@@ -773,7 +775,7 @@ static void also_places_of_a_reset(void)
     expect_place("main.py:9 in restart", "reset");
 }
 
-/* The call that reports a fault is named as such. */
+/* A call other than the launch reports the fault. The verdict must label the place as that of the report. */
 static void feed_place_of_a_late_report(void)
 {
     open_program(2 * gib);
@@ -791,7 +793,7 @@ static void also_place_of_a_late_report(void)
     expect_place("train.py:50 in validate", "reported the fault");
 }
 
-/* An unreadable stack, and one without a user's frame: no place, but a reason. */
+/* The stack is unreadable or has no frame of the user. The verdict then has a reason instead of a place. */
 static void test_no_place_says_why(void **state)
 {
     static const struct {
@@ -823,7 +825,7 @@ static void feed_leak_list_of_a_clean_run_has_lines(void)
         feed.site = kept;
         gw_feed_alloc(&feed, 16 * mib);
         feed.site = freed;
-        gw_feed_free(&feed, gw_feed_alloc(&feed, 16 * mib)); /* same size, same function, another line */
+        gw_feed_free(&feed, gw_feed_alloc(&feed, 16 * mib)); /* same size and function, another line */
         feed.site = stream;
         gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x10000 + i, 0, 0, 0);
     }
@@ -841,7 +843,7 @@ static void also_leak_list_of_a_clean_run_has_lines(void)
 static void feed_leak_near_activations_of_one_pass(void)
 {
     open_program(2 * gib);
-    for (int i = 0; i < 40; i++) /* the weights of as many layers */
+    for (int i = 0; i < 40; i++) /* weights of 40 layers */
         gw_feed_alloc(&feed, 64 * kib);
     gw_feed_copy(&feed, mib);
     for (int i = 0; i < 40; i++) {
@@ -852,7 +854,7 @@ static void feed_leak_near_activations_of_one_pass(void)
     close_program(1);
 }
 
-/* Only allocations were recorded: a pool in pieces, or a loop that keeps its blocks. Neither is certain. */
+/* Only allocations were recorded. This may be a pool allocated in pieces, or a loop that keeps its blocks. */
 static void feed_equal_blocks_without_work(void)
 {
     open_program(2 * gib);
@@ -897,7 +899,7 @@ static void feed_context_leak(void)
     close_program(1);
 }
 
-/* Balanced steps, and a refusal that without two further contexts would not have been. */
+/* Balanced steps, then a refusal that only happened because of `made` further contexts. */
 static void train_in_contexts(int made)
 {
     open_program(3 * gib);
@@ -991,8 +993,8 @@ static void feed_framework_fragmentation(void)
     close_program(1);
 }
 
-/* PyTorch may take 2867 MiB of 140 GiB, with or without reporting this limit; or the driver has no more memory,
- * whatever the limit is. */
+/* PyTorch may use 2867 MiB of 140 GiB. It reports this limit if `is_told`. With `by_driver`, the driver is out of
+ * memory instead. */
 static void at_own_limit(bool is_told, bool by_driver)
 {
     const uint64_t allowed = 2867 * mib, card = 140 * gib, left = by_driver ? 10 * mib : 134 * gib;
@@ -1010,7 +1012,7 @@ static void at_own_limit(bool is_told, bool by_driver)
     judge_open();
 }
 
-/* A survived refusal by the driver is not the one that PyTorch's own limit caused later. */
+/* The program survived a refusal by the driver. Later, PyTorch's own limit caused another refusal. */
 static void feed_pytorchs_own_limit_after_an_outlived_refusal(void)
 {
     open_torch(140 * gib);
@@ -1077,7 +1079,7 @@ static void lose(uint64_t events)
     assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
 }
 
-/* Memory that nobody seems to have asked for may be what this process asked for in the lost events. */
+/* Memory of an unknown owner may have been allocated by this process in the lost events. */
 static void test_other_process_by_difference_and_lost_events(void **state)
 {
     (void)state;
@@ -1098,7 +1100,7 @@ static void test_other_process_by_difference_and_lost_events(void **state)
     }
 }
 
-/* The driver's own numbers are missing, too: whether it was full of this program's memory is not known. */
+/* The driver's own numbers are missing, too, so it is not known whether this program filled the card. */
 static void test_capacity_and_lost_events(void **state)
 {
     (void)state;
@@ -1118,7 +1120,7 @@ static void test_capacity_and_lost_events(void **state)
     }
 }
 
-/* What seems to be kept may have been freed, unless the driver has as much in use. */
+/* Blocks that seem to be kept may have been freed in the lost events, unless the driver has as much memory in use. */
 static void test_leak_and_lost_events(void **state)
 {
     (void)state;
@@ -1144,7 +1146,7 @@ static void test_leak_and_lost_events(void **state)
     }
 }
 
-/* The driver has in use what was counted: the books are right, whatever was lost. */
+/* The driver has as much memory in use as the ledger counted, so the lost events do not matter. */
 static void test_driver_fragmentation_and_lost_events(void **state)
 {
     (void)state;
@@ -1164,7 +1166,7 @@ static void test_driver_fragmentation_and_lost_events(void **state)
     }
 }
 
-/* A step takes a batch and waits for the GPU; `keeps` says what it leaves behind. */
+/* Train with a batch in each step, while another process uses the card. Each step leaves `keeps` bytes behind. */
 static void train_beside_another(int steps, uint64_t keeps)
 {
     open_program(16 * gib);
@@ -1182,7 +1184,8 @@ static void train_beside_another(int steps, uint64_t keeps)
     close_program(1);
 }
 
-/* One step that kept a quarter of what the program has may be the first of a leak: then it would have died anyhow. */
+/* One step that kept a quarter of the program's memory may be the start of a leak. Then the request would have failed
+ * even without the other process. */
 static void test_other_process_and_a_first_step_that_keeps(void **state)
 {
     (void)state;
@@ -1197,8 +1200,8 @@ static void test_other_process_and_a_first_step_that_keeps(void **state)
     judge_close();
 }
 
-/* What a device beyond the model's table holds is not known one by one: nothing is reckoned, least of all with the
- * memory of device 0. */
+/* The model does not track devices beyond its table. It must not compute with their memory, or with the memory of
+ * device 0 instead. */
 static void feed_a_refusal_beyond_the_table_is_not_of_the_first_card(void)
 {
     open_program(16 * gib);
@@ -1354,7 +1357,7 @@ static void feed_peak_phase_near_always_high(void)
     close_program(1);
 }
 
-/* One request that is too large for a nearly empty card is not a phase, however flat the use was before. */
+/* One request is too large for a nearly empty card. Level use before it does not make it a phase. */
 static void feed_peak_phase_near_one_large_request(void)
 {
     open_torch(4 * gib);
@@ -1366,7 +1369,7 @@ static void feed_peak_phase_near_one_large_request(void)
     close_program(1);
 }
 
-/* A step with a much larger batch fills the card with a few requests as large as the refused one. */
+/* One step has a much larger batch. It fills the card with a few requests as large as the refused one. */
 static void feed_peak_phase_near_one_larger_step(void)
 {
     open_torch(4 * gib);
@@ -1432,9 +1435,9 @@ static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
                      age_ns, GW_BLOCK_LIVE);
 }
 
-/* A step fails immediately: two workspace requests of a library are refused, then one of a tensor, which the program
- * catches. A smaller step uploads its batch and fails for the same size within milliseconds. `kept`: the memory of the
- * first step is still alive. */
+/* A step fails at once: a library is refused two workspaces, then the program is refused a tensor and catches the
+ * exception. A smaller step uploads its batch and is refused the same size within milliseconds. With `kept`, the memory
+ * of the first step is still live. */
 static void fail_twice(bool kept, bool second)
 {
     open_torch(7 * gib);
@@ -1467,7 +1470,7 @@ static void feed_kept_exception_fails_at_once(void)
 
 static void also_kept_exception_fails_at_once(void)
 {
-    bool is_hypothesis = false; /* capacity is not judged while the first step is kept */
+    bool is_hypothesis = false; /* not judged while the first step is kept */
     for (size_t i = 0; i < verdict->alternative_count; i++)
         is_hypothesis = is_hypothesis || (strcmp(verdict->alternatives[i].cause, "gpu-oom-capacity") == 0 &&
                                           verdict->alternatives[i].certainty == GW_HYPOTHESIS);
@@ -1533,7 +1536,7 @@ static void feed_kernel_fault_other(void)
 static void test_device_faults_near_another_code(void **state)
 {
     (void)state;
-    fault_with(304); /* the operating system refused something: no cause of this version */
+    fault_with(304); /* the operating system refused a call: not a cause in the catalogue */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(says("304"));
@@ -1546,7 +1549,7 @@ static void test_device_faults_near_another_code(void **state)
     close_program(1);
     expect_fault("launch-timeout", GW_ESTABLISHED);
     judge_close();
-    fault_with(911); /* an external device's: the context is lost, and no cause of this version */
+    fault_with(911); /* fault of an external device: not a cause in the catalogue */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(says("911"));
@@ -1590,10 +1593,10 @@ static void test_launch_config(void **state)
 static void test_launch_config_near_nothing_is_over(void **state)
 {
     (void)state;
-    launch_refused(32, 0, 1); /* refused for another reason, such as a bad handle */
+    launch_refused(32, 0, 1); /* refused for another reason, such as an invalid handle */
     expect_status(GW_VERDICT_UNDETERMINED);
     judge_close();
-    launch_refused(4096, 0, 0); /* a probe: the program ended well */
+    launch_refused(4096, 0, 0); /* the program ended well, so the launch was a probe */
     expect_status(GW_VERDICT_CLEAN);
     judge_close();
 }
@@ -1619,7 +1622,7 @@ static void test_context_destroyed(void **state)
     (void)state;
     uint64_t weights = reset_with_things_kept();
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, weights, 0, 0, 0);
-    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n"); /* a failed free need not be the reason */
+    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n"); /* a failed free rarely ends a program */
     close_program(1);
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("reset"));
@@ -1650,7 +1653,8 @@ static void test_context_destroyed(void **state)
     judge_close();
 }
 
-/* Every kind, used by its handle or by a pointer into it. The last call fails. */
+/* Use each kind of object by its handle, or by a pointer into it, after its context was destroyed. The last call
+ * fails. */
 static void test_context_destroyed_by_kind(void **state)
 {
     (void)state;
@@ -1672,7 +1676,7 @@ static void test_context_destroyed_by_kind(void **state)
          GW_EV_GRAPH_LAUNCH, 400, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int anew = 0; anew < 2; anew++) { /* made again under the same number: another fault */
+        for (int anew = 0; anew < 2; anew++) { /* 1: made again with the same handle, so another fault */
             open_program(16 * gib);
             feed.site = gw_feed_site(&feed, "build model.py 5");
             uint64_t bytes = rows[i].made == GW_EV_FUNCTION ? OWNER : mib;
@@ -1682,7 +1686,7 @@ static void test_context_destroyed_by_kind(void **state)
             gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
             if (anew)
                 gw_feed_call(&feed, rows[i].make, rows[i].made, 0, HANDLE, bytes, 0, 0);
-            /* the number now also belongs to another object, which does not explain the failure */
+            /* another object with the same handle must not explain the failure */
             if (rows[i].made != GW_EV_STREAM_CREATE)
                 gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, HANDLE, 0, 0, 0);
             feed.tid++;
@@ -1699,7 +1703,7 @@ static void test_context_destroyed_by_kind(void **state)
     }
 }
 
-/* The thread's current context is gone; the verdict shows where it had been made. */
+/* The thread's current context was destroyed. The verdict shows where it was made. */
 static void feed_context_destroyed_and_still_current(void)
 {
     gw_feed_open_bare(&feed);
@@ -1765,7 +1769,7 @@ static void forked_child_asks(bool parent_had_initialised, const char *call, gw_
         gw_feed_begin_cuda(&feed, 16 * gib);
     else
         gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
-    uint32_t site = gw_feed_site(&feed, "start main.py 8"); /* the parent's */
+    uint32_t site = gw_feed_site(&feed, "start main.py 8"); /* fork site in the parent */
     feed.pid = feed.tid = 300;
     feed.context = 0;
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
@@ -1785,7 +1789,7 @@ static void forked(bool parent_had_initialised)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The runtime's cudaMalloc() gets no further than a query. The parent may not check how the child ends. */
+/* The runtime's cudaMalloc() in the child only gets to a query. The parent ends well or with status 1. */
 static void test_fork_after_init_by_a_question(void **state)
 {
     (void)state;
@@ -1797,7 +1801,7 @@ static void test_fork_after_init_by_a_question(void **state)
     }
 }
 
-/* The child called the driver, worked on without a GPU, and was ended or returned its answer long after. */
+/* The child called the driver, and went on without a GPU. It was killed, or returned its result much later. */
 static void test_fork_near_the_child_worked_on(void **state)
 {
     (void)state;
@@ -1827,7 +1831,7 @@ static void feed_fork_near_the_parent_had_not_initialised(void)
     forked(false);
 }
 
-/* PyTorch itself refuses, so the child makes no driver call. */
+/* PyTorch itself refuses to start in the child, so the child makes no driver call. */
 static void told_of_a_fork(const char *last)
 {
     gw_feed_open_bare(&feed);
@@ -1852,7 +1856,7 @@ static void test_fork_after_init_told(void **state)
     judge_close();
     told_of_a_fork("Traceback (most recent call last):\n  File \"/project/train.py\", line 30, in <module>\n"
                    "KeyError: 'labels'\n");
-    expect_fault("script-exception", GW_ESTABLISHED); /* the program survived the refusal */
+    expect_fault("script-exception", GW_ESTABLISHED); /* the program went on after the refusal */
     judge_close();
 }
 
@@ -1921,7 +1925,7 @@ static void test_killed(void **state)
     expect_fault("killed-by-scheduler-or-user", GW_ESTABLISHED);
     judge_close();
     end_by(9, false);
-    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* it may have been the kernel */
+    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* SIGKILL may have been sent by the kernel */
     judge_close();
 }
 
@@ -1998,7 +2002,7 @@ static void feed_the_guards_refusal(void)
                       .context = feed.context,
                       .arg = {0, 5 * gib, 0, 0}};
     gw_feed_event(&feed, &event);
-    /* a foreign process on the same card, which the guard does not count */
+    /* another process on the same card, which the guard's limit does not count */
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
     close_program(1);
 }
@@ -2059,7 +2063,7 @@ static void test_catalogue(void **state)
 
 /* ---- what real runs taught ---- */
 
-/* Feed the live bytes over time: maximum and minimum of each span of 1 ms. Call it in order of time. */
+/* Feed the maximum and minimum of live bytes in one span of 1 ms. Call this in order of time. */
 static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
 {
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
@@ -2071,7 +2075,7 @@ static void observe_block(uint64_t address, uint64_t bytes, uint64_t ago_ms)
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, address, bytes, ago_ms * 1000000, GW_BLOCK_LIVE);
 }
 
-/* The memory that one training keeps: weights, then `kept` results of steps, each 300 MiB with a smaller one. */
+/* Feed the blocks that one training keeps: weights, and two blocks for each of `kept` steps, 300 MiB and 76 MiB. */
 static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
 {
     static const uint64_t weights[] = {7168, 512, 294912, 1024, 250880, 1536};
@@ -2083,7 +2087,7 @@ static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
     }
 }
 
-/* Steps that each need 900 MiB beyond the kept memory, and free it. */
+/* Feed steps that each allocate 900 MiB in addition to the kept memory, and free them. */
 static void observe_steps(uint64_t ago_ms, uint64_t count, uint64_t base)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -2095,7 +2099,7 @@ static void judge_two_trainings(bool first_is_kept)
     open_torch(4 * gib);
     gw_feed_wait(&feed, 2000000000);
     gw_feed_alloc(&feed, 3900 * mib);
-    /* barely as much cached as requested, which does not prove fragmentation */
+    /* as much memory is cached as requested, which does not prove fragmentation */
     observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
     if (first_is_kept)
         observe_training(900, 6, 0x100000000);
@@ -2116,7 +2120,8 @@ static void feed_a_leak_near_nothing_is_kept_of_the_first_run(void)
     judge_two_trainings(false);
 }
 
-/* An average of the weights is copied after some training: the same sizes again, but no second run. */
+/* The program copies its weights after some training, to compute an average. The sizes repeat, but it is no second
+ * run. */
 static void feed_a_leak_near_a_copy_of_the_weights(void)
 {
     open_torch(4 * gib);
@@ -2132,7 +2137,7 @@ static void feed_a_leak_near_a_copy_of_the_weights(void)
     close_program(1);
 }
 
-/* A loop that keeps some memory every few steps, seen only by an observer. */
+/* Judge a loop that keeps some memory every few steps, as reported only by the observer. */
 static void judge_kept_steps(bool later_phase)
 {
     open_torch(4 * gib);
@@ -2164,8 +2169,8 @@ static void feed_kept_steps_near_a_late_phase(void)
     judge_kept_steps(true);
 }
 
-/* The history begins 800 ms before the failure, of 12 blocks that steps kept the first 3 are older. `earlier_ns`: how
- * long before the history the process had already allocated memory. */
+/* Judge 12 kept blocks. The history begins 800 ms before the failure, so the first 3 blocks have no age. The process
+ * first allocated memory `earlier_ns` before the history. */
 static void judge_kept_steps_with_undated(uint64_t earlier_ns)
 {
     open_torch(4 * gib);
@@ -2188,13 +2193,13 @@ static void feed_kept_steps_of_which_some_have_no_age(void)
     judge_kept_steps_with_undated(1000000);
 }
 
-/* The pattern fills the whole history, but the history covers only the last part of the run. */
+/* All known steps keep memory, but the history covers only the last part of the run. */
 static void feed_kept_steps_near_a_history_that_began_late(void)
 {
     judge_kept_steps_with_undated(5000000000);
 }
 
-/* As test_kept_exception, but no block has an age. `history_ms`: how far the history reaches back; 0: there is none. */
+/* As kept_exception, but no block has an age. `history_ms` is the length of the history; 0: there is none. */
 static void judge_kept_exception_without_ages(uint64_t history_ms)
 {
     open_torch(8 * gib);
@@ -2231,13 +2236,13 @@ static void test_kept_exception_near_ages_that_are_not_known(void **state)
     for (size_t i = 0; i < 2; i++) {
         judge_kept_exception_without_ages(too_short[i]);
         assert_string_equal(verdict->cause, "gpu-oom-capacity");
-        assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* not established: it may be a leak */
+        assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* it may be a leak */
         assert_false(list_has(&verdict->ruled_out, "leak"));
         judge_close();
     }
 }
 
-/* A deep model's first pass keeps the same size layer by layer, with workspaces that are allocated and freed. */
+/* The first pass of a deep model keeps a block of the same size for each layer. Its workspaces are freed. */
 static void feed_kept_steps_near_a_first_pass(void)
 {
     open_torch(4 * gib);
@@ -2398,7 +2403,7 @@ static void feed_no_context_near_memory_is_free(void)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The queries of healthy programs at their start and end. */
+/* Feed the failed calls that healthy programs make at their start and end. */
 static void ask_harmless(void)
 {
     gw_feed_call(&feed, "cuCtxGetDevice_v2", GW_EV_CALL, 201, 0, 0, 0, 0);
@@ -2446,26 +2451,27 @@ static void also_a_childs_end_is_not_known(void)
 
 enum { PARTS_MAX = 4, VALUES_MAX = 2 };
 
-/* What the verdict of a run must be, and what it must and must not say. Empty places of a list are NULL. */
+/* What the verdict on a run must contain, and what it must not contain. Unused entries of a list are NULL. */
 typedef struct row {
     const char *name;
     void (*feed)(void);
-    const char *cause, *not_cause; /* NULL: none; not_cause "": whatever it is */
-    gw_certainty certainty;        /* NONE: any */
-    gw_verdict_status status;      /* without `cause` and `not_cause` */
+    const char *cause, *not_cause; /* NULL: not checked; not_cause "": any cause */
+    gw_certainty certainty;        /* NONE: not checked */
+    gw_verdict_status status;      /* only if `cause` and `not_cause` are NULL */
     struct {
         double value;
         const char *unit;
-    } value[VALUES_MAX];                             /* in the evidence */
-    const char *says[PARTS_MAX], *silent[PARTS_MAX]; /* in headline, evidence, next steps or advice */
+    } value[VALUES_MAX];                             /* values in the evidence */
+    const char *says[PARTS_MAX], *silent[PARTS_MAX]; /* texts in headline, evidence, next steps or advice */
     const char *alternative[PARTS_MAX], *no_alternative[PARTS_MAX];
     const char *advice[PARTS_MAX], *no_advice[PARTS_MAX];
     const char *ruled_out[PARTS_MAX], *not_ruled_out[PARTS_MAX];
     const char *then[PARTS_MAX]; /* consequences */
-    void (*also)(void);          /* NULL: the row says it all */
+    void (*also)(void);          /* further checks; NULL: none */
 } row;
 
-/* A run that has a fault; that has none; whose cause is this one, however certain; whose cause is another, or none. */
+/* FAULT: a cause with this certainty. NO_FAULT: no cause. NAMED: a cause of any certainty. NOT_NAMED: another cause, or
+ * none. */
 #define FAULT(run, which, how, ...)                                                                                    \
     {                                                                                                                  \
         .name = #run, .feed = feed_##run, .cause = which, .certainty = how, __VA_ARGS__                                \
@@ -2493,7 +2499,7 @@ static const row rows[] = {
     NO_FAULT(unobserved_is_never_clean, GW_VERDICT_UNDETERMINED, .says = {"not observed"}),
     NO_FAULT(program_without_cuda, GW_VERDICT_CLEAN),
     NO_FAULT(empty_recording, GW_VERDICT_UNDETERMINED, .also = also_empty_recording),
-    /* there were no iterations to balance */
+    /* a leak is not ruled out, because there were no balanced iterations */
     FAULT(capacity, "gpu-oom-capacity", GW_ESTABLISHED, .value = {{(double)(5 * gib), "bytes"}},
           .not_ruled_out = {"a leak"}),
     FAULT(capacity_near_the_failure_was_handled, "script-exception", GW_ESTABLISHED,
@@ -2532,7 +2538,7 @@ static const row rows[] = {
     FAULT(equal_blocks_without_work, "gpu-oom-capacity", GW_SUPPORTED),
     FAULT(stream_leak, "gpu-oom-leak", GW_ESTABLISHED, .value = {{4001, "count"}}, .says = {"stream"}),
     FAULT(stream_leak_near_memory_holds_it, "gpu-oom-capacity", GW_ESTABLISHED),
-    /* besides the primary one */
+    /* the count excludes the primary context */
     FAULT(context_leak, "gpu-oom-leak", GW_ESTABLISHED, .value = {{4, "count"}}, .says = {"context"}),
     FAULT(driver_fragmentation, "gpu-oom-fragmentation", GW_ESTABLISHED, .value = {{(double)(7000 * mib), "bytes"}},
           .says = {"2 MiB"}),
@@ -2557,7 +2563,7 @@ static const row rows[] = {
     FAULT(library_handle_near_a_device_assert, "device-assert-index", GW_ESTABLISHED, .says = {"n_classes"},
           .no_alternative = {"gpu-oom-library-handle"}),
     FAULT(jax_says_it_itself, "gpu-oom-capacity", GW_SUPPORTED, .value = {{(double)(2 * gib), "bytes"}}),
-    /* segments alone do not show live memory */
+    /* live memory is not known, because the driver only sees segments */
     NO_FAULT(torch_without_its_observer, GW_VERDICT_UNDETERMINED, .alternative = {"gpu-oom-capacity"}),
     FAULT(the_same_request_again, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"refused 2 times, first at 0.00 s"}),
     FAULT(peak_phase, "gpu-oom-peak-phase", GW_SUPPORTED, .says = {"no_grad"}),
@@ -2570,15 +2576,15 @@ static const row rows[] = {
     FAULT(kept_exception, "gpu-oom-leak", GW_SUPPORTED, .says = {"exception"}),
     FAULT(kept_exception_fails_at_once, "gpu-oom-leak", GW_SUPPORTED, .value = {{(double)(1226 * mib), "bytes"}},
           .says = {"exception"}, .also = also_kept_exception_fails_at_once),
-    /* all that is live came after the first failure */
+    /* all live memory is newer than the first failure */
     FAULT(kept_exception_near_a_dropped_one, "gpu-oom-capacity", GW_SUPPORTED, .no_alternative = {"gpu-oom-leak"}),
-    /* one step: nothing was waited for between the refusals */
+    /* nothing was waited for between the refusals, so they belong to one step */
     FAULT(kept_exception_near_a_library_that_tries, "gpu-oom-capacity", GW_SUPPORTED,
           .value = {{(double)(1226 * mib), "bytes"}}, .no_alternative = {"gpu-oom-leak"}),
     FAULT(illegal_address, "illegal-address", GW_ESTABLISHED, .says = {"class_report", "no reset", "50.01 ms"},
           .then = {"cuDevicePrimaryCtxRetain"}),
     FAULT(illegal_address_is_a_fault_even_with_exit_0, "illegal-address", GW_ESTABLISHED),
-    /* lost events could contradict it */
+    /* a lost event could contradict the cause */
     FAULT(illegal_address_near_lost_events, "illegal-address", GW_SUPPORTED, .advice = {"7 events were lost"}),
     FAULT(misaligned_access, "misaligned-access", GW_ESTABLISHED),
     FAULT(kernel_fault_other, "kernel-fault-other", GW_ESTABLISHED),
@@ -2592,7 +2598,7 @@ static const row rows[] = {
           .says = {"300", "100", "the fork was at main.py:8 in start"}),
     NO_FAULT(fork_near_the_child_did_without, GW_VERDICT_CLEAN),
     NO_FAULT(fork_near_the_parent_had_not_initialised, GW_VERDICT_UNDETERMINED, .no_alternative = {"fork-after-init"}),
-    /* no driver call was seen */
+    /* the GPU is not ruled out, because no driver call was recorded */
     FAULT(script_exception, "script-exception", GW_ESTABLISHED, .says = {"no CUDA driver call was observed"},
           .not_ruled_out = {"the GPU"}, .also = also_script_exception),
     NO_FAULT(script_exception_near_cuda_words, GW_VERDICT_UNDETERMINED),
@@ -2614,10 +2620,10 @@ static const row rows[] = {
     FAULT(kept_steps_by_the_observer, "gpu-oom-leak", GW_SUPPORTED, .value = {{12, "count"}}),
     FAULT(kept_steps_near_a_late_phase, "gpu-oom-peak-phase", GW_SUPPORTED),
     FAULT(kept_steps_near_a_first_pass, "gpu-oom-capacity", GW_SUPPORTED, .no_alternative = {"gpu-oom-leak"}),
-    /* the others' time is not known, not 0 */
+    /* blocks without an age are not counted */
     FAULT(kept_steps_of_which_some_have_no_age, "gpu-oom-leak", GW_SUPPORTED,
           .value = {{(double)(9 * 290 * mib), "bytes"}}),
-    /* not established: it may be a leak */
+    /* not established, because it may be a leak */
     FAULT(kept_steps_near_a_history_that_began_late, "gpu-oom-capacity", GW_SUPPORTED, .not_ruled_out = {"leak"}),
     NAMED(fragmentation_near_a_small_margin, "gpu-oom-capacity", .alternative = {"gpu-oom-fragmentation"}),
     FAULT(preallocation_seen_by_the_observer, "gpu-oom-preallocation", GW_SUPPORTED,
@@ -2684,7 +2690,7 @@ static void test_row(void **state)
     judge_close();
 }
 
-/* Tests that judge several runs. */
+/* Tests that judge several runs each. */
 static const struct CMUnitTest others[] = {
     cmocka_unit_test(test_capacity_in_a_phase),
     cmocka_unit_test(test_an_exception_after_an_outlived_refusal),

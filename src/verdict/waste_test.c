@@ -1,4 +1,5 @@
-/* Wasted time in runs that end well, and refusals by the host. Each case has a counterpart that comes close. */
+/* Tests advice about wasted time in runs that end well, refusals by the host, and faults of cards and links. Each case
+ * has a counterpart that differs a little and must get another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
@@ -73,7 +74,7 @@ static void a_wait_after_every_step(void **state)
     expect_advice("sync-storm", false);
 }
 
-/* The awaited work takes long, so the wait costs nothing. */
+/* The kernel takes much longer than the cost of waiting for it. */
 static void a_wait_for_every_large_kernel(void **state)
 {
     (void)state;
@@ -118,7 +119,7 @@ static void small_kernels_on_a_busy_card(void **state)
     expect_advice("launch-bound", false);
 }
 
-/* The host does other work between launches, so the launches do not take the time. */
+/* The host does other work between launches, so launching does not limit the speed. */
 static void rare_launches(void **state)
 {
     (void)state;
@@ -152,7 +153,7 @@ static void pauses_before_input(void **state)
 static void input_that_comes_in_time(void **state)
 {
     (void)state;
-    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the pause is a wait for the GPU */
+    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the GPU is busy during the pause */
     expect_advice("input-bound", false);
 }
 
@@ -205,7 +206,7 @@ static void memory_again_and_again(void **state)
     expect_advice("alloc-churn: the program allocated device memory 2001 times", true);
 }
 
-/* Often, but with almost no cost. */
+/* Memory is allocated often, but each call takes very little time. */
 static void memory_in_no_time(void **state)
 {
     (void)state;
@@ -318,7 +319,7 @@ static void a_crowd(void **state)
         true);
 }
 
-/* A small part of the time, or a moment. */
+/* Processes wait for a processor for a small part of the time, or for a moment only. */
 static void no_crowd(void **state)
 {
     (void)state;
@@ -356,7 +357,7 @@ static void libraries_known_for_wrong_numbers(void **state)
     expect_advice("silent-data-corruption: cuDNN 9.8.0", true);
 }
 
-/* A fixed version, another card, and one GPU alone. */
+/* The libraries have no known error: a fixed version, another card, or a single GPU. */
 static void libraries_that_are_not(void **state)
 {
     (void)state;
@@ -407,7 +408,7 @@ static void a_full_disk(void **state)
     (void)state;
     no_room(4096);
     expect("disk-or-quota-full", GW_ESTABLISHED);
-    no_room(100 * gib); /* another disk than the watched ones */
+    no_room(100 * gib); /* the full disk is not one that gpuwhy samples */
     expect("disk-or-quota-full", GW_SUPPORTED);
 }
 
@@ -419,7 +420,7 @@ static void a_used_up_quota(void **state)
     expect("disk-or-quota-full", GW_ESTABLISHED);
 }
 
-/* The message was printed but survived; another exception ended the run. */
+/* The program printed the message and went on. Another exception ended the run. */
 static void a_full_disk_is_not_the_end(void **state)
 {
     (void)state;
@@ -463,7 +464,7 @@ static void many_files_and_another_end(void **state)
     (void)state;
     files(1020, "ValueError: bad label");
     expect("script-exception", GW_ESTABLISHED);
-    /* a message with many causes */
+    /* this message has many possible causes */
     files(40, "BlockingIOError: [Errno 11] Resource temporarily unavailable");
     expect("script-exception", GW_ESTABLISHED);
 }
@@ -480,7 +481,7 @@ static void no_more_threads(void **state)
 
 /* ---- memory that nobody asked for ---- */
 
-/* 1 GiB is allocated; of 16 GiB, `free_gib` are free at the next request. */
+/* The program has allocated 1 GiB of 16 GiB, and its next request is refused with `free_gib` free. */
 static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -514,7 +515,7 @@ static void memory_of_somebody(void **state)
     (void)state;
     run_out(10, 7, "pid=4711 bytes=8589934592 cmd=other");
     expect_other("gpu-hidden-driver-growth");
-    run_out(10, 7, NULL); /* no holders were recorded */
+    run_out(10, 7, NULL); /* the recording has no holders */
     expect_other("gpu-hidden-driver-growth");
 }
 
@@ -523,7 +524,7 @@ static void it_would_not_fit_in_any_case(void **state)
     (void)state;
     run_out(16, 7, "pid=100 bytes=9663676416 cmd=program");
     expect_other("gpu-hidden-driver-growth");
-    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program"); /* the size of a context */
+    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program"); /* 1 GiB beyond its allocation: the size of a context */
     expect_other("gpu-hidden-driver-growth");
 }
 
@@ -549,7 +550,7 @@ static void links(void **state)
     expect("nvlink-fault", GW_SUPPORTED);
 }
 
-/* A single card uses no links, so errors on them did not cause the failure. */
+/* A single card has no NVLink partner, so an NVLink error did not cause the failure. */
 static void links_of_a_single_card(void **state)
 {
     (void)state;

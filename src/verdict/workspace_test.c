@@ -1,4 +1,5 @@
-/* A library that chooses a smaller workspace, and counterparts that come close. */
+/* Tests the advice about a library that chose a smaller workspace. Counterparts that differ a little must get no
+ * advice. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -45,7 +46,7 @@ static void tell(const story *told)
     gw_feed_exit(&feed, 0, 0);
 }
 
-/* The advice; "": none. */
+/* Judge the run and return its advice; "": none. */
 static const char *advice_on(const story *told)
 {
     static char text[1000];
@@ -74,12 +75,12 @@ static void what_is_nearly_that_is_not(void **state)
 {
     (void)state;
     const story near[] = {
-        {.small_bytes = 96 * mib},                                       /* no library that chooses */
-        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* another request at another place */
-        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* not a workspace: it is kept */
+        {.small_bytes = 96 * mib},                                       /* no library that chooses workspaces */
+        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* a different request, at another place */
+        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* kept in use, so not a workspace */
         {.library = true, .small_bytes = 96 * mib, .late = true},        /* later */
-        {.library = true, .small_bytes = 3 * gib / 2},                   /* a little less */
-        {.library = true, .small_bytes = 2 * gib},                       /* the same again */
+        {.library = true, .small_bytes = 3 * gib / 2},                   /* only a little smaller */
+        {.library = true, .small_bytes = 2 * gib},                       /* the same size */
     };
     for (size_t i = 0; i < sizeof near / sizeof near[0]; i++) {
         const char *text = advice_on(&near[i]);
@@ -88,7 +89,7 @@ static void what_is_nearly_that_is_not(void **state)
     }
 }
 
-/* The line of cuDNN's own log at that time, only if there is one. */
+/* The advice quotes the line of cuDNN's own log at that time, if there is one. */
 static void the_librarys_own_word(void **state)
 {
     (void)state;

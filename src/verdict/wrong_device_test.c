@@ -1,4 +1,5 @@
-/* Calls that fail because they use an object of another GPU, and calls that fail in the same way for another reason. */
+/* Tests calls that fail because they use an object of another GPU, and calls that fail in the same way for another
+ * reason. */
 #include "judge_testlib.h"
 
 enum { FIRST = 0xc0de, SECOND = 0xc1de, MODULE = 0xa0d0, KERNEL = 0xf000, EVENT = 0xe000, STREAM = 0x5000 };
@@ -8,7 +9,7 @@ static const uint64_t mib = 1 << 20, block = 0x7000000000;
 
 static gw_feed feed; /* too large for the stack */
 
-/* GPU 0 has a kernel, an event and a block; GPU 1, now the current one, a stream. */
+/* Open a run with a kernel, an event and a block on GPU 0, and a stream on GPU 1, which is current. */
 static void begin(void)
 {
     gw_feed_open(&feed, 16ull << 30);
@@ -34,10 +35,10 @@ static void expect(gw_certainty certainty)
 static void handles_of_another_gpu(void **state)
 {
     (void)state;
-    begin(); /* the wrong GPU is current */
+    begin(); /* GPU 1 is current, but the kernel belongs to GPU 0 */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_SUPPORTED);
-    begin(); /* the right GPU is current, but the stream belongs to the other */
+    begin(); /* the kernel's GPU is current, but the stream belongs to the other GPU */
     feed.context = FIRST;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, STREAM);
     expect(GW_SUPPORTED);
@@ -50,21 +51,21 @@ static void the_same_answer_for_another_reason(void **state)
 {
     (void)state;
     begin();
-    feed.context = FIRST; /* all of one GPU */
+    feed.context = FIRST; /* everything belongs to one GPU */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* its GPU is not known */
+    begin(); /* the kernel's GPU is not known */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 16, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* a library's kernels are loaded on every GPU */
+    begin(); /* kernels of a library are loaded on every GPU */
     gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, KERNEL + 32, MODULE, GW_OWNER_LIBRARY, 0, "any");
     feed.context = FIRST;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 32, 1, 1, STREAM);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* the shape was refused */
+    begin(); /* the grid is invalid */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_VALUE, KERNEL, 1, 1ull << 50, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* the context is not known */
+    begin(); /* the current context is not known */
     feed.context = 0;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
@@ -79,7 +80,7 @@ static void memory_of_another_gpu_is_a_hypothesis(void **state)
     begin();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, ILLEGAL_ADDRESS, 0, 0, 0, 0);
     expect(GW_HYPOTHESIS);
-    begin(); /* all memory is on the GPU that failed */
+    begin(); /* all memory is on the current GPU */
     feed.context = FIRST;
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, ILLEGAL_ADDRESS, 0, 0, 0, 0);
     expect(GW_CERTAINTY_NONE);

@@ -1,4 +1,5 @@
-/* Mark phases from a thread and from a forked child, and print what was recorded. Must also work without gpuwhy. */
+/* Marks phases in a thread and in a forked child, and prints whether each mark was recorded. Also works without
+ * gpuwhy. */
 #include <gpuwhy.h>
 
 #include <pthread.h>

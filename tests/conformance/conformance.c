@@ -1,10 +1,10 @@
-/* Check that a real and a virtual GPU give the same answers. The expected answers are those of a real GPU (H200,
- * driver 580.159.04). The virtual GPU must return them, and running on a real GPU verifies the list.
+/* Checks that a virtual GPU gives the same answers as a real one. The expected answers were recorded on an H200 with
+ * driver 580.159.04. A run on a real GPU verifies them.
  *
  *     conformance [--card-memory-light] [GROUP...]
  *
- * Every group runs in its own process, because some faults ruin a process for good. Prints one line per check, "ok
- * GROUP.NAME" or "not ok GROUP.NAME got X want Y", and a summary in the last line. Exit status 0: all ok. */
+ * Every group runs in its own process, because some faults make a process unusable. Prints one line per check, "ok
+ * GROUP.NAME" or "not ok GROUP.NAME got X want Y", and a summary in the last line. Exit status 0: all checks are ok. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ static const char *group_name = "";
 static unsigned failed_count;
 static bool light;
 enum { TOO_SLOW = 3, SLOWNESS_MAX = 64 };
-static unsigned slowness = 1; /* factor for the duration of kernels that must be observed while they run */
-static double runs_until_ms;  /* the last launched kernel certainly runs until this time */
+static unsigned slowness = 1; /* multiplies the duration of kernels that are observed while they run */
+static double runs_until_ms;  /* the most recently launched kernel runs at least until this time */
 
 static void check(bool ok, const char *name, long long got, const char *relation, long long want)
 {
@@ -46,9 +46,8 @@ static void check(bool ok, const char *name, long long got, const char *relation
         long long got_ = (long long)(got);                                                                             \
         check(got_ == (long long)(want), name, got_, "", (long long)(want));                                           \
     } while (0)
-/* Check that `result`, from a query whether the last spin_ms() has ended, is NOT_READY. If so much time has passed
- * on this machine that the kernel may have ended, the check is meaningless: the group is run again with longer
- * kernels. */
+/* Check that `result` is NOT_READY. It is from a query for the kernel of the last spin_ms(). On a slow machine, the
+ * kernel may already have ended. Then the check is meaningless, and the group is run again with longer kernels. */
 #define still_runs(name, result)                                                                                       \
     do {                                                                                                               \
         long long got_ = (long long)(result);                                                                          \
@@ -85,7 +84,7 @@ static const char *kernels_text(void)
     return conformance_kernels[0].text;
 }
 
-/* Calls that must work before anything else can be checked. */
+/* Stop the group if a call that its checks depend on has failed. */
 static void need(CUresult result, const char *what)
 {
     if (result == 0)
@@ -264,7 +263,7 @@ static void contexts(void)
     is("destroy", cuCtxDestroy(second), 0);
     is("destroyed-not-current", (cuCtxGetCurrent(&current), current == second), 0);
     is("free-of-destroyed", cuMemFree(address), 1);
-    at_least("destroy-twice-fails", cuCtxDestroy(second), 1); /* 201 or 709, depending on what is at the old address */
+    at_least("destroy-twice-fails", cuCtxDestroy(second), 1); /* 201 or 709: the freed handle may have been reused */
     is("memory-back", free_bytes(), before);
     is("retain-again", cuDevicePrimaryCtxRetain(&current, device), 0);
     is("retain-same", current == context, 1);
@@ -325,8 +324,8 @@ static void pages(void)
     enum { COUNT = 2000 };
     static CUdeviceptr blocks[COUNT];
     up();
-    CUdeviceptr first = must_alloc(1); /* from now on a shared page is in use */
-    must_alloc(MIB + 1);               /* a real GPU has pages in reserve for the first one */
+    CUdeviceptr first = must_alloc(1); /* puts the first shared page into use */
+    must_alloc(MIB + 1);               /* a real GPU already has pages in reserve for this one */
     size_t before = free_bytes();
     must_alloc(MIB + 1);
     is("above-1-mib", before - free_bytes(), 2 * MIB);
@@ -357,7 +356,8 @@ static void pages(void)
     is("first", cuMemFree(first), 0);
 }
 
-/* Small blocks keep their pages; large blocks do not fragment the memory. */
+/* A page stays in use while a small block in it is in use. The scattered pages of freed large blocks can form a new
+ * block. */
 static void fragmentation(void)
 {
     up();
@@ -858,8 +858,7 @@ static void resolver(void)
     is("per-thread-differs", fn != fn_old, 1);
 }
 
-/* Checks that are the same for all sticky faults. The faulty kernel was launched after another one that takes a
- * while. */
+/* Checks that apply to every sticky fault. The faulty kernel is queued behind a kernel that takes a while. */
 static void after_fault(CUresult launched, int code)
 {
     CUdeviceptr p = 0;
@@ -956,7 +955,8 @@ static void freed_in_kernel(void)
     is("own-pages-are-not", cuCtxSynchronize(), 700);
 }
 
-/* A GPU may report a kernel's fault a moment after the synchronisation that followed the kernel. */
+/* Synchronise repeatedly until an error is reported. A GPU may report a fault shortly after the synchronisation that
+ * followed the kernel. */
 static CUresult synchronise_for(double seconds)
 {
     CUresult result = cuCtxSynchronize();
@@ -990,7 +990,7 @@ static void reset(void)
     is("for-ever", cuMemAlloc(&q, 10), 700);
 }
 
-/* The child returns what it saw in its exit status. */
+/* The exit status of the child is the result of its checks. */
 static void after_fork(void)
 {
     int status = 0;
@@ -1054,7 +1054,7 @@ static void logs(void)
     is("dumped", strstr(dumped, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, 1);
 }
 
-/* After a running kernel, about a thousand launches fit in the queue; the next one waits. */
+/* About a thousand launches fit in the queue behind a running kernel. The next launch waits. */
 static void queue_depth(void)
 {
     up_with_module();
@@ -1158,7 +1158,8 @@ static char *output_of(const char *name, int *ret_status)
     return text;
 }
 
-/* Run a group, print its lines, and count them. */
+/* Run a group in a new process, print its output and count the results. Repeat it with longer kernels if it was too
+ * slow. */
 static void run_fresh(const char *name, unsigned *ok_count, unsigned *bad_count)
 {
     int status = 0;

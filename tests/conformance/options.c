@@ -1,5 +1,5 @@
-/* Check what only the virtual GPU can do: faults by option, other driver versions, limits of the host, several
- * processes on one GPU, notes for the supervisor. Every case is a separate process. */
+/* Checks features that only the virtual GPU has: faults by option, other driver versions, limits of the host, several
+ * processes on one GPU, and notes for the supervisor. Every case runs in its own process. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdbool.h>
@@ -157,7 +157,7 @@ static void two_cards(void)
     is("first-untouched", free_bytes() == before, 1);
 }
 
-/* A child allocates memory, waits and is killed; the parent checks the GPU's state each time. */
+/* A child allocates memory, waits and is killed. The parent checks the GPU's state after each step. */
 static void shared_card(void)
 {
     int ready[2];
@@ -192,7 +192,7 @@ static void shared_card(void)
     is("the-other-is-named", seen, 1);
     kill(child, SIGKILL);
     siginfo_t info;
-    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* dead, but still a zombie */
+    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* the child is dead but still a zombie */
     is("enough-without-the-other", cuMemAlloc(&p, (size_t)2 << 30), 0);
     waitpid(child, NULL, 0);
     free(state);

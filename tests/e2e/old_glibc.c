@@ -1,4 +1,5 @@
-/* Linked into a program for another C library: prints on stderr which C library it really runs on. */
+/* Linked into a program that is tested with an old C library. Prints on stderr which C library the program really
+ * uses. */
 #include <gnu/libc-version.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* Fuzz call frame information from a file. The input changes the bits of a valid region (one function), whose first
- * bytes select the position of the table and the instruction. Then every position of the region is evaluated as an
- * expression. */
+/* Fuzz the evaluation of call frame information (CFI). The input is XORed into a valid region with one function. The
+ * first bytes select the position of the table and the instruction to look up. Then the region is evaluated as an
+ * expression from each of its first positions. */
 #include "gwi_cfi.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Table at 4; the instruction is 4,108, the second one of the function. Then header, common information entry, and
- * the function. */
+/* A valid region. The table is at 4, and the instruction at 4,108, the second one of the function. Header, common
+ * information entry and the function's entry follow. */
 static const uint8_t whole[] = {
     0x04, 0x00, 0x0c, 0x10, 0x01, 0x1b, 0x03, 0x3b, 0x10, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x10,
     0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x7a, 0x52, 0x00,
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gwi_cfi_rules rules;
     uint16_t table, pc;
     size = size < sizeof whole ? sizeof whole : size;
-    uint8_t *copy = calloc(1, size); /* allocated at its exact size, so that the sanitizer detects reads beyond it */
+    uint8_t *copy = calloc(1, size); /* of exact size, so that the sanitizer detects reads beyond its end */
     if (copy == NULL)
         return 0;
     memcpy(copy, whole, sizeof whole);
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&table, copy, sizeof table);
     memcpy(&pc, copy + sizeof table, sizeof pc);
     gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + size, (uintptr_t)copy + table % size};
-    for (int back = 0; back < 2; back++) { /* code before the tables, or after them */
+    for (int back = 0; back < 2; back++) { /* the code is before the tables, or after them */
         uintptr_t at = back ? (uintptr_t)copy - pc : (uintptr_t)copy + pc;
         if (gwi_cfi_find(&region, at, &rules))
             use_rules(&region, &inputs, &rules);

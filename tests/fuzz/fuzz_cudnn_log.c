@@ -1,4 +1,4 @@
-/* Fuzz cuDNN's log: any bytes, in pieces of any length. */
+/* Fuzz the reader of cuDNN's log with any bytes, in pieces of any length. */
 #include "gw_cudnn_log.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Fuzz facts about a machine: lines from an interpreter or a saved file, and the checks that use them. */
+/* Fuzz the facts about a machine, which an interpreter or a saved file provides as lines, and the checks that use
+ * them. */
 #include "gw_doctor.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* Overwrite parts of a valid buffer with any bytes and drain it twice: a process may write anything into its buffer.
+/* Overwrite parts of a valid buffer and drain it twice. A process may write anything into its buffer, so draining must
+ * never fail.
  *
- * Input: records of { u16 place, u8 length, bytes }. Places are scaled so that they reach the header's start, the
- * slots, chunk headers and records equally often. */
+ * Input: records of { u16 place, u8 length, bytes }. The places are mapped so that header, slots, rings, chunk headers
+ * and records are all hit often. */
 #define _GNU_SOURCE
 #include "gw_buffer.h"
 #include "gw_clock.h"
@@ -76,7 +77,7 @@ static void fill_sound(void)
     head->ready = 1;
 }
 
-/* Map byte `place` of the input's small address space to its position in the buffer. */
+/* Map a place of the input to a position in the buffer. */
 static uint32_t real_place(uint16_t place)
 {
     uint32_t area = place >> 13, at = place & 0x1fff;
@@ -128,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (gw_drain_open(folder, 0, &drain, &err) != GW_OK)
         abort();
     if (gw_drain_run(drain, false, see, NULL, &err) != GW_OK)
-        abort(); /* damage must become an item, never an error */
+        abort(); /* damage must be reported as an item, never as an error */
     lay_over(data, bytes, at, 64);
     if (gw_drain_run(drain, bytes % 2, see, NULL, &err) != GW_OK)
         abort();

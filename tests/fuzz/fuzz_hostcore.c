@@ -1,4 +1,4 @@
-/* Fuzz core dumps of processes. Seeds: any real dump. */
+/* Fuzz the reader of process core dumps. Seeds: any real dump. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 

@@ -1,4 +1,4 @@
-/* Fuzz a line of the kernel's log. */
+/* Fuzz the parser for lines of the kernel log. */
 #include "gw_klog.h"
 #include "seeds.h"
 

@@ -1,12 +1,12 @@
-/* Fuzz a text log: the reader, then the judge. The first byte selects the size of the pieces, and whether a second
- * file begins in the middle. */
+/* Fuzz text logs: the reader, then the judge. The first byte selects the size of the pieces in which the log is fed,
+ * and whether a second file begins in its middle. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
 #include "seeds.h"
 
 #include <string.h>
 
-/* Write one line of each meaning, each alone and all together. */
+/* Write one seed for each example line, and one with all lines. */
 static void write_seeds(const char *folder)
 {
     static const char *const lines[] = {

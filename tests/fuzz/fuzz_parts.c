@@ -1,4 +1,4 @@
-/* Fuzz an ELF file: the input is an address (8 bytes) and a file in whose function parts the address is looked up.
+/* Fuzz the lookup of an address in the function parts of an ELF file. Input: the address (8 bytes), then the file.
  * Seed: a program. */
 #define _GNU_SOURCE
 #include "gwi_parts.h"

@@ -1,4 +1,4 @@
-/* Fuzz a memory snapshot saved by PyTorch: read, model, judge. */
+/* Fuzz memory snapshots saved by PyTorch: read, model and judge them. */
 #define _GNU_SOURCE
 #include "gw_torch.h"
 #include "gw_verdict.h"
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Write a seed: one segment, one block, one entry with a stack. */
+/* Write a seed with one segment, one block, and one trace entry with a stack. */
 static void write_seeds(const char *folder)
 {
     static const char seed[] =
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     gw_status st = gw_torch_snapshot_model(path, &model, &err);
     if (st != GW_OK) {
         if (strncmp(err.text, path, strlen(path)) != 0 || strchr(err.text, '\n') != NULL)
-            abort(); /* an error must name the file, in one line */
+            abort(); /* an error must be one line that begins with the file's name */
         return 0;
     }
     if (gw_judge(model, &verdict, &err) == GW_OK) {

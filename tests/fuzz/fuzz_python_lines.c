@@ -1,4 +1,4 @@
-/* Fuzz line tables of Python code. The first byte selects the version, the next two the instruction. */
+/* Fuzz the line tables of Python code. The first byte selects the Python version, the next two the instruction. */
 #include "gw_python_lines.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Fuzz a recording: read it to the end and access everything that the reader returns. */
+/* Fuzz the reader of recordings: read a recording to its end, and access everything that the reader returns. */
 #define _GNU_SOURCE
 #include "gw_recording.h"
 #include "seeds.h"
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Write seeds: a recording with one item of each kind. */
+/* Write a seed: a recording with one item of each kind. */
 static void write_seeds(const char *folder)
 {
     static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2"};
@@ -93,7 +93,7 @@ static void look(const gw_reader *reader, const gw_item *item)
     }
 }
 
-/* Read the available events, several at once. */
+/* Read the next events, `room` at once. */
 static void look_at_events(gw_reader *reader, size_t room)
 {
     gw_event event[4];

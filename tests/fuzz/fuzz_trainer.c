@@ -1,5 +1,6 @@
-/* Fuzz the files that the trainer reads: data files, checkpoints (without checking checksums), and models and their
- * schedules. The first byte selects the kind; for IDX the next two are the position of the labels. */
+/* Fuzz the files that the trainer reads: data files, checkpoints (without verification of checksums), and models and
+ * their schedules. The first byte selects the kind of file. For IDX files, the next two bytes are the position of the
+ * labels. */
 #include "checkpoint.h"
 #include "pictures.h"
 #include "schedule.h"

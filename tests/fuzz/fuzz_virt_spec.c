@@ -1,5 +1,5 @@
-/* Fuzz the text after `--gpu virtual:`. If the first byte is below 128, the text begins with a valid GPU and
- * "fault=". */
+/* Fuzz the text after `--gpu virtual:`. If the first byte is below 128, a valid GPU and "fault=" are put before the
+ * text. */
 #include "gw_virt_spec.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_error err = {{0}};
     gw_status st = gw_virt_spec_parse(text, &spec, &err);
     if (st != GW_OK && err.text[0] == '\0')
-        abort(); /* rejected without a reason */
+        abort(); /* a rejected text needs a reason */
     if (st != GW_OK)
         return 0;
     if (spec.device_count == 0 || spec.device_count > GW_VIRT_DEVICES_MAX || spec.fault_count > GW_VIRT_FAULTS_MAX)

@@ -1,5 +1,5 @@
-/* A fuzzer's own seeds: it writes them at start into the folder named by GW_FUZZ_SEEDS. Include this header in one
- * file of a fuzzer and define write_seeds() there. */
+/* Lets a fuzzer write its own seeds at start, into the folder named by GW_FUZZ_SEEDS. Include this header in one file
+ * of the fuzzer, and define write_seeds() there. */
 #ifndef GW_FUZZ_SEEDS_H
 #define GW_FUZZ_SEEDS_H
 
@@ -23,7 +23,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* Open the folder's file number `index`; the caller closes it. NULL if it cannot be written. */
+/* Create the seed file number `index` in the folder. The caller closes it. Returns NULL on failure. */
 static inline FILE *open_seed(const char *folder, size_t index)
 {
     char path[4096];

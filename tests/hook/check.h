@@ -1,4 +1,4 @@
-/* Checks for the tests of this folder: a check that fails prints where and why, and the test continues. */
+/* Checks for the tests in this folder. A failed check prints where and why it failed, and the test continues. */
 #ifndef CHECK_H
 #define CHECK_H
 

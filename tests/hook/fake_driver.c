@@ -69,7 +69,7 @@ int fake_called(const char *name)
     return scripted.name != NULL && strcmp(scripted.name, name) == 0 ? scripted.result : 0;
 }
 
-/* Functions that replace the generated weak ones if they are in the list of exports; the map hides the others. */
+/* These functions replace the generated weak ones. The linker map hides those that are not in the list of exports. */
 #define CALLED()                                                                                                       \
     int scripted_result = fake_called(__func__);                                                                       \
     if (scripted_result != 0)                                                                                          \
@@ -345,8 +345,8 @@ int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned fla
     return 0;
 }
 
-/* Resolve names as in our table of versions, if this driver has the symbol and is new enough. Some names stand for
- * newer functions of the future. */
+/* Resolve a name as our table of versions does, if this driver has the symbol and is new enough. Some names simulate
+ * functions of future versions. */
 static void *resolve(const char *name, int version, uint64_t flags)
 {
     int fn = gw_api_resolve(name, version < fake_version ? version : fake_version, (flags & 2) != 0);

@@ -1,5 +1,5 @@
-/* A driver that only records which functions were called. This shows which calls reach it, and whether its result is
- * returned unchanged. Each build has its own list of exports and its own version. */
+/* The fake driver only records which functions were called. This shows which calls reach the driver, and whether the
+ * driver's result is returned unchanged. Each build has its own list of exports and its own version. */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 

@@ -1,6 +1,6 @@
-/* What the hook must not do inside a program: call a driver that must not be called, wait for other locks, read
- * memory that may be invalid, count wrongly. Each part runs in its own process, with one fake driver. harm_test
- * [PART] */
+/* Test what the hook must not do inside a program: call a driver that must not be called, wait for the locks of
+ * others, read memory that may be invalid, count wrongly. Each part runs in its own process, with one fake driver.
+ * Usage: harm_test [PART] */
 #include "gw_api.h"
 #include "gw_cuda_abi.h"
 #include "gw_facade.h"
@@ -107,7 +107,7 @@ static uint64_t free_mib(void)
 
 /* ---- parts ---- */
 
-/* Return how many calls the driver sees for one allocation of the program that returns `result`. */
+/* Make one allocation for which the driver returns `result`. Returns how many calls the driver received for it. */
 static long calls_for(int result)
 {
     uint64_t address = 0;
@@ -119,7 +119,7 @@ static long calls_for(int result)
     return count() - before;
 }
 
-/* A driver that is not initialised, is being unloaded, or runs a host function must not be called by the hook. */
+/* The hook must not call a driver that is not initialised, is being unloaded, or runs a host function. */
 static void part_quiet(void)
 {
     begin();
@@ -129,7 +129,7 @@ static void part_quiet(void)
     int status = -1;
     fflush(stdout);
     pid_t child = fork();
-    if (child == 0) { /* the parent's driver may hold locks here for ever */
+    if (child == 0) { /* a lock that another thread of the parent held is never released here */
         failed_checks = 0;
         CHECK(calls_for(3) == 1, "in a child");
         CHECK(calls_for(1) == 1, "in a child");
@@ -161,7 +161,7 @@ static void part_names(void)
     CHECK(atomic_load(&seen.head->failures) == 1, "%u", atomic_load(&seen.head->failures));
 }
 
-/* The first context alone is larger than the GPU; calls that use none of its memory still work. */
+/* The first context alone needs more than the memory limit. Calls that use no GPU memory still work. */
 static void part_guard_zero(void)
 {
     const CUmemAllocationProp host = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = 0}};
@@ -177,7 +177,7 @@ static void part_guard_zero(void)
     CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 0) == 1, "the driver says what is wrong");
 }
 
-/* Far more addresses than the guard has rows, but only a few at a time. */
+/* The program allocates at far more addresses than the guard has rows, but only a few blocks exist at a time. */
 static void part_guard_churn(void)
 {
     enum { TIMES = 400000, KEPT = 10 };
@@ -187,7 +187,7 @@ static void part_guard_churn(void)
     free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
     uint64_t before_mib = free_mib(), address = 0;
     for (uint64_t i = 1; i <= TIMES; i++) {
-        address = i << 21; /* the fake driver does not write an address */
+        address = i << 21; /* the fake driver leaves the address unchanged */
         if (alloc(&address, 1 << 20, NULL) != 0 || give_back(address, NULL) != 0)
             CHECK(false, "%llu", (unsigned long long)i);
     }
@@ -200,7 +200,7 @@ static void part_guard_churn(void)
           (unsigned long long)before_mib);
 }
 
-/* One call may unmap several mappings, and others that were mapped in between. */
+/* One call may unmap several mappings, and its range may include an address that the guard does not know. */
 static void part_guard_unmap(void)
 {
     enum { BLOCK = 2 << 20 };
@@ -212,7 +212,7 @@ static void part_guard_unmap(void)
     for (uint64_t i = 0; i < 8; i++) {
         uint64_t handle = 0;
         CHECK(OURS(create_fn, "cuMemCreate")(&handle, BLOCK, &prop, 0) == 0, "create");
-        /* the fifth address belongs to another mapping */
+        /* skip the fifth address, which belongs to another mapping */
         CHECK(OURS(map_fn, "cuMemMap")(base + (i < 4 ? i : i + 1) * BLOCK, BLOCK, 0, handle, 0) == 0, "map");
         CHECK(OURS(free_fn, "cuMemRelease")(handle) == 0, "release");
     }
@@ -243,7 +243,7 @@ static void *take_the_address(void *unused)
     return NULL;
 }
 
-/* Another thread gets the address before the first thread has returned from its call. */
+/* Before the first thread has returned from its free, another thread allocates the same address. */
 static void during_free(const char *name)
 {
     pthread_t thread;
@@ -275,9 +275,9 @@ static void part_order(void)
 
 #ifndef SANITIZED
 static _Atomic int watch, asking, constructing;
-static version_fn *get_version; /* our function, not yet attached */
+static version_fn *get_version; /* our cuDriverGetVersion(), not yet attached to the driver's */
 
-/* The hook's symbol lookups are intercepted here: one of them waits until another thread holds the loader's lock. */
+/* Replaces dlsym() for the hook. The lookup of cuMemFree_v2 waits until another thread holds the loader's lock. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
     static void *(*real)(void *, const char *);
@@ -317,7 +317,7 @@ static void part_loader(void)
     open_both();
     get_version = OURS(version_fn, "cuDriverGetVersion");
     atomic_store(&watch, 1);
-    alarm(240); /* end a deadlock */
+    alarm(240); /* kill this process if it deadlocks */
     CHECK(pthread_create(&thread, NULL, first_call, NULL) == 0, "thread");
     while (!atomic_load(&asking))
         usleep(1000);
@@ -332,8 +332,8 @@ static void part_loader(void)
 }
 #endif
 
-/* A thread that was cancelled before its first driver calls. The driver's calls are no cancellation points, so the
- * hook must not add one. */
+/* A thread is cancelled before its first driver calls. The driver's functions are no cancellation points, so the hook
+ * must not add one. */
 static _Atomic int came_back;
 
 static void *call_while_cancelled(void *unused)

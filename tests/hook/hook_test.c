@@ -18,14 +18,14 @@
 #include "check.h"
 #include "walk.h"
 
-static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* for programs under test, and under ptrace */
+static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* for the programs under test, also under ptrace */
 static bool skipped_part;
 static char base_dir[200];
 static walk seen;
 
 /* ---- running programs ---- */
 
-/* The programs under test. Others, such as those for another C library, may replace them. */
+/* Return the program under test. A variable may name another one, such as one for another C library. */
 static const char *probe_program(void)
 {
     const char *other = getenv("GPUWHY_TEST_PROBE");
@@ -86,7 +86,8 @@ static void new_run_dir(char *out, size_t bytes)
 
 enum { DOOR_NONE = 0, DOOR_PRELOAD = 1, DOOR_PATH = 2 };
 
-/* Run argv with hook and facade, and keep its output. `extra`: NULL or one more NAME=value. */
+/* Run argv and store its output. `doors`: how the facade and the hook are loaded, if at all. `extra`: one more
+ * NAME=value, or NULL. */
 static void run(run_result *r, const char *fake, int doors, const char *const *argv, const char *extra)
 {
     char facade[512], preload[900], library_path[1200], run_dir[300], hint[64];
@@ -140,7 +141,7 @@ static void probe(run_result *r, const char *fake, int doors, const char *route,
     run(r, fake, doors, argv, extra);
 }
 
-/* Walk the n-th buffer of a run; false if there is none. */
+/* Walk the n-th buffer of a run. Returns false if there is none. */
 static bool walk_run(const run_result *r, int n)
 {
     char path[512];
@@ -150,7 +151,7 @@ static bool walk_run(const run_result *r, int n)
     if (map == NULL)
         return false;
     CHECK(walk_map(&seen, map), "%s: %s", path, seen.fault);
-    return true; /* stays mapped, because the header is checked afterwards */
+    return true; /* the buffer stays mapped, because the caller checks its header */
 }
 
 static int count_events(unsigned kind)
@@ -200,7 +201,7 @@ static void part_routes(void)
     }
 }
 
-/* The content of the buffer after one sequence of calls. */
+/* Check the content of the buffer after one sequence of calls. */
 static void part_buffer(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
@@ -245,7 +246,7 @@ static void part_buffer(void)
     CHECK(slot->tid == seen.head->pid && strcmp(slot->name, "hook_probe") == 0, "slot of %s", slot->name);
 }
 
-/* Recording switched off and on: calls made while it was off are missing, all others are present. */
+/* Recording is switched off and on. Calls made while it was off are missing, all others are present. */
 static void part_switch(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "switched", NULL);
@@ -264,7 +265,7 @@ static void part_switch(void)
     const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
     /* cuCtxSetCurrent is not counted. */
     CHECK(slot->calls == 2 + 3 + 4 + 1 + 1, "%llu calls", (unsigned long long)slot->calls);
-    /* The guard must keep counting: nothing is switched off, every launch is recorded. */
+    /* With a memory limit, the guard must keep counting: nothing is switched off, and every launch is recorded. */
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", "GPUWHY_MEMORY=536870912");
     CHECK(strstr(with.out, "switched 0 0") != NULL, "%s", with.out);
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] == 108, "under the guard");
@@ -274,7 +275,7 @@ static void part_switch(void)
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] > 0, "nothing recorded under load");
 }
 
-/* A kernel's function is described once, and again after a library was loaded. */
+/* The function of a kernel is recorded once, and again after a library was loaded. */
 static void part_kernels(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "kernels", NULL);
@@ -288,9 +289,10 @@ static void part_kernels(void)
           "FUNCTION");
 }
 
-/* Launches of a function are sampled among its first ones, and each new call site is written. One place gives one
- * site. Six places in turn give the sites of the 1st, 2nd and 4th launch (the 8th and 16th are at two of these
- * again). All are written again after an unload and in a child. */
+/* The hook samples the first launches of a function and records each new call site. A function that is launched from
+ * one place has one site. A function that is launched from six places in turn has the sites of its 1st, 2nd and 4th
+ * launch: the 8th and 16th launch come from two of these places again. After an unload and in a child, the sites are
+ * recorded again. */
 static void part_launch_places(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "launch-places", NULL);
@@ -331,8 +333,8 @@ static void part_room(void)
     static const char *const refusals[] = {"GPUWHY_RUN_DIR=/nonexistent/folder", "GPUWHY_RUN_DIR=relative",
                                            "GPUWHY_RUN_DIR="};
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        /* If a variable is set twice, getenv() returns the last one in the C libraries tested here, and the first
-         * one in others. So the folder given by run() must stay empty only if it was not used. */
+        /* Set the variable with env(1), because run() would set it a second time: C libraries differ in which of two
+         * equal variables getenv() returns. */
         char facade[512], preload[900];
         make_facade("fake_same", facade, sizeof facade);
         set_preload(preload, sizeof preload, facade);
@@ -368,8 +370,8 @@ static void part_room(void)
     umount(full);
 }
 
-/* Return the site at which the process of buffer `n` was forked, in its parent's numbers, and the parent's pid. -1
- * if it was not forked. */
+/* Return the site at which the process of buffer `n` was forked, as its parent numbers it, and set *ret_parent to the
+ * parent's pid. Returns -1 if the process was not forked. */
 static int64_t fork_site(int n, uint64_t *ret_parent)
 {
     const walk_event *fork_event = walk_run(&with, n) ? walk_event_find(&seen, GW_EV_FORK, 0) : NULL;
@@ -379,7 +381,7 @@ static int64_t fork_site(int n, uint64_t *ret_parent)
     return (int64_t)fork_event->raw.arg[2];
 }
 
-/* Whether that process wrote that site. */
+/* True if process `pid` recorded the site `site`. */
 static bool site_is_known(uint64_t pid, uint64_t site)
 {
     bool known = false;
@@ -471,7 +473,7 @@ static void part_processes(void)
         CHECK(strcmp(action, "fork") != 0 || allocs == 4, "%s: %d ALLOC", action, allocs);
         CHECK(parents >= 1, "%s", action);
     }
-    /* A handler may also fork inside the sanitizer's own code, which does not support it. */
+    /* The signal handler may also fork inside the sanitizer's own code, which does not support this. */
     if (SANITIZER_RUNTIME[0] != '\0') {
         printf("SKIPPED forks within calls: sanitizers do not bear them\n");
         return;
@@ -482,7 +484,8 @@ static void part_processes(void)
     CHECK(strstr(with.out, " 0 bad") != NULL, "%s", with.out);
 }
 
-/* Reads that go directly to the driver after cuInit has succeeded, but not in a forked child. */
+/* After cuInit has succeeded, read-only queries go directly to the driver and are not recorded, except in a forked
+ * child. */
 static void part_reads(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "reads", NULL);
@@ -513,7 +516,7 @@ static void run_facade(const char *facade, const char *run_dir)
     run(&with, "fake_same", DOOR_NONE, argv, NULL);
 }
 
-/* A facade without a hook passes calls to the driver; without a driver, every call returns "stub library". */
+/* A facade without a hook passes calls to the driver. Without a driver, every call returns "stub library". */
 static void part_fallback(void)
 {
     char driver[512], copy[300], facade[300], run_dir[300];
@@ -543,7 +546,7 @@ static void part_fallback(void)
     }
 }
 
-/* More threads than slots: the calls of the later threads are counted, and they work like the others. */
+/* More threads than slots: the threads without a slot are counted, and their calls work like all others. */
 static void part_threads(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "many", NULL);
@@ -582,7 +585,7 @@ static void part_guard(void)
     }
 }
 
-/* 256 MiB, of which each context uses 64. */
+/* The limit is 256 MiB, and each context uses 64 MiB. */
 static void part_guard_kinds(void)
 {
     static const char *const expected[] = {"free 192 MiB", "free 152 MiB", "free 112 MiB", "free 112 MiB",
@@ -638,7 +641,7 @@ static void check_name(void *driver, void *facade, const char *name, int *ret_pr
     if (real == NULL || ours == NULL || strncmp(name, "cu", 2) != 0)
         return;
     ++*ret_present;
-    /* A function with two names reports the first one. */
+    /* The fake driver reports a function with two names as cuMemFreeHost. */
     set_result(real == dlsym(driver, "cuMemFreeHost") ? "cuMemFreeHost" : name, 777);
     int result = call_any(ours);
     CHECK(result == 777, "%s: %d", name, result);
@@ -718,11 +721,11 @@ static void resolver_of(const char *fake)
             }
             bool undecided = two_in_one != NULL && strcmp(name, "cuTwoInOne") == 0;
             if (real == two_in_one)
-                info.dli_sname = "cuMemFreeHost"; /* the name that the function itself reports */
+                info.dli_sname = "cuMemFreeHost"; /* the fake driver's function reports this name */
             int fn = gw_api_find_symbol(info.dli_sname);
             bool must_wrap = fn >= 0 && (gw_api_fns[fn].flags & GW_API_PUBLIC) && !undecided;
-            /* The driver's export and its resolver agree, and so must ours. If two names share an address, the
-             * requested name counts. */
+            /* The driver's export and the driver's resolver give the same function, and ours must do so, too. If two
+             * names share an address, the requested name decides. */
             bool is_other = real == two_in_one && strcmp(name, "cuMemHostUnregister") == 0;
             void *by_name = dlsym(facade, is_other ? name : info.dli_sname);
             CHECK(ours == by_name || (!must_wrap && ours == real), "%s %d %llu -> %s: %p, by name %p", name, version,
@@ -763,7 +766,7 @@ static void for_each_fake(void (*part)(const char *))
     for (int i = 0; i < 3; i++) {
         int status;
         fflush(stdout);
-        pid_t child = fork(); /* one driver per process */
+        pid_t child = fork(); /* a process can load only one of the drivers */
         if (child == 0) {
             part(fakes[i]);
             fflush(stdout);
@@ -786,7 +789,7 @@ static void part_resolver(void)
 
 /* ---- the hook's file ---- */
 
-/* The file requires no symbol version of the C library newer than 2.17. */
+/* Check that the file needs no symbol version of the C library above 2.17. */
 static void check_ceiling(const gwi_elf *elf)
 {
     int versions = 0;
@@ -834,7 +837,7 @@ static void part_ceiling(void)
 
 /* ---- programs that use no GPU ---- */
 
-/* Returns true if this part cannot run here; the whole test then counts as skipped (77). */
+/* True if this part cannot run here. The whole test then counts as skipped (exit status 77). */
 static bool skip_part(bool unless, const char *reason)
 {
     if (!unless)
@@ -919,7 +922,8 @@ static void step_through(bool with_sites)
                          (char *)(uintptr_t)no_leaks,
                          (char *)(uintptr_t)sites,
                          NULL};
-    /* A new site takes many steps, and all events are read after each step, so only a few functions are tested. */
+    /* Recording a new site takes many steps, and all events are read after each step. Therefore few functions are
+     * called. */
     char *const argv[] = {(char *)(uintptr_t)STEPPER, with_sites ? (char *)(uintptr_t) "8" : NULL, NULL};
     fflush(stdout);
     pid_t child = fork();
@@ -938,7 +942,7 @@ static void step_through(bool with_sites)
     ptrace(PTRACE_CONT, child, NULL, NULL);
     while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
         int signal_number = WSTOPSIG(status);
-        if (signal_number == SIGSTOP) { /* the stepper marks the begin and the end */
+        if (signal_number == SIGSTOP) { /* the stepper sends it at the begin and at the end */
             inside = !inside;
             if (map == NULL && walk_find(run_dir, 0, path, sizeof path))
                 map = walk_open(path);

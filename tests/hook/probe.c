@@ -1,4 +1,4 @@
-/* The program under test: it gets the driver by the given route, does the given action, and prints every result. Its
+/* The program under test: it loads the driver by the given route, does the given action, and prints every result. Its
  * output must be the same with and without the hook.
  *
  *   probe ROUTE ACTION [driver path]
@@ -41,7 +41,7 @@ typedef int load_fn(void **, const void *, void *, void *, unsigned, void *, voi
 typedef int info_fn(size_t *, size_t *);
 typedef int total_fn(size_t *, int);
 
-static void *driver; /* NULL: the program is linked to it */
+static void *driver; /* NULL: the program is linked to the driver */
 static resolve_fn *resolver;
 
 static void *sym(const char *name)
@@ -116,8 +116,8 @@ static void basic(void)
     CALL(free_fn, "cuMemFree_v2", block);
 }
 
-/* As a runtime library does before each launch. After a library is loaded, the handles may stand for other
- * functions. */
+/* Get the functions of two kernels again and again, as a runtime library does before each launch. After a library is
+ * loaded, the same handles may denote other functions. */
 static void kernel_functions(void)
 {
     begin();
@@ -171,7 +171,7 @@ static void fork_after(void)
     alloc(4096);
 }
 
-/* A read that fails before cuInit, one after it, and one that is the only call of a child. */
+/* Make three queries that fail: one before cuInit, one after it, and one as the only call of a child. */
 static void reads(void)
 {
     CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 1, 0);
@@ -185,7 +185,7 @@ static void reads(void)
     await(child);
 }
 
-/* The child makes no driver call, and forks again. */
+/* The child makes no driver call and forks again. */
 static void fork_nested(void)
 {
     begin();
@@ -209,7 +209,7 @@ static void alloc_silently(size_t bytes)
     ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, bytes);
 }
 
-/* Two functions that no compiler merges. */
+/* The two functions have different code, so that the compiler cannot merge them. */
 static __attribute__((noinline)) pid_t fork_here(volatile int *count)
 {
     pid_t child = fork();
@@ -272,8 +272,8 @@ static void fork_now(int sig)
     forks_done++;
 }
 
-/* A signal handler forks, mostly during a launch; the child finishes that call and makes more. Each signal is
- * requested separately, because a repeating timer may leave no time between two. */
+/* A signal handler forks, usually during a launch. The child finishes the interrupted call and makes more calls. Each
+ * signal is requested separately, because a repeating timer may leave no time between two signals. */
 static void fork_in_calls(void)
 {
     enum { FORKS = 40 };
@@ -326,7 +326,7 @@ static void raw_clone(void)
 {
     begin();
     alloc(4096);
-    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* fork handlers do not run */
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* this does not run the fork handlers */
     if (child == 0) {
         alloc(8192);
         _exit(0);
@@ -347,7 +347,7 @@ static void *new_thread_shares(void *unused)
 {
     static char stack[256 << 10];
     (void)unused;
-    /* This thread has no slot yet. Its child shares all memory, including thread-local storage. */
+    /* This thread has no slot yet. The child shares all memory, including thread-local storage. */
     pid_t child = clone(shared_child, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     await(child);
     alloc(4096);
@@ -429,7 +429,7 @@ static void guarded_kinds(void)
     show_free();
     CALL(map_fn, "cuMemMap", 0x10000000, (size_t)40 << 20, 0, handle, 0);
     CALL(free_fn, "cuMemRelease", handle);
-    show_free(); /* still mapped */
+    show_free(); /* the memory is still mapped */
     CALL(unmap_fn, "cuMemUnmap", 0x10000000, (size_t)40 << 20);
     show_free();
     CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
@@ -443,14 +443,14 @@ static void guarded_kinds(void)
 
 typedef int record_fn(int);
 
-/* Switch recording off and on again; without the hook this has no effect. Functions resolved while it was off are
- * used later. */
+/* Switch recording off and on again; without the hook this has no effect. Functions that were resolved while recording
+ * was off are called later. */
 static void switched(void)
 {
     void *hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
     record_fn *record = NULL;
     begin();
-    if (hook == NULL) /* it is loaded by the first call */
+    if (hook == NULL) /* the first driver call loads the hook */
         hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
     if (hook != NULL)
         record = (record_fn *)dlsym(hook, "gpuwhy_record");
@@ -480,7 +480,7 @@ static void *launch_on_and_on(void *bad)
     return NULL;
 }
 
-/* The same while other threads make calls. */
+/* Switch recording off and on while other threads make calls. */
 static void switched_under_load(void)
 {
     enum { THREADS = 3, TIMES = 200 };
@@ -507,7 +507,7 @@ static void exit_at_once(void)
 {
     begin();
     alloc(4096);
-    exit(42); /* without cleaning up */
+    exit(42); /* exit without cleaning up */
 }
 
 enum { MANY = 200 };
@@ -539,8 +539,8 @@ static void many_threads(void)
     printf("%d of %d\n", good, MANY);
 }
 
-/* Launch one function from one place, another one from six places in turn; then again after an unload, and in a
- * child. */
+/* Launch one function from one place, and another function from six places in turn. Then launch the first function
+ * again after an unload, and in a child. */
 static void launch_places(void)
 {
     void *one = (void *)0x10000, *six = (void *)0x20000;

@@ -1,4 +1,4 @@
-/* Call functions of every kind of event between two SIGSTOPs, for the single-step test. */
+/* The program for the single-step test: it calls functions of every kind of event, between two SIGSTOPs. */
 #include "gw_api.h"
 #include "gw_event.h"
 
@@ -23,7 +23,7 @@ static void mark(void)
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSTOP);
 }
 
-/* stepper [FUNCTIONS]: the number of functions, or all. */
+/* Usage: stepper [FUNCTIONS]. FUNCTIONS: how many functions to call. Without it, all are called. */
 int main(int argc, char **argv)
 {
     int left = argc > 1 ? atoi(argv[1]) : GW_FN_COUNT;

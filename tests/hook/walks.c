@@ -1,8 +1,9 @@
-/* Allocate from stacks of every kind and print the C library's view of each: see tests/e2e/walks.py.
+/* Allocate memory from call stacks of every kind and print how the C library sees each stack (tests/e2e/walks.py).
  *
  *   walks PLUGIN_A PLUGIN_B
  *
- * Prints lines "alloc NAME PID ADDRESS PC...": the return addresses above the function that made the call. */
+ * Prints a line "alloc NAME PID ADDRESS PC..." for each allocation. The PCs are the return addresses above the
+ * function that made the call. */
 #include "gw_cuda_calls.h"
 
 #include <dlfcn.h>
@@ -30,7 +31,7 @@ typedef void through_function(void (*)(void *), void *);
 static alloc_function *alloc;
 static set_function *set_current;
 static CUcontext context;
-static _Thread_local volatile unsigned kept; /* a statement after a call prevents a tail call */
+static _Thread_local volatile unsigned kept; /* changed after a call, which prevents a tail call */
 
 static _Noreturn void give_up(const char *what)
 {
@@ -85,7 +86,7 @@ static NOINLINE void two_lines(void)
     kept++;
 }
 
-/* Bit n of `path` selects the line from which the n-th frame calls the next one. */
+/* Bit n of `path` selects which of two lines of the n-th frame makes the next call. */
 static NOINLINE void by_path(unsigned depth, unsigned path)
 {
     CUdeviceptr address;
@@ -101,7 +102,7 @@ static NOINLINE void by_path(unsigned depth, unsigned path)
     kept++;
 }
 
-/* More new stacks at once than fit into the buffer. */
+/* Use more new stacks at once than the buffer can hold. */
 static void storm(void)
 {
     for (unsigned path = 0; path < STORM; path++)
@@ -147,7 +148,8 @@ static void coroutine(void)
     }
 }
 
-/* The same coroutine on two stacks. The first one is freed by then, and its upper half stays unmapped. */
+/* Run the same coroutine on two stacks. The second stack is the lower half of the first, whose upper half is unmapped
+ * by then. */
 static void in_coroutines(void)
 {
     static const size_t bytes = 512 << 10;
@@ -188,7 +190,7 @@ static void *in_thread(void *user)
     (void)user;
     set_current(context);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        pthread_barrier_wait(&all_there); /* each stack is new for all threads at the same time */
+        pthread_barrier_wait(&all_there); /* all threads reach the same new stack at the same time */
         deep(DEPTH + i, alloc_here, (void *)(size_t) "thread");
     }
     return NULL;
@@ -205,8 +207,8 @@ static void in_threads(void)
         pthread_join(thread[i], NULL);
 }
 
-/* A child cannot use the stacks known to its parent. Its allocation fails (the driver cannot be used after a fork),
- * and failures have sites, too. */
+/* A child cannot use the stacks that its parent recorded. Its allocation fails (the driver cannot be used after a
+ * fork), and failures have sites, too. */
 static void in_children(void)
 {
     for (int i = 0; i < CHILDREN; i++) {

@@ -1,13 +1,13 @@
-/* A program that uses GPUs as instructed by lines on stdin, and prints the driver's result for each line:
+/* A program that uses GPUs as lines on stdin instruct it, and prints the driver's result for each line:
  *
- *     open CARD          make a context there and make it current; prints the result of cuInit or of the retain
+ *     open CARD          make a context on this card and make it current; prints the first result that is an error
  *     alloc BYTES        allocate a block
  *     launch MS          launch a kernel of this duration
  *     fault              launch a kernel that writes to an invalid address
  *     upload BYTES       copy this many bytes to a block of its own, and wait
  *     sync  info  ask    cuCtxSynchronize, cuMemGetInfo, cuStreamQuery
  *
- * It ends with its input. */
+ * The program exits at the end of its input. */
 #include "gpu.h"
 #include "kernel_ptx.h"
 

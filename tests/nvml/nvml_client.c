@@ -1,6 +1,7 @@
 /* A client of NVML in C, written like a monitor: it loads the library by name and prints its values, one "CARD KEY
- * VALUE" per line. An unavailable value is "error N". With --events MS it prints the events within that time as
- * "event CARD TYPE DATA". With --layouts it prints its compiled layouts, to be compared with other descriptions. */
+ * VALUE" per line. An unavailable value is printed as "error N". With --events MS, it prints the events within that
+ * time as "event CARD TYPE DATA". With --layouts, it prints the layouts of its compiled structures; the test compares
+ * them with other descriptions. */
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>
@@ -138,7 +139,7 @@ static int cards(void)
 static int events(unsigned wait_ms)
 {
     enum { CARDS_MAX = 64 };
-    nvmlDevice_t devices[CARDS_MAX] = {0}; /* NVML does not return the handle of a lost GPU again */
+    nvmlDevice_t devices[CARDS_MAX] = {0}; /* kept, because NVML does not return the handle of a lost GPU again */
     unsigned count = 0;
     nvmlEventSet_t set = NULL;
     if (nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || nvmlEventSetCreate(&set) != NVML_SUCCESS)
@@ -163,7 +164,7 @@ static int events(unsigned wait_ms)
     return 0;
 }
 
-/* Print the sizes, offsets and numbers of our header. */
+/* Print the sizes, offsets and constants of our header. */
 static int layouts(void)
 {
 #define SIZE(type)           printf("size %s %zu\n", #type, sizeof(type))

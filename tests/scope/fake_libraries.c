@@ -1,4 +1,4 @@
-/* The part of cuDNN, cuBLAS, cuBLASLt and NCCL that libgpuscope uses: handles are created, destroyed, and counted. */
+/* The functions of cuDNN, cuBLAS, cuBLASLt and NCCL that libgpuscope calls. They create, destroy and count handles. */
 #include <gpuwhy/scope.h>
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* One driver call fails, each of them in turn, in several ways. Each time there must be no crash and no hang, the
- * first failure must have the right name, everything must be released or the scope must be dead, and the next run
- * must work unless it is.
+/* Let each driver call fail in turn, in several ways. Each time there must be no crash and no hang, the first failure
+ * must name the right call, and everything must be released or the scope must be dead. Unless the scope is dead, the
+ * next run must work.
  *
  *     faults_test [--few]                       all cases, or two ways of failing instead of five
  *     faults_test VARIANT CALL CODE STICKS      a single case */
@@ -126,13 +126,14 @@ static gs_status run(gs_report *ret_report)
 
 /* ---- requirements ---- */
 
-/* A failed query about other users of the context only affects the report, and a workspace tries a smaller size. */
+/* True if the failure of `call` need not be reported: a failed query about other users of the context only affects the
+ * report, and after a failed allocation a workspace tries a smaller size. */
 static int may_stay_unsaid(const char *call, int code)
 {
     return strcmp(call, "cuDevicePrimaryCtxGetState") == 0 || (strcmp(call, "cuMemAlloc_v2") == 0 && code == 2);
 }
 
-/* There is no context yet that could die. */
+/* True for calls that are made before there is a context that could die. */
 static int is_before_context(const char *call)
 {
     return strcmp(call, "cuInit") == 0 || strcmp(call, "cuDeviceGet") == 0;
@@ -165,7 +166,7 @@ static int judge(long at, int code, int sticks)
         bad |= is_wrong(report.context != GS_CONTEXT_UNSURE || status == GS_OK, "the context's release is not told");
     else
         bad |= is_wrong(alive() != 0, "something was not given back");
-    /* Only something whose release failed once may be left to the context, unless nothing can be released at all. */
+    /* Only one object, whose release failed, may be left to the context, unless nothing can be released at all. */
     bad |= is_wrong(code != 700 && left() > 1, "things were left to the context");
     bad |= is_wrong(code == 999 && left() > 0 && strstr(call, "Destroy") == NULL && strstr(call, "Unload") == NULL,
                     "memory was left to the context");
@@ -212,7 +213,7 @@ static long count_calls(void)
 static int try_case(int careless, long at, int code, int sticks)
 {
     int status = 0;
-    pid_t pid = fork(); /* the parent has not used the driver */
+    pid_t pid = fork(); /* allowed, because the parent has not used the driver */
     if (pid == 0) {
         alarm(240);
         is_careless = careless;

@@ -1,4 +1,4 @@
-/* Test libgpuscope on the virtual GPU: what it owns, releases and reports. The library path selects the GPU
+/* Test libgpuscope on the virtual GPU: what it owns, releases and reports. The library path selects the virtual GPU
  * (CMakeLists.txt). A test that ruins the process's GPU runs in a child of gs_run_in_child(). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,7 +160,7 @@ static void inner_scopes_end_first(void **state)
     assert_int_equal(report->missing_bytes, 0);
     assert_int_equal(report->context, GS_CONTEXT_STAYS);
     gs_report_free(report);
-    /* Two inner scopes are still open and end with the outermost one. */
+    /* The outermost scope ends while two inner scopes are still open: it ends them, too. */
     assert_int_equal(gs_begin(outer, &name, &inner), GS_OK);
     assert_int_equal(gs_begin(inner, NULL, &innermost), GS_OK);
     assert_int_equal(gs_alloc(innermost, 2 * MIB, &block), GS_OK);
@@ -183,7 +183,7 @@ static void no_memory_is_an_answer(void **state)
     gs_failure failure;
     gs_memory memory;
     gs_options limit = {.memory_bytes = 10 * MIB};
-    assert_int_equal(gs_alloc(outer, (size_t)1 << 50, &block), GS_NO_MEMORY); /* the GPU itself reports it */
+    assert_int_equal(gs_alloc(outer, (size_t)1 << 50, &block), GS_NO_MEMORY); /* refused by the driver itself */
     assert_int_equal(gs_first_failure(outer, &failure), 1);
     assert_int_equal(failure.code, 2);
     assert_string_equal(failure.call, "cuMemAlloc_v2");
@@ -215,7 +215,7 @@ static void scopes_are_for_those_inside(void **state)
     assert_int_equal(gs_alloc(scope, 1, &block), GS_OK);
     assert_int_equal(gs_end(NULL, NULL), GS_MISUSE);
     assert_int_equal(gs_leave(scope), GS_OK);
-    end_clean(scope); /* called from outside the scope */
+    end_clean(scope); /* the thread has left the scope */
 }
 
 static void a_module_says_what_is_wrong(void **state)
@@ -296,7 +296,7 @@ static void a_hundred_runs_are_one(void **state)
     }
 }
 
-/* Each inner scope has a pool of its own. */
+/* Each inner scope has its own pool. */
 static void pools_come_and_go(void **state)
 {
     (void)state;
@@ -341,15 +341,15 @@ static void an_arena_repeats_its_plan(void **state)
         assert_true(at_a == at_c && at_a == gs_arena_at(arena, a) && at_b == gs_arena_at(arena, b));
         first = iteration == 0 ? at_a : first;
         assert_true(first == at_a);
-        assert_int_equal(gs_arena_alloc(arena, MIB, &at_c), GS_DIFFERS); /* more than planned */
+        assert_int_equal(gs_arena_alloc(arena, MIB, &at_c), GS_DIFFERS); /* one allocation more than planned */
     }
     gs_forgive(scope);
     assert_int_equal(gs_arena_restart(arena), GS_OK);
     assert_int_equal(gs_arena_alloc(arena, MIB, &at_a), GS_OK);
-    assert_int_equal(gs_arena_alloc(arena, MIB, &at_b), GS_DIFFERS); /* another size */
+    assert_int_equal(gs_arena_alloc(arena, MIB, &at_b), GS_DIFFERS); /* another size than planned */
     assert_int_equal(gs_first_failure(scope, &failure), 1);
     assert_non_null(strstr(failure.text, "step 1 of the plan allocates 2097152 bytes, not 1048576"));
-    assert_int_equal(gs_arena_free(arena, at_a), GS_DIFFERS); /* another order */
+    assert_int_equal(gs_arena_free(arena, at_a), GS_DIFFERS); /* another order than planned */
     assert_int_equal(gs_arena_restart(arena), GS_DIFFERS);
     assert_int_equal(gs_free(scope, at_a), GS_MISUSE); /* owned by the arena, so it cannot be freed */
     end_clean(scope);
@@ -376,10 +376,10 @@ static void a_workspace_falls_back(void **state)
     assert_int_equal(gs_workspace_open(scope, 64 * MIB, &workspace), GS_OK);
     const size_t sizes[] = {100 * MIB, 50 * MIB, 20 * MIB, 0};
     assert_int_equal(gs_workspace_choose(workspace, sizes, 4, &choice, &at), GS_OK);
-    assert_int_equal(choice, 2); /* the first is over the budget, the scope has no room for the second */
+    assert_int_equal(choice, 2); /* the first is over the budget, and the second does not fit into the scope */
     assert_int_equal(lines, 2);
     assert_true(at != 0);
-    assert_int_equal(gs_first_failure(scope, &failure), 0); /* this was not a failure */
+    assert_int_equal(gs_first_failure(scope, &failure), 0); /* trying a smaller size is not a failure */
     assert_int_equal(gs_workspace_choose(workspace, sizes, 2, &choice, &at), GS_NO_MEMORY);
     assert_int_equal(gs_workspace_choose(workspace, sizes + 3, 1, &choice, &at), GS_OK);
     assert_true(at == 0);
@@ -420,7 +420,7 @@ static void library_handles_are_owned(void **state)
     assert_int_equal(gs_end(scope, &report), GS_OK);
     assert_int_equal(report->held_count, 3);
     assert_int_equal(*alive, 0);
-    assert_string_equal(order, "lndb"); /* the remaining handles, communicators first */
+    assert_string_equal(order, "lndb"); /* the handles that were left, communicators first */
     gs_report_free(report);
 }
 
@@ -465,7 +465,7 @@ static void *work_in_scope(void *argument)
         bad += gs_end(inner, NULL) != GS_OK;
     }
     __atomic_add_fetch(&crowd->failed_count, bad, __ATOMIC_RELAXED);
-    return NULL; /* does not leave the scope: the end of the thread does */
+    return NULL; /* the thread does not leave the scope: its end does so */
 }
 
 static void sixteen_threads_share_a_scope(void **state)
@@ -502,7 +502,7 @@ static void *run_alone(void *failed_count)
     return NULL;
 }
 
-/* Each thread can use the context as if it were alone. */
+/* Each thread can use the context as if it were the only thread. */
 static void threads_have_scopes_of_their_own(void **state)
 {
     (void)state;
@@ -560,7 +560,7 @@ static gs_status echo(const void *input, size_t bytes, gs_reply *reply)
     return gs_reply_write(reply, input, bytes);
 }
 
-/* A kernel writes through a wild pointer: from the next wait on, everything is dead and stays dead. */
+/* A kernel writes to an invalid address. The next wait and all calls after it return GS_DEAD. */
 static gs_status fault(const void *input, size_t bytes, gs_reply *reply)
 {
     (void)input;
@@ -578,7 +578,7 @@ static gs_status fault(const void *input, size_t bytes, gs_reply *reply)
     assert_int_equal(GS_LAUNCH(kernel, gs_dim(1, 1, 1), gs_dim(32, 1, 1), 0, NULL, &wild), GS_OK);
     assert_int_equal(gs_wait_all(), GS_DEAD);
     assert_int_equal(gs_alloc(scope, 1, &block), GS_DEAD);
-    assert_int_equal(GS_TRY(query_function(*(volatile int *)NULL)), GS_DEAD); /* not called */
+    assert_int_equal(GS_TRY(query_function(*(volatile int *)NULL)), GS_DEAD); /* the function is not called */
     assert_int_equal(gs_first_failure(scope, &failure), 1);
     assert_int_equal(failure.code, 700);
     assert_int_equal(failure.is_sticky, 1);
@@ -593,7 +593,7 @@ static gs_status fault(const void *input, size_t bytes, gs_reply *reply)
     return gs_reply_write(reply, "done", 4) == GS_OK ? GS_DEAD : GS_FAILED;
 }
 
-/* Launches that are waited for return their own error. */
+/* If the scope waits for launches, a launch returns the error of its own kernel. */
 static gs_status fault_at_launch(const void *input, size_t bytes, gs_reply *reply)
 {
     (void)input;
@@ -636,7 +636,7 @@ static gs_status stand_still(const void *input, size_t bytes, gs_reply *reply)
     return GS_OK;
 }
 
-/* After a fork the driver does not work, and is not called. */
+/* After a fork the driver does not work, and libgpuscope does not call it. */
 static gs_status forked(const void *input, size_t bytes, gs_reply *reply)
 {
     (void)input;
@@ -721,7 +721,7 @@ static void a_child_that_dies_is_told(void **state)
     assert_int_equal(gs_run_in_child(die, NULL, 0, 60000, &result), GS_OK);
     assert_int_equal(result.status, GS_CHILD_DIED);
     assert_int_equal(result.signal, 9);
-    assert_int_equal(result.output_bytes, 4); /* the output written by the child is available */
+    assert_int_equal(result.output_bytes, 4); /* output that the child wrote before it died is kept */
     free(result.output);
     assert_int_equal(gs_run_in_child(stand_still, NULL, 0, 300, &result), GS_OK);
     assert_int_equal(result.status, GS_TIMEOUT);

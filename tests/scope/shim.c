@@ -1,8 +1,8 @@
 /* A library between libgpuscope and the virtual GPU's driver. It counts the calls, makes one of them fail, and
  * counts the objects that were created and not released. It only has the functions that libgpuscope uses.
  *
- * Every function takes and passes on as many words as the longest one. All arguments are integers and pointers, so
- * additional arguments do not affect the callee. */
+ * Every function takes as many words as the longest one, and passes all of them on. All arguments are integers and
+ * pointers, so additional arguments do not affect the callee. */
 #include "shim.h"
 
 #include "gwi_driver.h"
@@ -94,11 +94,12 @@ static void note_effect(const char *name)
     }
     if (alive[CONTEXT] != 0)
         return;
-    left_to_context += shim_alive(); /* the context's objects ended with it */
+    left_to_context += shim_alive(); /* the context's objects end with it */
     memset(alive, 0, sizeof alive);
 }
 
-/* Errors still have texts, and a ruined context can be released, whatever has happened. */
+/* Return the code with which a call must fail, or 0. After a sticky failure, only the texts of errors and the release
+ * of the context still work. */
 static int refusal(const char *name)
 {
     if (strncmp(name, "cuGetError", 10) == 0)

@@ -1,4 +1,4 @@
-/* Test checkpoints: reading what was written, rejecting bad files, and every damage of a single byte. */
+/* Test checkpoints: reading what was written, rejecting bad files, and detecting damage to any single byte. */
 #include "checkpoint.h"
 #include "checksum.h"
 
@@ -91,7 +91,7 @@ static void comes_back(void **state)
     checkpoint_clear(&is);
     was.moment_count = 1;
     was.statistics_count = 0;
-    assert_true(checkpoint_write(path, &was, &reason)); /* over the previous one */
+    assert_true(checkpoint_write(path, &was, &reason)); /* replaces the previous file */
     assert_true(checkpoint_read(path, most(), &is, &reason));
     assert_int_equal(is.moment_count, 1);
     assert_null(is.statistics);
@@ -130,7 +130,7 @@ static void refuses_what_does_not_fit(void **state)
     is.position = 1;
     misfit(&is, &wants, "impossible");
     is.image_count = wants.image_count = 64;
-    is.position = 33; /* the step would read beyond the end */
+    is.position = 33; /* the next step would read beyond the end */
     misfit(&is, &wants, "impossible");
     is.position = 32;
     assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
@@ -164,13 +164,13 @@ static void refuses_damage(void **state)
     struct bytes bytes;
     assert_true(checkpoint_write(path, &was, &reason));
     assert_true(bytes_read(path, UINT64_MAX, &bytes, &reason));
-    for (size_t i = 0; i < bytes.count; i++) /* change every byte */
+    for (size_t i = 0; i < bytes.count; i++) /* damage every byte */
         for (int bit = 0; bit < 8; bit += 7) {
             bytes.data[i] ^= (uint8_t)(1 << bit);
             assert_false(checkpoint_parse("c", &bytes, &is, &reason));
             bytes.data[i] ^= (uint8_t)(1 << bit);
         }
-    for (size_t count = 0; count < bytes.count; count++) { /* cut at every length */
+    for (size_t count = 0; count < bytes.count; count++) { /* cut the file at every length */
         struct bytes shorter = {bytes.data, count};
         assert_false(checkpoint_parse("c", &shorter, &is, &reason));
     }
@@ -191,7 +191,7 @@ static void refuses_damage(void **state)
     checkpoint_clear(&was);
 }
 
-/* A header with a correct checksum and wrong values is rejected. */
+/* A header with a correct checksum but wrong values is rejected. */
 static void refuses_lies(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void keeps_the_last_one(void **state)
 static void sums_agree(void **state)
 {
     (void)state;
-    assert_int_equal(checksum(0, "123456789", 9), 0xCBF43926); /* the standard test value */
+    assert_int_equal(checksum(0, "123456789", 9), 0xCBF43926); /* the standard test value of this checksum */
     assert_int_equal(checksum_by_bits(0, "123456789", 9), 0xCBF43926);
     assert_int_equal(checksum(checksum(0, "1234", 4), "56789", 5), 0xCBF43926);
     assert_int_equal(checksum(7, NULL, 0), 7);

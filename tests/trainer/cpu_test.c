@@ -1,7 +1,7 @@
 /* Compare the back end `cpu` with central differences of the same network in double (exact.c), and with itself.
  *
  * Every kind of layer comes after a convolution. The convolution's parameters then depend on the layer's input
- * gradient, so that it is tested, too. */
+ * gradient, so that this gradient is tested, too. */
 #include "exact.h"
 #include "rig.h"
 
@@ -79,7 +79,7 @@ static double *widen(const float *from, size_t count)
     return to;
 }
 
-/* Choose values for which rounding does not move anything across the bend of a ReLU or of a maximum. */
+/* Choose values that are so far from the bend of a ReLU or of a maximum that rounding moves none of them across it. */
 static void open_smooth(struct rig *rig, const char *text, struct rig_options options)
 {
     for (options.seed = 1;; options.seed++) {
@@ -115,7 +115,8 @@ static double largest(const float *values, size_t count)
     return found;
 }
 
-/* Check some of a layer's weights, or biases; returns the largest error relative to the largest gradient. */
+/* Check some of a layer's weights, or some of its biases. Returns the largest error, relative to the largest
+ * gradient. */
 static double check_part(struct exact *exact, double *parameters, const float *gradients, size_t begin, size_t count)
 {
     double scale = largest(gradients + begin, count), worst = 0;
@@ -173,7 +174,7 @@ static void evaluation_uses_running_statistics(void **unused)
     struct iteration iteration = rig_iteration(&rig, 0);
     iteration.is_evaluation = true;
     iteration.images = 3;
-    rig.labels[3] = -1; /* not read */
+    rig.labels[3] = -1; /* must not be read */
     rig_iterate(&rig, 0, &iteration);
     struct results results = rig_settle(&rig);
     struct exact exact = exact_of(&rig);
@@ -213,7 +214,7 @@ static void running_statistics_are_pytorchs(void **unused)
     rig_close(&rig);
 }
 
-/* A variance as small as the epsilon added to it. */
+/* The variance is as small as the epsilon that is added to it. */
 static void epsilon_is_pytorchs(void **unused)
 {
     (void)unused;
@@ -243,7 +244,7 @@ static void checkpointing_gives_the_same_bits(void **unused)
         rig_open(&again, &backend_cpu, models[m].text, &options);
         float *a = rig_gradients(&kept), *b = rig_gradients(&again), *c = rig_gradients(&kept);
         assert_memory_equal(a, b, kept.model.parameter_count * sizeof *a);
-        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* the same the second time */
+        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* the second computation gives the same */
         void *s = rig_get(&kept, LASTING_STATISTICS), *t = rig_get(&again, LASTING_STATISTICS);
         free(rig_gradients(&again));
         free(t);
@@ -297,7 +298,7 @@ static double difference(const float *a, const float *b, size_t count)
     return worst / largest(a, count);
 }
 
-/* Without batch normalisation, images are independent. */
+/* Without batch normalisation, images are independent, so four micro-batches give the gradients of one batch. */
 static void four_micro_batches_are_one_batch(void **unused)
 {
     (void)unused;
@@ -375,7 +376,7 @@ static void broken_gradients_move_nothing(void **unused)
     assert_memory_equal(parameters, rig.parameters, rig.model.parameter_count * sizeof *parameters);
     assert_true(largest(speed, rig.model.parameter_count) == 0);
     free(parameters);
-    free(rig_gradients(&rig)); /* clears the gradients, so that the next step is good */
+    free(rig_gradients(&rig)); /* clear the gradients, so that the next step is good */
     assert_true(backend_cpu.update(rig.state, &sgd, &reason));
     assert_int_equal(rig_settle(&rig).broken, 0);
     parameters = rig_get(&rig, LASTING_PARAMETERS);
@@ -387,7 +388,7 @@ static void broken_gradients_move_nothing(void **unused)
 
 /* ---- memory ---- */
 
-/* A small budget selects other algorithms, or only the required workspace, but gives the same gradients. */
+/* A small budget selects other algorithms, or only the required workspace. The gradients must be the same. */
 static void less_workspace_gives_the_same_gradients(void **unused)
 {
     (void)unused;
@@ -440,7 +441,7 @@ static void refusals_say_why(void **unused)
     reason.is_memory = false;
     assert_false(backend_cpu.load(other, &rig.schedule, &reason));
     assert_true(reason.is_memory);
-    assert_false(backend_cpu.iterate(other, &iteration, &reason)); /* no memory is loaded */
+    assert_false(backend_cpu.iterate(other, &iteration, &reason)); /* nothing is loaded */
     assert_true(backend_cpu.close(other, NULL, &reason));
     rig_close(&rig);
 }

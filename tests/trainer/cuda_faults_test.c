@@ -1,6 +1,6 @@
-/* The back end `cuda` on the virtual GPU, with fake libraries. First everything works; then each call of the driver
- * and of the libraries fails in turn. Each time there must be no crash and no hang, the failed call must be named,
- * and everything must be released or the GPU must be dead.
+/* Test the back end `cuda` on the virtual GPU, with fake libraries. First everything works; then each call of the
+ * driver and of the libraries fails in turn. Each time there must be no crash and no hang, the failed call must be
+ * named, and everything must be released or the GPU must be dead.
  *
  *     cuda_faults_test [EVERY]               each call, or every EVERY-th
  *     cuda_faults_test WHOSE CALL CODE       a single case; WHOSE: driver, library */
@@ -61,7 +61,7 @@ struct run {
     struct schedule schedule;
     void *state;
     float *parameters, *statistics; /* owned */
-    void *images;                   /* from the back end */
+    void *images;                   /* allocated by the back end */
     struct results results;
 };
 
@@ -157,7 +157,7 @@ static bool is_wrong(bool condition, const char *what)
     return condition;
 }
 
-/* Another algorithm is used, or the call only affects the report. */
+/* True if the run may succeed although `call` fails: another algorithm is used, or the call only affects the report. */
 static bool may_go_well(const char *call)
 {
     static const char *const calls[] = {
@@ -169,7 +169,7 @@ static bool may_go_well(const char *call)
     return false;
 }
 
-/* NVRTC has no failure source of its own: its failures are only in the text. */
+/* True if `text` names the failed call. NVRTC is no failure source of its own, so "NVRTC" is enough for its calls. */
 static bool names_it(const char *text, const char *call)
 {
     return strstr(text, call) != NULL || (strncmp(call, "nvrtc", 5) == 0 && strstr(text, "NVRTC") != NULL);
@@ -186,7 +186,7 @@ static int judge(bool is_driver, long at, int code)
     const char *call = is_driver ? driver_failed() : *library_failed;
     if (is_wrong(call == NULL, "there was no such call"))
         return 1;
-    gs_failure first; /* failures at the end, or of a call that is tried again, are only known to the scope */
+    gs_failure first; /* only the scope records failures at the end, or of a call that is repeated */
     bool is_known = gs_first_failure(NULL, &first) && strstr(first.call, call) != NULL;
     bool bad = is_wrong(is_well && !is_known && !may_go_well(call), "nobody noticed");
     bad |= is_wrong(!is_well && !names_it(reason.text, call), "the failure has another name");
@@ -207,7 +207,7 @@ static int judge(bool is_driver, long at, int code)
 static int in_child(int what(bool, long, int), bool is_driver, long at, int code)
 {
     int status = 0;
-    pid_t pid = fork(); /* the parent has not used the driver */
+    pid_t pid = fork(); /* allowed, because the parent has not used the driver */
     if (pid == 0) {
         alarm(120);
         _exit(what(is_driver, at, code));
@@ -216,7 +216,7 @@ static int in_child(int what(bool, long, int), bool is_driver, long at, int code
     return status;
 }
 
-/* The run without failures, in each precision, tuned or not; nothing is left over. */
+/* Check the run without failures in one precision, tuned or not. Nothing may be left over. Returns 0 if all is well. */
 static int is_sound(bool unused, long precision, int tune)
 {
     struct reason reason = {.text = ""};

@@ -1,6 +1,6 @@
-/* The back end `cuda` on a GPU emulated in host memory (emulated_card.c), with libraries that compute by plain loops
- * (fake_nvidia.c). It must give the same gradients, steps and results as the back end `cpu`, whose gradients are
- * compared with slopes in double. This does not test real libraries and GPUs. */
+/* Test the back end `cuda` on a GPU emulated in host memory (emulated_card.c), with libraries that compute by plain
+ * loops (fake_nvidia.c). It must give the same gradients, steps and results as the back end `cpu`, whose gradients
+ * other tests compare with slopes in double. This does not test real libraries and GPUs. */
 #include "fake_nvidia.h"
 #include "rig.h"
 
@@ -16,8 +16,8 @@
 
 enum { MIB = 1 << 20 };
 
-/* Channels in multiples of 8 and others, so that both widths of the kernels run; each kind of layer after another
- * layer. */
+/* Some models have channels in multiples of 8 and others do not, so that both widths of the kernels run. Each kind of
+ * layer comes after another layer. */
 static const struct {
     const char *name, *text;
     size_t images;
@@ -47,8 +47,8 @@ static const struct {
 enum { MODELS = sizeof models / sizeof *models };
 
 /* Allowed differences, relative to the norm of all values: rounding to 24, 8 and 11 binary digits over several
- * layers. Measured: 4e-7, 1.4e-2, 1.4e-3. In the deepest network rounding switches some ReLU of a few images, which
- * has a larger effect: 8e-2 was measured. There only fp32 shows that the computation is right. */
+ * layers. Measured: 4e-7, 1.4e-2, 1.4e-3. In the deepest network, rounding switches some ReLUs for a few images, which
+ * has a larger effect: 8e-2 was measured. For that network, only fp32 shows that the computation is right. */
 static const double tolerance[PRECISION_COUNT] = {1e-5, 6e-2, 8e-3};
 static const double deep_tolerance[PRECISION_COUNT] = {1e-5, 0.3, 0.3};
 
@@ -130,7 +130,7 @@ static void both_interfaces_of_cudnn_do(void **unused)
     use("");
 }
 
-/* Each algorithm for a problem is run, and the one measured as the fastest is kept. */
+/* For each problem, every algorithm is run, and the one measured as the fastest is kept. */
 static void whatever_is_quickest_does(void **unused)
 {
     (void)unused;
@@ -226,7 +226,8 @@ static void steps_are_those_of_the_cpu(void **unused)
         }
         float *want = rig_get(&cpu, LASTING_PARAMETERS), *have = rig_get(&cuda, LASTING_PARAMETERS);
         for (size_t i = 0; i < cpu.model.parameter_count; i++)
-            if (fabsf(want[i] - have[i]) > 1e-3F * 0.01F + 1e-5F * fabsf(want[i])) /* relative to a step; rounding */
+            /* The first term is relative to the size of a step, the second one is for rounding. */
+            if (fabsf(want[i] - have[i]) > 1e-3F * 0.01F + 1e-5F * fabsf(want[i]))
                 fail_msg("%s: parameter %zu is %g, not %g", optimizer_text(optimizer), i, (double)have[i],
                          (double)want[i]);
         free(want);
@@ -249,7 +250,7 @@ static float low_value(uint16_t x, enum precision precision)
     return x >> 15 ? -value : value;
 }
 
-/* After put() and after a step. */
+/* The parameters in low precision are updated after put() and after a step. */
 static void low_parameters_follow(void **unused)
 {
     (void)unused;
@@ -319,7 +320,7 @@ static void broken_gradients_move_nothing(void **unused)
         }
 }
 
-/* With running statistics and a short batch; only results are written. */
+/* The evaluation uses running statistics and a short batch, and only writes results. */
 static void evaluations_are_those_of_the_cpu(void **unused)
 {
     (void)unused;

@@ -180,7 +180,7 @@ static struct data_options grey_options(void)
     return (struct data_options){.source = source, .shape = {3, ROWS, COLUMNS}, .class_count = 10};
 }
 
-/* A grey image goes into all channels; the training images have mean 0 and deviation 1. */
+/* A grey image is copied to all channels. The training images have mean 0 and deviation 1. */
 static void gives_images_of_files(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void orders_repeat(void **state)
     data_order(3, 1, MANY, other);
     for (size_t i = 0; i < MANY; i++)
         place_count += one[i] == other[i];
-    assert_true(place_count < 20); /* the expected value is one */
+    assert_true(place_count < 20); /* one is expected */
 }
 
 int main(void)

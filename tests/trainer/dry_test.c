@@ -1,5 +1,5 @@
-/* Compare plans with the memory used on the GPU: every model, precision, checkpointing, optimizer and a few batches,
- * each loaded on the virtual GPU. */
+/* Compare plans with the memory that is really used on the GPU: every model, precision, checkpointing, optimizer and a
+ * few batches, each loaded on the virtual GPU. */
 #include "backend.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 2 << 20 }; /* of the driver, for blocks of more than 1 MiB */
+enum { PAGE = 2 << 20 }; /* the driver's pages for blocks of more than 1 MiB */
 
 static uint64_t card_free(void)
 {
@@ -23,7 +23,7 @@ static uint64_t card_free(void)
     return free_bytes;
 }
 
-/* Open, load, close: the free memory shrinks by the plan, in whole pages, and then returns completely. */
+/* Open, load and close a plan: the free memory shrinks by the plan, in whole pages, and then returns completely. */
 static void load_one(const struct model *model, const struct schedule_options *options)
 {
     struct backend_options backend_options = {.name = "grid"};
@@ -78,7 +78,7 @@ static void card_sees_what_was_planned(void **unused)
     print_message("%zu plans loaded\n", loaded);
 }
 
-/* Proves that the test can fail: a GPU that is too small reports it, and nothing is left over. */
+/* Show that the test can fail: a GPU that is too small reports an error, and nothing is left over. */
 static void card_that_is_too_small_says_so(void **unused)
 {
     (void)unused;

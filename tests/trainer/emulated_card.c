@@ -1,6 +1,6 @@
 /* A GPU emulated in host memory, which replaces libgpuscope's scopes: allocations, copies and launches are executed
- * at once, and kernels compute (host_launch.c). A test linked to it checks the arithmetic of the cuda back end, with
- * its own launches, without a GPU. Only the plans are libgpuscope's. */
+ * at once, and the kernels really compute (host_launch.c). A test linked to it checks the arithmetic of the cuda back
+ * end, with the back end's own launches, without a GPU. Only the functions for plans are libgpuscope's. */
 #include "cuda_state.h"
 #include "fake_nvidia.h"
 #include "host_kernels.h"
@@ -17,7 +17,7 @@ struct gs_arena {
     char *memory;
 };
 
-/* All objects of a scope are freed with the outermost one. */
+/* All objects of a scope are freed when the outermost scope ends. */
 static struct gs_scope outer, inner;
 static struct gs_arena arena;
 static float ms_now;
@@ -136,7 +136,7 @@ gs_status gs_free_host_at(gs_scope *scope, void *memory, PLACE)
     free(memory);
     return GS_OK;
 }
-/* Memory that was never written is NaN. */
+/* In a new arena, memory that was never written reads as NaN. */
 gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, PLACE)
 {
     (void)scope, UNUSED;
@@ -184,7 +184,7 @@ gs_status gs_nccl_new_id_at(gs_scope *scope, gs_nccl_id *ret, PLACE)
     return GS_OK;
 }
 
-/* Replaces cuda_program.c. */
+/* The following functions replace cuda_program.c. */
 static int cuDeviceGet(int *ret, int ordinal)
 {
     *ret = ordinal;
@@ -295,7 +295,7 @@ gs_status gs_wait_event_at(CUevent event, PLACE)
     (void)event, UNUSED;
     return GS_OK;
 }
-/* Each measurement is shorter than the one before, so the last algorithm is chosen. */
+/* Each measured time is shorter than the one before, so the last algorithm is chosen. */
 gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, PLACE)
 {
     (void)begin, (void)end, UNUSED;

@@ -24,7 +24,7 @@ static void convolve(const struct exact *exact, const struct layer *layer, const
         for (size_t ky = 0; ky < k; ky++)
             for (size_t kx = 0; kx < k; kx++) {
                 size_t r = row * layer->stride + ky - layer->pad, q = column * layer->stride + kx - layer->pad;
-                if (r >= in->height || q >= in->width) /* negative values are large */
+                if (r >= in->height || q >= in->width) /* a negative index is a large size_t */
                     continue;
                 for (size_t d = 0; d < in->channels; d++)
                     sum += parameters[layer->weight_at + ((c * k + ky) * k + kx) * in->channels + d] *
@@ -107,7 +107,7 @@ static void average(const struct exact *exact, const struct layer *layer, const 
 static void rectify(struct exact *exact, const struct layer *layer, double *y)
 {
     for (size_t i = 0; layer->has_relu && i < exact->images * shape_count(layer->out); i++) {
-        if (y[i] != 0) /* a sum of results that are always 0 stays 0 */
+        if (y[i] != 0) /* a sum of values that are always 0 stays 0 */
             near(exact, y[i]);
         y[i] = y[i] > 0 ? y[i] : 0;
     }

@@ -1,5 +1,5 @@
-/* The loss of a model in double, computed with the simplest loops. A back end's gradients are compared with it. It
- * only uses model.h of the trainer, and shares no code with any back end. */
+/* The loss of a model in double, computed with the simplest loops. Tests compare the gradients of a back end with it.
+ * This code only uses model.h of the trainer, and shares nothing with any back end. */
 #ifndef TRAINER_EXACT_H
 #define TRAINER_EXACT_H
 
@@ -13,8 +13,7 @@ struct exact {
     const float *statistics; /* statistics for batch normalisation; NULL: the batch's own */
     /* Set by exact_loss(): */
     size_t correct;
-    double closest; /* distance to the nearest bend of a ReLU or of a maximum: larger rounding errors would change the
-                       gradient */
+    double closest; /* distance to the nearest bend of a ReLU or maximum; rounding errors must stay below it */
 };
 
 /* Return the sum over the images that count. */

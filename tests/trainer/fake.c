@@ -9,7 +9,7 @@
 
 enum { DEVICES_MAX = 4 };
 
-/* Devices that sum their gradients. */
+/* The devices that sum their gradients. */
 struct group {
     int count, arrived;
     uint64_t meetings;
@@ -20,13 +20,13 @@ struct group {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct fake_watch watched;
-static struct group group; /* only one at a time */
+static struct group group; /* there is only one group at a time */
 
 struct state {
     const struct schedule *schedule;
     void **blocks; /* owned */
     size_t block_count;
-    bool is_fed[2], is_read[2]; /* protected by lock */
+    bool is_fed[2], is_read[2]; /* protected by `lock` */
     struct results results;
 };
 
@@ -57,7 +57,7 @@ struct fake_watch *fake_watch(void)
     return &watched;
 }
 
-/* Count a call; returns whether it succeeds. */
+/* Count a call. Returns false if this call must fail. */
 static bool call(enum fake_call which, struct reason *reason)
 {
     pthread_mutex_lock(&lock);
@@ -111,7 +111,7 @@ static bool close(void *user, gs_report **ret_report, struct reason *reason)
     return call(FAKE_close, reason);
 }
 
-/* A convolution requests an eighth of its result as workspace, if the budget allows it. */
+/* A convolution requests an eighth of the size of its result as workspace, if the budget allows this. */
 static bool plan(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                  struct reason *reason)
 {
@@ -209,7 +209,7 @@ static float *lasting(const struct state *state, enum lasting which)
     return state->blocks[state->schedule->lasting[which]];
 }
 
-/* Convert logits to probabilities; returns the loss. */
+/* Convert logits to probabilities. Returns the loss. */
 static float softmax(float *logits, size_t count, size_t label)
 {
     float most = logits[0], sum = 0;
@@ -338,7 +338,7 @@ static bool join(void *user, int ranks, int rank, const gs_nccl_id *id, struct r
     return true;
 }
 
-/* Wait for the group; the last device does `work`. Call with the lock held. */
+/* Wait for all devices of the group; the last one to arrive does `work`. Call with the lock held. */
 static bool gather(void (*work)(void))
 {
     uint64_t meeting = group.meetings;
@@ -353,7 +353,7 @@ static bool gather(void (*work)(void))
     return group.meetings != meeting;
 }
 
-/* Add in the order of the ranks, so that the result is always the same. */
+/* Add the gradients in the order of the ranks, so that the result is always the same. */
 static void add_up(void)
 {
     size_t parameters = group.members[0]->schedule->model->parameter_count;
@@ -365,7 +365,7 @@ static void add_up(void)
         memcpy(lasting(group.members[i], LASTING_GRADIENTS), sum, parameters * sizeof *sum);
 }
 
-/* If a device fails, the others notice it at once. */
+/* If one device fails, the others notice it at once. */
 static bool sum_gradients(void *state, struct reason *reason)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* A back end for tests: "input, linear" in plain C, on any number of devices, with checks for misuse.
  *
- * It really computes, so it learns; the same calls give the same bits. Every function can be made to fail. A
+ * It computes and learns, and the same calls give bit-identical results. Every function can be made to fail. A
  * violation of backend.h's rules ends the program. */
 #ifndef TRAINER_FAKE_H
 #define TRAINER_FAKE_H
@@ -21,10 +21,10 @@ const char *fake_call_text(enum fake_call call);
 
 struct fake_watch {
     int calls[FAKE_CALL_COUNT];
-    enum fake_call fails; /* the `at`-th call of this function fails; 0: none */
+    enum fake_call fails; /* call number `fails_at` of this function fails; 0: none */
     int fails_at;
-    uint64_t broken_first, broken_last; /* update() calls that find gradients that are not finite; from 1 */
-    int states, host_blocks;            /* not released */
+    uint64_t broken_first, broken_last; /* update() calls, counted from 1, that find non-finite gradients */
+    int states, host_blocks;            /* not released yet */
     struct backend_watch seen;          /* returned by watch() */
 };
 /* Reset the failures and counts. */

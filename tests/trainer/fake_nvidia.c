@@ -1,4 +1,4 @@
-/* Fake libraries of NVIDIA: see fake_nvidia.h. */
+/* Fakes of NVIDIA's libraries: see fake_nvidia.h. */
 #include "fake_nvidia.h"
 
 #include "cuda_api.h"
@@ -25,7 +25,7 @@ CUBLAS_CALLS(DECLARE)
 NVRTC_CALLS(DECLARE)
 NCCL_CALLS(DECLARE)
 
-/* Each device is a thread. */
+/* Atomic, because each device is a thread. */
 static long add(long *what, long by)
 {
     return __atomic_add_fetch(what, by, __ATOMIC_RELAXED);
@@ -71,7 +71,7 @@ static uint16_t float_half(float x)
     if (!(size < 65520.0F))
         return (uint16_t)(sign | (size != size ? 0x7fff : 0x7c00));
     frexpf(size, &exponent);
-    bool is_small = size < 0x1p-14F; /* also for 0 */
+    bool is_small = size < 0x1p-14F; /* true for 0, too */
     uint32_t digits = (uint32_t)nearbyintf(ldexpf(size, is_small ? 24 : 11 - exponent));
     return (uint16_t)(sign | (is_small ? digits : ((uint32_t)(exponent + 13) << 10) + digits));
 }
@@ -113,7 +113,7 @@ static bool is_whole(const struct convolution *c)
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
 
-/* Loop over each pair of an input and an output connected by a weight. */
+/* Loop over each pair of an input and an output that a weight connects. */
 static void compute(const struct convolution *c, const void *x, const void *w, const void *y, void *to, float beta)
 {
     size_t counts[] = {(size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels),
@@ -280,7 +280,7 @@ int cudnnSetConvolutionMathType(void *convolution, int math_type)
     return 0;
 }
 
-/* Whether the four descriptors match. */
+/* True if the four descriptors match. *ret is then the convolution. */
 static bool gather(int kind, const struct legacy *x, const struct legacy *w, const struct legacy *how,
                    const struct legacy *y, struct convolution *ret)
 {
@@ -445,7 +445,7 @@ static size_t type_bytes(int type)
                : 4;
 }
 
-/* NULL if it was not set, or has another type. */
+/* Return the value of an attribute. Returns NULL if it was not set, or has another type. */
 static const void *value_of(const struct graph_part *part, int name, int type, int64_t count)
 {
     for (int i = 0; part != NULL && i < part->attribute_count; i++)

@@ -1,11 +1,12 @@
 /* The functions of cuDNN, cuBLAS, NCCL and NVRTC that the trainer calls. They check their arguments like the real
- * ones, count the objects created, fail on request, and compute with plain loops if the memory is in the host. */
+ * ones, count the objects that they create, and fail on request. If the memory is host memory, they compute with plain
+ * loops. */
 #ifndef FAKE_NVIDIA_H
 #define FAKE_NVIDIA_H
 
 #define FAKE_API __attribute__((visibility("default")))
 
-/* 1: memory is in the host. */
+/* 1: the memory is host memory, and the functions compute. */
 FAKE_API extern int fake_computes;
 /* Calls are counted; the `fake_fail_at`-th (from 1; 0: none) returns `fake_fail_code` and has no effect. */
 FAKE_API extern long fake_calls, fake_fail_at;

@@ -1,4 +1,4 @@
-/* Test the choices of --memory: never more than the limit, and in the order that the header describes. */
+/* Test the choices of --memory: they never exceed the limit, and follow the order that the header describes. */
 #include "fake.h"
 #include "fit.h"
 
@@ -51,7 +51,7 @@ static bool choose(const struct fit_request *request, struct fit *fit)
     return fit_choose(request, fit, &reason);
 }
 
-/* The chosen plan is the one that is made later. */
+/* Check that the plan made later is the one that was chosen. */
 static void check_chosen(const struct fit_request *request, const struct fit *fit)
 {
     struct schedule schedule;
@@ -78,7 +78,7 @@ static void keeps_the_promise(void **state)
                 check_chosen(&request, &fit);
                 has_fitted = true;
             } else {
-                assert_false(has_fitted); /* more memory never makes it not fit */
+                assert_false(has_fitted); /* what fits still fits with more memory */
                 assert_true(reason.is_memory);
                 assert_non_null(strstr(reason.text, "nothing fits: at least "));
             }
@@ -99,7 +99,7 @@ static uint64_t plan_bytes(const struct model *model, size_t images, enum precis
     return bytes;
 }
 
-/* To the byte: a limit that just fits, and one that just does not. */
+/* Limits are exact to the byte: a limit that just fits, and one that is a byte too small. */
 static void chooses_in_order(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void chooses_in_order(void **state)
     assert_non_null(strstr(said, "batch normalisation uses micro-batches of 128"));
 
     request.options.memory_bytes = beside + plan_bytes(&model, 32, PRECISION_FP32, false, 0) - 1;
-    assert_true(choose(&request, &fit)); /* then checkpointing, if that allows a useful one */
+    assert_true(choose(&request, &fit)); /* then checkpointing, if it allows a useful micro-batch */
     assert_true(fit.schedule.checkpointing);
     assert_true(fit.schedule.images >= FIT_USEFUL_IMAGES);
     request.options.checkpointing = CHOICE_OFF;
@@ -166,7 +166,7 @@ static void counts_what_is_there(void **state)
     request.taken_bytes = 9 * GIB;
     assert_int_equal(fit_budget(&request, &fit), 0);
     request.taken_bytes = GIB;
-    request.free_bytes = 2 * GIB; /* other processes use the rest */
+    request.free_bytes = 2 * GIB; /* other processes use all other memory */
     assert_int_equal(fit_budget(&request, &fit), 2 * GIB - FIT_RESERVE_BYTES);
     request.has_card = false;
     assert_int_equal(fit_budget(&request, &fit), 8 * GIB);

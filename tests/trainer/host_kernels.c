@@ -1,11 +1,11 @@
-/* cuda_kernels.cu compiled for the host, in one precision: -DELEMENT=0, 1 or 2. */
+/* cuda_kernels.cu compiled for the host, in one precision: -DELEMENT=0 (fp32), 1 (bf16) or 2 (fp16). */
 #include "host_kernels.h"
 
 #include <math.h>
 #include <string.h>
 
 #define KERNEL          static void
-#define DEVICE          static inline __attribute__((always_inline)) /* widths are constants, as on the GPU */
+#define DEVICE          static inline __attribute__((always_inline)) /* inlined: widths are constants, as on the GPU */
 #define SHARED          static
 #define ROOT(x)         (1.0F / sqrtf(x))
 #define __syncthreads() host_barrier()
@@ -49,10 +49,10 @@ static unsigned short narrow(float x)
         return 0x7fff;
     if (size >= 65520.0F)
         return (unsigned short)(sign | 0x7c00);
-    int exponent, is_small = size < 0x1p-14F; /* also for 0 */
+    int exponent, is_small = size < 0x1p-14F; /* true for 0, too */
     frexpf(size, &exponent);
     unsigned digits = (unsigned)nearbyintf(ldexpf(size, is_small ? 24 : 11 - exponent));
-    /* Both may round up to the next exponent. */
+    /* Both expressions may round up to the next exponent. */
     return (unsigned short)(sign | (is_small ? digits : ((unsigned)(exponent + 13) << 10) + digits));
 }
 #endif

@@ -1,6 +1,7 @@
-/* The kernels of the cuda back end, compiled for the host. A launch runs block after block, and each thread of a
- * block as a fiber from one barrier to the next. The results are those of a GPU, except for the rounding of expf()
- * and similar functions. Of the errors between threads, it detects barriers that not all threads of a block reach. */
+/* The kernels of the cuda back end, compiled for the host. A launch runs the blocks one after the other. Each thread of
+ * a block is a fiber that runs from one barrier to the next. The results are those of a GPU, except for the rounding
+ * of expf() and similar functions. Of the errors between threads, only one is detected: a barrier that not all threads
+ * of a block reach. */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H
 
@@ -16,7 +17,7 @@ struct host_kernel {
     void (*run)(void **arguments); /* runs one thread */
     int has_barriers;
 };
-/* By precision: fp32, bf16, fp16. Each list ends with a NULL name. */
+/* One list for each precision: fp32, bf16, fp16. Each list ends with a NULL name. */
 extern const struct host_kernel host_kernels_0[], host_kernels_1[], host_kernels_2[];
 void host_launch(const struct host_kernel *kernel, struct dims grid, struct dims block, void **arguments);
 

@@ -11,11 +11,11 @@ struct dims threadIdx, blockIdx, blockDim, gridDim;
 
 static struct fiber {
     ucontext_t context;
-    char *stack; /* reused by the next launch */
+    char *stack; /* kept for the next launch */
     int is_over;
 } fibers[THREADS_MAX];
 static ucontext_t scheduler;
-static struct fiber *running; /* NULL: no launch */
+static struct fiber *running; /* NULL: no launch is running */
 static const struct host_kernel *launched;
 static void **launched_arguments;
 
@@ -32,7 +32,7 @@ static void thread(void)
 {
     launched->run(launched_arguments);
     running->is_over = 1;
-    swapcontext(&running->context, &scheduler); /* never resumed */
+    swapcontext(&running->context, &scheduler); /* this fiber is never resumed */
 }
 
 static void begin(struct fiber *fiber)
@@ -53,7 +53,7 @@ static void place(unsigned index)
     threadIdx = (struct dims){index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
 }
 
-/* Run all threads to the next barrier or the end. Returns how many have ended. */
+/* Run all threads to the next barrier or to their end. Returns how many have ended. */
 static unsigned advance(unsigned threads)
 {
     unsigned over = 0;

@@ -1,5 +1,4 @@
-/* A back end with a small model, made-up values and a batch, used by the tests of back ends. Any failure ends the
- * test. */
+/* A back end with a small model, made-up values and a batch, for the tests of back ends. Any failure ends the test. */
 #ifndef TRAINER_RIG_H
 #define TRAINER_RIG_H
 
@@ -12,7 +11,7 @@ struct rig_options {
     enum optimizer optimizer;
     enum precision precision;
     bool tune;
-    size_t budget_bytes; /* of one workspace */
+    size_t budget_bytes; /* for one workspace */
     uint64_t seed;
 };
 
@@ -31,13 +30,13 @@ struct model rig_model(const char *text);
 /* Open a back end. The same seed gives the same values and images, however they are divided into parts. */
 void rig_open(struct rig *rig, const struct backend *backend, const char *text, const struct rig_options *options);
 void rig_close(struct rig *rig);
-/* Return one micro-batch of a step over all parts. */
+/* Return the iteration for micro-batch `part` of a step over all parts. */
 struct iteration rig_iteration(const struct rig *rig, size_t part);
 void rig_iterate(struct rig *rig, size_t part, const struct iteration *iteration);
-/* Return the content of a block; the caller frees it. */
+/* Return the content of a block. The caller frees it. */
 void *rig_get(struct rig *rig, enum lasting which);
 struct results rig_settle(struct rig *rig);
-/* Compute the gradients of all parts, starting from 0; the caller frees them. */
+/* Compute the gradients of all parts, starting from 0. The caller frees them. */
 float *rig_gradients(struct rig *rig);
 
 #endif

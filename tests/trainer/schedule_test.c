@@ -1,8 +1,8 @@
-/* Test models and schedules: plain data, without a back end.
+/* Test models and schedules. They are plain data, so no back end is needed.
  *
- * A schedule is simulated with a mark for each byte range instead of numbers: the data that a step reads must still
- * be what the earlier step wrote there. This shows whether blocks that are alive at the same time are separate, and
- * whether data is read before it was computed. */
+ * The test simulates a schedule with marks instead of numbers, one for each byte range: the data that a step reads
+ * must still be what an earlier step wrote there. This shows whether blocks that are alive at the same time are
+ * separate, and whether data is read before it was computed. */
 #include "backend.h"
 #include "schedule.h"
 
@@ -124,7 +124,8 @@ static void first_values_repeat(void **unused)
     double squares = 0;
     for (size_t i = 0; i < conv->weight_count; i++)
         squares += (double)a[conv->weight_at + i] * (double)a[conv->weight_at + i];
-    double variance = squares / (double)conv->weight_count, wanted = 2.0 / (7 * 7 * 3); /* He: 2 / inputs */
+    /* He initialisation: the variance is 2 / inputs. */
+    double variance = squares / (double)conv->weight_count, wanted = 2.0 / (7 * 7 * 3);
     assert_true(variance > wanted * 0.9 && variance < wanted * 1.1);
     free(a);
     free(b);
@@ -134,11 +135,11 @@ static void first_values_repeat(void **unused)
 
 /* ---- schedules ---- */
 
-enum { GRANULE = 512 }; /* of the plan: two blocks never share one */
+enum { GRANULE = 512 }; /* unit of the plan: two blocks never share a granule */
 
 struct play {
     const struct schedule *schedule;
-    uint32_t *memory;  /* owned; for each granule, the number of the write that it holds; 0: none */
+    uint32_t *memory;  /* owned; for each granule, the number of its last write; 0: none */
     uint32_t *written; /* owned; for each block, the number of its last write */
     uint32_t writes;
 };
@@ -173,7 +174,7 @@ static void play_step(struct play *play, const struct step *step)
           step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
     touch(play, step->saved, is_backward, !is_backward);
     touch(play, step->dx, step->adds, true);
-    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* none of the step's blocks is in it */
+    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* overlaps no block of the step */
 }
 
 static void play_iterations(const struct schedule *schedule)
@@ -187,15 +188,15 @@ static void play_iterations(const struct schedule *schedule)
     for (int iteration = 0; iteration < 2; iteration++) {
         for (size_t i = 0; i < schedule->step_count; i++)
             play_step(&play, &schedule->steps[i]);
-        for (int i = 0; i < LASTING_COUNT; i++) /* nothing has overwritten them */
+        for (int i = 0; i < LASTING_COUNT; i++) /* nothing has overwritten the lasting blocks */
             touch(&play, schedule->lasting[i], true, false);
     }
     free(play.memory);
     free(play.written);
 }
 
-/* Count each layer with parameters once, from the last to the first. A layer is only computed again for the backward
- * pass. */
+/* Check that the backward pass visits each layer with parameters once, from the last to the first, and that layers are
+ * only computed again with checkpointing. */
 static void count_steps(const struct schedule *schedule)
 {
     const struct model *model = schedule->model;
@@ -218,7 +219,7 @@ static void count_steps(const struct schedule *schedule)
     free(backward);
 }
 
-/* Plan some workspace of different sizes for every step. */
+/* Plan some workspace for every step, of different sizes. */
 static bool plan_some(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                       struct reason *reason)
 {
@@ -260,7 +261,7 @@ static void steps_find_what_was_written(void **unused)
     }
 }
 
-/* With many images checkpointing saves memory, most of all in deep networks. */
+/* With many images, checkpointing saves memory, most of all in deep networks. */
 static void checkpointing_needs_less(void **unused)
 {
     (void)unused;

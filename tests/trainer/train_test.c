@@ -1,5 +1,5 @@
 /* Test the training loop with a back end whose behaviour the test controls: whether it learns, how steps are
- * divided, how it continues from a checkpoint, and what is left over when any call fails. */
+ * divided, how it continues from a checkpoint, and whether anything is left over when a call fails. */
 #include "checkpoint.h"
 #include "fake.h"
 #include "scale.h"
@@ -96,9 +96,9 @@ static void fails_cleanly(const struct train_options *options)
             if (fake_watch()->states != 0 || fake_watch()->host_blocks != 0)
                 fail_msg("%s, call %d: something was not given back", said, at);
             if (call == FAKE_fed && is_well)
-                continue; /* called by the loader when everything was done */
+                continue; /* the loader made this call after all work was done */
             if (!is_well && call == FAKE_sum && strstr(reason.text, "another device is gone") != NULL)
-                continue; /* the error was reported earlier */
+                continue; /* another device reported the failure first */
             if (is_well || strstr(reason.text, said) == NULL)
                 fail_msg("%s, call %d: it says '%s'", said, at, is_well ? "all is well" : reason.text);
         }
@@ -165,7 +165,7 @@ static void same_checkpoint(const struct checkpoint *one, const struct checkpoin
         assert_memory_equal(one->moments[i], other->moments[i], one->parameter_count * sizeof(float));
 }
 
-/* 60 steps in one go or with breaks, over several epochs and with micro-batches: the results are identical. */
+/* Run 60 steps without or with breaks, over several epochs and with micro-batches: the results are identical. */
 static void goes_on(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void goes_on(void **state)
     assert_non_null(strstr(reason.text, "/c: the checkpoint is for batch 32, not 16"));
 }
 
-/* The number of threads that fill the buffers changes no step. 32 x 48 x 48 numbers are enough to use helpers. */
+/* The number of threads that fill the buffers changes no step. 32 x 48 x 48 numbers are enough for helper threads. */
 static void helpers_change_nothing(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void helpers_change_nothing(void **state)
     fails_cleanly(&options);
 }
 
-/* Reading the results less often changes no step. */
+/* Reading the results less often does not change any step. */
 static void results_may_wait(void **state)
 {
     (void)state;

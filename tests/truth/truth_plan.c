@@ -1,11 +1,11 @@
-/* Run a plan: a text with one statement per line, written by truth.py, which knows the right result.
+/* Run a plan: a text with one statement per line. truth.py writes the plan and knows the right result.
  *
  *     truth_plan PLAN [READY-FD]
  *
- * With READY-FD this is the other process beside a program: it writes a byte there when its plan says `ready`. The
- * statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places. These are separate
- * functions: half of them call the driver themselves, and half through the helper of their subsystem, as in real
- * programs. */
+ * With READY-FD, this is the second process, which runs beside a program: it writes a byte to READY-FD when its plan
+ * says `ready`. The statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places. The
+ * places are separate functions: half of them call the driver themselves, and half call it through the helper of their
+ * subsystem, as in real programs. */
 #include "truth_run.h"
 
 #include <errno.h>
@@ -52,11 +52,11 @@ struct op {
     enum op_code code;
     char words[4][32]; /* the first words of the statement, as text */
     long long numbers[4];
-    char *text;          /* owned, never freed: the rest of the line */
-    const size_t *sizes; /* the table that an alloc names */
+    char *text;          /* owned, never freed: the remaining text of the line */
+    const size_t *sizes; /* the table of sizes that an alloc names */
     size_t sizes_count;
     size_t turn; /* number of executions of an alloc so far */
-    size_t end;  /* for a block: the index of its `end` */
+    size_t end;  /* for a statement with a block: the index of its `end` */
 };
 
 struct table {
@@ -86,7 +86,7 @@ static enum take_kind kind_of(const char *name)
     abort();
 }
 
-/* A function that allocates memory itself. In each place the calls are on separate lines. */
+/* Define a function that allocates memory itself. */
 #define CASE(how)                                                                                                      \
     case TAKE_##how:                                                                                                   \
         TAKE_TRY(how, bag, bytes);                                                                                     \
@@ -114,7 +114,7 @@ static enum take_kind kind_of(const char *name)
         }                                                                                                              \
         return result;                                                                                                 \
     }
-/* A function that allocates through another one. The addition prevents a tail call. */
+/* Define a function that allocates through another one. The assembly prevents a tail call. */
 #define THROUGH(name, helper)                                                                                          \
     static NOINLINE CUresult name(enum take_kind kind, struct bag *bag, size_t bytes)                                  \
     {                                                                                                                  \

@@ -1,8 +1,8 @@
 /* Code shared by the truth programs: bags of device memory and handles, and the calls that fill and empty them.
  *
- * Included by the interpreter of plans (truth_plan.c) and by the C and C++ sources that truth.py writes. Each TAKE_
+ * The interpreter of plans (truth_plan.c) and the C and C++ sources that truth.py writes include this file. Each TAKE_
  * macro calls the driver in the line where the macro is used, so that every allocation of a program has its own
- * place. Include this file only once per program: it has definitions. */
+ * place. Include this file only once per program, because it contains definitions. */
 #ifndef TRUTH_RUN_H
 #define TRUTH_RUN_H
 
@@ -23,12 +23,12 @@
 enum take_kind {
     TAKE_plain,
     TAKE_pitch,
-    TAKE_async,  /* the device's default pool */
-    TAKE_pool,   /* a pool created by the program */
-    TAKE_vmm,    /* created, mapped, handle kept */
-    TAKE_vmmh,   /* created, never mapped */
-    TAKE_vmmr,   /* created, mapped, handle released at once: memory stays allocated until it is unmapped */
-    TAKE_cached, /* the program's own list of free blocks, by size */
+    TAKE_async,  /* from the device's default pool */
+    TAKE_pool,   /* from a pool that the program created */
+    TAKE_vmm,    /* created and mapped; the handle is kept */
+    TAKE_vmmh,   /* created, but never mapped */
+    TAKE_vmmr,   /* created, mapped, handle released at once: unmapping frees the memory */
+    TAKE_cached, /* from the program's own list of free blocks, by size */
     TAKE_managed,
     TAKE_host, /* page-locked */
     TAKE_stream,
@@ -228,7 +228,7 @@ static MAYBE_UNUSED void give_last(struct bag *bag)
         give(bag->items[--bag->end]);
 }
 
-/* Free the oldest until `count` are left: a window, or a bounded cache. */
+/* Free the oldest items until `count` are left, like a window or a bounded cache. */
 static MAYBE_UNUSED void give_beyond(struct bag *bag, size_t count)
 {
     while (bag->end - bag->first > count)
@@ -240,7 +240,7 @@ static MAYBE_UNUSED void give_beyond(struct bag *bag, size_t count)
     }
 }
 
-/* Free every other one, like a filter that discards half of its results. */
+/* Free every other item, like a filter that discards half of its results. */
 static MAYBE_UNUSED void give_half(struct bag *bag)
 {
     size_t kept = bag->first;
@@ -266,7 +266,7 @@ static MAYBE_UNUSED CUdeviceptr cache_find(size_t bytes)
     return 0;
 }
 
-/* Return all unused memory to the driver, as frameworks do before they fail. Returns whether there was any. */
+/* Return all unused memory to the driver, as frameworks do before they fail. Returns 0 if there was none. */
 static MAYBE_UNUSED int cache_flush(void)
 {
     size_t count = cached_count;
@@ -436,7 +436,8 @@ static MAYBE_UNUSED void trim_pools(void)
     CHECKED(cuMemPoolTrimTo(own_pool, 0));
 }
 
-/* True for one in `one_in` turns, irregularly, but in the same turns in all languages. */
+/* True for about one in `one_in` turns. The choice looks random, but programs in all languages choose the same
+ * turns. */
 static MAYBE_UNUSED int chosen(long long turn, long long one_in)
 {
     return (long long)((unsigned)turn * 2654435761u >> 16) % one_in == 0;
@@ -489,7 +490,7 @@ static MAYBE_UNUSED void begin(int stream_count, int uses_scratch, int uses_pool
     }
 }
 
-/* Free everything: the end of a program that cleans up. */
+/* Free everything, like a program that cleans up at its end. */
 static MAYBE_UNUSED void end_clean(void)
 {
     close_all();

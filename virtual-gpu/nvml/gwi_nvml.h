@@ -1,9 +1,10 @@
 /* Internal header of the virtual GPU's NVML.
  *
- * All names that a real library of the 580 family exports exist. Those that are not implemented here return
- * NVML_ERROR_NOT_SUPPORTED from a generated weak stub, which a function of the same name overrides. The values are
- * derived from the specification (GPUWHY_VIRTUAL), the GPU model's data and the state that the programs of the run
- * share (GPUWHY_VIRTUAL_DIR). The first nvmlInit reads both. Functions may be called from any thread. */
+ * The library exports every name that a real library of the 580 family exports. A function that is not implemented
+ * here is a generated weak stub that returns NVML_ERROR_NOT_SUPPORTED; a function of the same name overrides it. The
+ * values are derived from the specification (GPUWHY_VIRTUAL), the GPU model's data and the state that the programs of
+ * the run share (GPUWHY_VIRTUAL_DIR). The first nvmlInit reads the specification and opens the state. Functions may be
+ * called from any thread. */
 #ifndef GWI_NVML_H
 #define GWI_NVML_H
 
@@ -24,7 +25,7 @@ GW_NVML_FUNCTIONS(GWI_NVML_DECLARE)
 #undef GWI_NVML_DECLARE
 GWI_NVML const char *nvmlErrorString(nvmlReturn_t result);
 
-/* A GPU; its address is the handle that programs use. */
+/* A GPU. Its address is the handle that programs use. */
 struct nvmlDevice_st {
     unsigned index;
 };
@@ -39,7 +40,7 @@ typedef struct gwi_nvml_state {
 extern gwi_nvml_state gwi_nvml;
 
 /* library.c */
-/* Return value of the stubs. */
+/* The result of every stub. */
 nvmlReturn_t gwi_nvml_lacks(void);
 /* Start a call about a GPU: check the arguments and apply the faults that are due. `out` is the caller's result
  * pointer. Returns UNINITIALIZED, INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
@@ -66,7 +67,7 @@ static inline unsigned gwi_attribute(int attribute)
             *ret = (type)(expression);                                                                                 \
         return result;                                                                                                 \
     }
-/* Like GWI_ANSWER, for a value that some GPUs do not have. */
+/* Like GWI_ANSWER, for a value that some GPUs do not have. `has` is false on such a GPU. */
 #define GWI_ANSWER_IF(symbol, type, has, expression)                                                                   \
     GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
     {                                                                                                                  \
@@ -78,7 +79,7 @@ static inline unsigned gwi_attribute(int attribute)
         return result;                                                                                                 \
     }
 
-/* sensors.c. Percentages are over the last second. */
+/* sensors.c. All percentages are of the last second. */
 unsigned gwi_process_busy_percent(unsigned slot, unsigned device);
 unsigned gwi_memory_busy_percent(unsigned busy_percent);
 uint64_t gwi_wall_us(void);
@@ -86,7 +87,7 @@ unsigned gwi_temperature(nvmlDevice_t device);
 unsigned gwi_power_mw(nvmlDevice_t device);
 unsigned gwi_power_limit_mw(nvmlDevice_t device);
 uint64_t gwi_energy_mj(nvmlDevice_t device);
-/* Return how long a cause of lower clocks has lasted; 0 if since_ns is 0. */
+/* Return how long a cause of lower clocks has lasted. Returns 0 if since_ns is 0. */
 uint64_t gwi_lasted_ns(uint64_t since_ns);
 
 #endif

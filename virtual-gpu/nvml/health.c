@@ -28,7 +28,7 @@ static uint64_t ecc_count(nvmlDevice_t device, nvmlMemoryErrorType_t type)
 GWI_NVML nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
                                                   nvmlEccCounterType_t counter, uint64_t *count)
 {
-    (void)counter; /* a virtual GPU has no history: all errors were counted in this run */
+    (void)counter; /* a virtual GPU has no history, so all errors were counted in this run */
     nvmlReturn_t result = gwi_enter(device, count);
     if (result == NVML_SUCCESS && !gwi_board()->has_ecc)
         result = NVML_ERROR_NOT_SUPPORTED;
@@ -75,7 +75,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *c
     return NVML_SUCCESS;
 }
 
-/* GPUs retire pages if they have ECC but cannot replace rows. */
+/* GPUs with ECC retire pages if they cannot replace rows. */
 static bool retires_pages(void)
 {
     return gwi_board()->has_ecc && !gwi_board()->has_row_remap;
@@ -109,7 +109,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned lin
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result == NVML_SUCCESS && link >= gwi_board()->nvlink_count)
         result = NVML_ERROR_NOT_SUPPORTED;
-    if (result == NVML_SUCCESS) /* the links of a single GPU have no peer */
+    if (result == NVML_SUCCESS) /* the links of a single GPU lead to no other GPU */
         *is_active = gwi_nvml.spec.device_count > 1 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
     return result;
 }
@@ -126,8 +126,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsig
     return result;
 }
 
-/* With several GPUs that are connected by switches, the fabric manager has finished, unless the specification makes
- * cuInit return 802. */
+/* With several GPUs that switches connect, the fabric manager has finished, unless the specification makes cuInit
+ * return 802. */
 static unsigned fabric_state(void)
 {
     for (unsigned i = 0; i < gwi_nvml.spec.fault_count; i++)
@@ -313,7 +313,7 @@ static void field_fill(nvmlDevice_t device, nvmlFieldValue_t *field)
     field->latencyUsec = 0;
     field->nvmlReturn = answer.known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
     field->valueType = answer.type;
-    field->value.ullVal = answer.value; /* the smaller union members start at the same address */
+    field->value.ullVal = answer.value; /* the smaller members of the union start at the same address */
 }
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
@@ -334,7 +334,7 @@ static const uint64_t event_types = nvmlEventTypeSingleBitEccError | nvmlEventTy
 
 struct nvmlEventSet_st {
     uint64_t types[GW_VIRT_DEVICES_MAX]; /* requested events */
-    uint64_t seen[GW_VIRT_DEVICES_MAX];  /* events of the GPU's event_count already returned */
+    uint64_t seen[GW_VIRT_DEVICES_MAX];  /* number of the GPU's events that were already handled */
 };
 
 GWI_ANSWER(nvmlDeviceGetSupportedEventTypes, uint64_t, event_types)
@@ -357,7 +357,7 @@ GWI_NVML nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
     return NVML_SUCCESS;
 }
 
-/* Report only events from now on. */
+/* Report only events that occur after this call. */
 GWI_NVML nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, uint64_t types, nvmlEventSet_t set)
 {
     nvmlReturn_t result = gwi_enter(device, set);
@@ -371,7 +371,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, uint64_t typ
     return NVML_SUCCESS;
 }
 
-/* Return the GPU's next event of a requested type. */
+/* Get the GPU's next event of a requested type. Returns false if there is none. */
 static bool event_next(nvmlEventSet_t set, unsigned d, nvmlEventData_t *ret)
 {
     const gwi_shared_card *card = &gwi_nvml.shared->cards[d];
@@ -392,7 +392,7 @@ static bool event_next(nvmlEventSet_t set, unsigned d, nvmlEventData_t *ret)
     return false;
 }
 
-/* Return NVML_ERROR_TIMEOUT if there is no event. A lost GPU is reported after its events. */
+/* Check all GPUs for an event. Returns NVML_ERROR_TIMEOUT if there is none. A lost GPU is reported after its events. */
 static nvmlReturn_t look(nvmlEventSet_t set, nvmlEventData_t *ret)
 {
     bool lost = false;

@@ -11,7 +11,7 @@
 gwi_nvml_state gwi_nvml;
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The newest driver of each CUDA version, with the version string that it reported. */
+/* For each CUDA version, the version string of the newest driver. */
 static const struct {
     int cuda;
     const char *driver;
@@ -251,7 +251,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *d
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* The same UUID as cuDeviceGetUuid: the bytes of a text, then the GPU's number. */
+/* Write the UUID that cuDeviceGetUuid returns: the bytes of a text, then the GPU's number. */
 static void uuid_text(unsigned index, char out[NVML_DEVICE_UUID_BUFFER_SIZE])
 {
     unsigned char bytes[16];
@@ -351,7 +351,7 @@ GWI_ANSWER(nvmlDeviceIsMigDeviceHandle, unsigned, 0)
 GWI_ANSWER(nvmlDeviceGetMaxMigDeviceCount, unsigned, 0)
 GWI_ANSWER(nvmlDeviceGetMultiGpuBoard, unsigned, 0)
 
-/* Each GPU is on a board of its own, and all are in one node. */
+/* Each GPU is on its own board, and all GPUs are in one node. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other,
                                                           nvmlGpuTopologyLevel_t *level)
 {

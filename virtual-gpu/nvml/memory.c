@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Return the bytes held by live processes. */
+/* Return the bytes that live processes use. */
 static uint64_t used_bytes(unsigned device)
 {
     gwi_shared_tidy(gwi_nvml.shared);
@@ -29,7 +29,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     return result;
 }
 
-/* The first version of this function counts memory reserved by the driver as used. */
+/* The first version of this function counts the memory that the driver reserves as used. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     nvmlMemory_v2_t full;
@@ -43,7 +43,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t 
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
-    const uint64_t own_bytes = 1 << 20; /* driver mappings of each GPU */
+    const uint64_t own_bytes = 1 << 20; /* the driver's own mappings on each GPU */
     nvmlReturn_t result = gwi_enter(device, memory);
     if (result != NVML_SUCCESS)
         return result;
@@ -54,7 +54,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1M
 
 /* --- processes ------------------------------------------------------------------------------------------ */
 
-/* Return the slot of the next process that uses the GPU, starting at `slot`; GWI_SHARED_PROCESSES if there is none. */
+/* Return the slot of the next process that uses the GPU, starting at `slot`. Returns GWI_SHARED_PROCESSES if there is
+ * none. */
 static unsigned next_user(unsigned device, unsigned slot)
 {
     while (slot < GWI_SHARED_PROCESSES &&
@@ -89,7 +90,7 @@ static void put_detail(void *list, unsigned index, const gwi_shared_process *pro
                                  .usedGpuCcProtectedMemory = NVML_VALUE_NOT_AVAILABLE};
 }
 
-/* Copy the GPU's processes into `list`, which has room for *count. *count is always set to their number. */
+/* Copy the GPU's processes into `list`, which has room for *count. *count is always set to the number of processes. */
 static nvmlReturn_t processes_put(nvmlDevice_t device, unsigned *count, void *list, put_process *put)
 {
     nvmlReturn_t result = gwi_enter(device, count);
@@ -134,7 +135,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
     return processes_put(device, &list->numProcArrayEntries, list->procArray, put_detail);
 }
 
-/* There are no graphics or MPS processes: return an empty list, which fits into any buffer. */
+/* There are no graphics or MPS processes, so return an empty list, which fits into any buffer. */
 static nvmlReturn_t nobody(nvmlDevice_t device, unsigned *count)
 {
     nvmlReturn_t result = gwi_enter(device, count);

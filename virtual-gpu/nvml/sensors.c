@@ -1,5 +1,5 @@
-/* Sensor values of a GPU. They are computed from the time that kernels kept the GPU busy and from its faults,
- * without noise or inertia, so that the same program always shows the same values. */
+/* Sensor values of a GPU. They are computed from the GPU's faults and from the time that kernels kept it busy,
+ * without noise or inertia. So the same program always shows the same values. */
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"
@@ -54,7 +54,7 @@ unsigned gwi_process_busy_percent(unsigned slot, unsigned device)
     return percent > 100 ? 100 : (unsigned)percent;
 }
 
-/* A monitor requests many values at once. Checking for dead processes before each of them would be too slow. */
+/* A monitor requests many values at once. A check for dead processes before each value would be too slow. */
 static void tidy_sometimes(void)
 {
     const uint64_t every_ns = 10000000;
@@ -66,7 +66,7 @@ static void tidy_sometimes(void)
     gwi_shared_tidy(gwi_nvml.shared);
 }
 
-/* Return the percentage over the last second. */
+/* Return the percentage of the last second. */
 static unsigned card_busy_percent(unsigned device)
 {
     unsigned percent = 0;
@@ -200,7 +200,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan
 unsigned gwi_power_limit_mw(nvmlDevice_t device)
 {
     const gw_virt_board *board = gwi_board();
-    /* Capped: the limit was lowered to half way between the minimum and the default. */
+    /* If capped, the limit is half way between the minimum and the default. */
     return (unsigned)(is_capped(gwi_card_of(device)) ? (board->power_min_mw + board->power_limit_mw) / 2
                                                      : board->power_limit_mw);
 }

@@ -1,5 +1,5 @@
-/* A stub for every name that a real library exports. A stub returns "not supported". It is weak, so a real
- * implementation overrides it, and it does not declare the function's parameters. */
+/* A stub for every name that a real library exports. A stub returns "not supported". It is weak, so that a real
+ * implementation overrides it. Its declaration has no parameters. */
 __attribute__((visibility("hidden"))) int gwi_nvml_lacks(void);
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

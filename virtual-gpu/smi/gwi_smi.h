@@ -16,8 +16,8 @@ enum { GWI_SMI_VALUE_MAX = 160, GWI_SMI_COLUMNS_MAX = 96, GWI_SMI_PROCESSES_MAX 
 
 typedef struct gwi_smi_field {
     const char *name;
-    const char *other_name; /* NULL: none */
-    const char *unit;       /* NULL: none */
+    const char *other_name; /* NULL: the field has one name */
+    const char *unit;       /* NULL: the value has no unit */
     nvmlReturn_t (*number)(nvmlDevice_t device, unsigned *value);
     unsigned divisor; /* for `number`: print number / divisor with two decimals; 0: no division */
     nvmlReturn_t (*text)(nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]); /* used if `number` is NULL */
@@ -25,9 +25,9 @@ typedef struct gwi_smi_field {
 
 /* Return the field with this name; NULL if there is none. */
 const gwi_smi_field *gwi_smi_field_find(const char *name);
-/* Print the value, or in brackets the reason why there is none. */
+/* Print the value. If there is none, print the reason in brackets. */
 void gwi_smi_value(const gwi_smi_field *field, nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]);
-/* Print the value of the field `name`, which must exist. */
+/* Return the value of the field `name` as text; `out` is a buffer for it. The field must exist. */
 const char *gwi_smi_get(const char *name, nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]);
 
 #endif

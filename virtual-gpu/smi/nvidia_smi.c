@@ -1,4 +1,4 @@
-/* nvidia-smi for the virtual GPU, limited to the options that scripts and small libraries use. It is an ordinary
+/* nvidia-smi for the virtual GPU, with only the options that scripts and small libraries use. It is an ordinary
  * client of NVML, so both always report the same. It rejects unknown options with exit status 2. */
 #include "gwi_smi.h"
 
@@ -15,7 +15,7 @@ typedef struct options {
     const char *processes; /* --query-compute-apps */
     const char *format;
     const char *id;
-    const char *loop_s, *loop_ms; /* repeat after this time */
+    const char *loop_s, *loop_ms; /* repeat the output after this time */
     bool list, details, version, help;
     bool header, units; /* of the CSV */
 } options;
@@ -34,7 +34,7 @@ static const char usage[] = "nvidia-smi (of gpuwhy's virtual cards)\n"
 
 /* --- options -------------------------------------------------------------------------------------------- */
 
-/* Parse "--name=value", "--name value" or "-n value". Returns the value, else NULL. */
+/* Parse "--name=value", "--name value" or "-n value". Returns NULL if the word is another option, or has no value. */
 static const char *value_of(const char *name, int argc, char **argv, int *index)
 {
     size_t bytes = strlen(name);
@@ -220,7 +220,7 @@ static int query_gpus(const options *asked, const cards *found)
     return 0;
 }
 
-/* Returns false if there is no such column. */
+/* Write a process's value of one column. Returns false if there is no such column. */
 static bool process_value(const char *name, nvmlDevice_t device, const nvmlProcessInfo_t *process, char *out)
 {
     if (strcmp(name, "pid") == 0)
@@ -419,7 +419,7 @@ static const struct {
                     {"Clocks", "SM", "clocks.current.sm"},
                     {NULL, "Memory", "clocks.current.memory"}};
 
-/* The part of -q that scripts read: one "name : value" per line, indented by section. */
+/* Print the part of -q that scripts read: one "name : value" per line, indented by section. */
 static int details(const cards *found)
 {
     char value[GWI_SMI_VALUE_MAX];
@@ -476,7 +476,7 @@ static int answer(const options *asked, const cards *found)
     return table(found);
 }
 
-/* Sleep for the requested interval. Returns false if the output is not repeated. */
+/* If the output is repeated, sleep for the requested interval. Otherwise, return false. */
 static bool again(options *asked)
 {
     if (asked->loop_s == NULL && asked->loop_ms == NULL)

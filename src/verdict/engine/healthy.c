@@ -1,4 +1,4 @@
-/* Reports runs for which no cause was found, clean or undetermined, and adds advice. */
+/* Reports runs without a known cause, clean or undetermined, and adds advice to verdicts. */
 #include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
@@ -74,8 +74,8 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 
 /* ---- undetermined ---- */
 
-/* Report that CUDA could not start. An address-space limit is then the likely reason; the GPU is never full in this
- * case. */
+/* Report that CUDA could not start. If the process has an address-space limit, the limit is the likely reason. The GPU
+ * is never full at this point. */
 static void say_start(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->start;
@@ -318,7 +318,7 @@ const gw_failure *gwi_open_end(const gwi_case *c)
     return NULL;
 }
 
-/* Refusals of one function, at one line of one process, that the program survived. */
+/* Refused requests for memory that the program survived, all by one function, at one line of one process. */
 typedef struct refusals {
     const gw_failure *first, *last;
     uint64_t count, bytes_min, bytes_max;
@@ -356,7 +356,7 @@ static refusals refusals_from(const gwi_case *c, size_t begin)
     return it;
 }
 
-/* True if the failure was already reported with an earlier one. */
+/* True if refusals_from() has already counted this failure with an earlier one. */
 static bool is_of_earlier(const gwi_case *c, size_t at)
 {
     for (size_t i = 0; i < at; i++)
@@ -451,7 +451,7 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     return true;
 }
 
-/* Advise about hangs after which the program went on or ended well. */
+/* Add advice about hangs that ended by themselves, and about hangs in a program that still ended well. */
 static bool advise_hangs(const gwi_case *c, gw_string_list *advice)
 {
     const gw_model *model = c->model;

@@ -15,7 +15,7 @@ void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of
 {
     const gwi_memory *memory = &c->memory;
     if (memory->report == NULL || memory->live != memory->report->live)
-        return; /* the driver's own blocks are reported where they matter */
+        return; /* blocks of the driver itself are reported elsewhere */
     gwi_wanted_place kept = finding->where;
     if (gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, memory->live_count, of_what) &&
         kept.site != 0)
@@ -57,7 +57,7 @@ static size_t join_held(const gwi_case *c, const gw_allocator_report *report, gw
     return count;
 }
 
-/* "61 % (3.10 GiB) at train.py:25 in loss, ...; 20 % ...": False: no place is known. */
+/* Write "61 % (3.10 GiB) allocated at train.py:25 in loss; 20 % ...". False: no place is known, or no memory. */
 static bool holders_text(const gwi_case *c, const gw_allocator_report *report, gw_text *text)
 {
     gw_held held[GW_HELD_MAX];
@@ -77,7 +77,7 @@ void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_re
     uint64_t live = report == NULL ? 0 : report->field[GW_ALLOCATOR_ALLOCATED];
     char bytes[GW_BYTES_TEXT_MAX];
     gw_text text = {0};
-    /* The peak is now, and the live memory has already been reported. */
+    /* If memory use is at its peak now, the live memory has already been reported. */
     if (peak <= live + live / 32 || !holders_text(c, report, &text)) {
         gw_text_free(&text);
         return;
@@ -122,7 +122,7 @@ void gwi_say_phase(const gwi_case *c, gwi_finding *finding)
     else if (failure != NULL)
         pid = failure->pid;
     const gw_phase *phase = pid == 0 ? NULL : gw_model_phase_at(c->model, pid, t_ns);
-    if (phase != NULL && c->model->asked_phase == NULL) /* a notebook shows the failing cell itself */
+    if (phase != NULL && c->model->asked_phase == NULL) /* if a single phase is judged, the user knows it */
         gwi_evidence(finding, t_ns, "observer", "this was in phase %s, which began at %.2f s", phase->name,
                      (double)phase->t_ns / 1e9);
 }

@@ -1,24 +1,25 @@
 /* Determines which failure ended the process.
  *
  * The first failed call is not always the root. Refused queries and consequences of a lost context do not count as
- * failures here. A lost context is the root unless a refused request explains it (family.c). Otherwise one rule decides
- * about refused requests for memory:
+ * failures here. A lost context is the root unless a refused request explains it (family.c). For refused requests for
+ * memory, one rule decides:
  *
  *     The root is the first refusal after which the program did not go on.
  *
  * The refusals are checked from the newest to the oldest. The program went on after a refusal if it did so before the
  * next remaining refusal, or before the end. How much work proves this depends on what came next:
  *
- *     another refusal              some requests were granted in between, or a framework raised the later one apart
- *     an exception about the GPU's what failures.c accepts as recovery, but no other thread's work after the last
- *     memory                       refusal
- *     an exception about something the same, any new work that was waited for, a little work of the refused thread, or
- *     else                         a thousand kernels
- *     a signal or a status alone,  what failures.c accepts, or repeated requests and work of the refused thread
- *     or an exception that a refusal
- *     may have led to
+ *     another refusal              a few requests were granted in between, or the framework raised a separate
+ *                                  exception for each of the two refusals
+ *     an exception about the GPU's a recovery that failures.c accepts. For the last refusal, other successful work is
+ *     memory                       not enough
+ *     an exception about something a recovery that failures.c accepts, new work that was waited for, a little work of
+ *     else                         the refused thread, or a thousand kernels
+ *     a signal or a status alone,  a recovery that failures.c accepts, or repeated requests and work of the refused
+ *     or an exception that a       thread
+ *     refusal may have led to
  *
- * Work of the refused thread counts in full. If only other threads went on, the refused thread may be the one that
+ * Only work of the refused thread is good proof. If only other threads went on, the refused thread may be the one that
  * ended the process. Then no cause is established, and only very much work makes the refusal handled. */
 #include "gwi_family.h"
 
@@ -26,13 +27,13 @@
 
 typedef enum went_on {
     WENT_ON_NOT,
-    WENT_ON_PERHAPS, /* other threads went on */
+    WENT_ON_PERHAPS, /* only other threads went on */
     WENT_ON
 } went_on;
 
 typedef enum ended_by { ENDED_BY_MEMORY, ENDED_BY_OTHER_EXCEPTION, ENDED_SILENTLY } ended_by;
 
-/* How the process ended, judged by its last output. */
+/* Classify the end of the process by its last output. */
 static ended_by end_of(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -50,7 +51,7 @@ static bool is_refusal(const gwi_case *c, const gw_failure *failure)
 
 /* ---- until the next refusal ---- */
 
-/* Count the requests that were granted before the failure. False: not known. */
+/* Count the requests that were granted before the failure. False: the number is not known. */
 static bool granted_before(const gw_model *model, const gw_failure *failure, uint64_t *ret_count)
 {
     if (failure->snapshot < 0)
@@ -67,8 +68,8 @@ static bool was_granted_between(const gw_model *model, const gw_failure *failure
            granted_before(model, next, &now) && now >= then + GRANTED_MIN;
 }
 
-/* True if a framework raised this failure separately: its allocator reports each refusal, and an exception without a
- * chain is only about the last one. */
+/* True if the framework raised separate exceptions for the two failures. Its allocator reports every refusal, so an
+ * exception without a chain is only about the last refusal. */
 static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const gw_failure *next)
 {
     const gw_model *model = c->model;
@@ -81,7 +82,7 @@ static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const
 
 /* ---- until the end ---- */
 
-/* True if a framework itself refused memory after that failure, which no driver call shows. */
+/* True if the framework's own allocator refused a request after this failure. No driver call shows such a refusal. */
 static bool is_told_later(const gw_model *model, const gw_failure *failure)
 {
     for (size_t i = 0; i < model->allocator_count; i++) {
@@ -100,8 +101,8 @@ static bool thread_worked(const gw_failure *failure)
     return failure->after.own_allocs >= REQUESTS_MIN && failure->after.own_allocs + failure->after.own_work >= ALL_MIN;
 }
 
-/* True if it did so repeatedly. Successive requests are not enough: a program may make all its allocations before it
- * checks for a refusal. */
+/* True if the refused thread repeatedly got memory and worked with it. Successive requests are not enough, because a
+ * program may make all its allocations before it checks for a refusal. */
 static bool thread_worked_on(const gw_failure *failure)
 {
     enum { REQUESTS_MIN = 8, WORK_MIN = 4 };
@@ -141,8 +142,8 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
-/* True if the refusal is the root but another root is possible: other threads went on, or another thread than the main
- * one was refused, and the main thread raised the exception that ended the interpreter. */
+/* True if the root may be another failure than this refusal. Either other threads went on, or the refused thread is not
+ * the main thread, and the main thread raised the exception that ended the interpreter. */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
     switch (end_of(c)) {
@@ -164,7 +165,8 @@ static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const
     return went_on_to_end(c, failure, is_last);
 }
 
-/* Find the last refusal of the series that begins with c->oom: the same request, repeated soon. */
+/* Find the last refusal of the series that begins with c->oom. A series repeats the same request within a short
+ * time. */
 static void find_series(gwi_case *c)
 {
     const gw_failure *end = c->model->failure + c->model->failure_count;
@@ -183,7 +185,7 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
     return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
-/* True if the refused thread itself certainly went on. */
+/* True if it is certain that the refused thread itself went on. */
 static bool is_surely_handled(const gwi_case *c, const gw_failure *failure)
 {
     enum { OWN_WORK_MIN = 4, OWN_REQUESTS_MANY = 1000 };

@@ -1,5 +1,5 @@
-/* The choice of the root among refusals, from the program's later work and its end. Each case has a counterpart that
- * comes close. */
+/* Tests which of several refusals becomes the root, given the program's later work and its end. Each case has a
+ * counterpart that differs a little and must get another verdict. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@ static const uint64_t mib = 1u << 20, gib = 1u << 30;
 static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
-/* The work of the refused thread, or of another one, after a refusal. */
+/* What a thread does with each block that it allocates after a refusal. */
 typedef enum rounds { WORKING, NOT_WAITED_FOR, ONLY_MEMORY, IN_A_ROW } rounds;
 
 static void work(int count, rounds how)
@@ -60,7 +60,7 @@ static void expect(const char *cause, gw_certainty certainty)
     verdict = NULL;
 }
 
-/* Not determined, with the refusal as handled. Is the GPU ruled out? */
+/* Expect an undetermined verdict that lists the refusal as handled and does not rule out the GPU. */
 static void expect_undetermined(void)
 {
     verdict = judge_fed(&feed);
@@ -73,8 +73,8 @@ static void expect_undetermined(void)
     verdict = NULL;
 }
 
-/* A search for a size that fits, then work, then a last refusal without further work. Only the last refusal is the
- * root. */
+/* The program searches for a size that fits, works, and is then refused a last time without further work. Only the last
+ * refusal is the root. */
 static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
@@ -114,7 +114,8 @@ static void a_value_that_is_missing(void **state)
     expect("script-exception", GW_SUPPORTED);
 }
 
-/* An exception raised while a refusal is handled is usually about it, even if it reports something else. */
+/* An exception that is raised while a refusal is handled usually results from the refusal, even if its text is about
+ * something else. */
 static void an_exception_in_a_chain(void **state)
 {
     (void)state;
@@ -166,7 +167,7 @@ static void a_status_alone(void **state)
     }
 }
 
-/* The NULL pointer of a failed request is often used immediately, and sometimes later. */
+/* The program crashes right after a refusal, as if it used the NULL pointer, or crashes after much more work. */
 static void a_crash(void **state)
 {
     static const int signals[] = {SIGSEGV, SIGABRT};
@@ -186,7 +187,7 @@ static void a_crash(void **state)
     }
 }
 
-/* The trainer is refused and gives up. Meanwhile the loader goes on for a short or a long time. */
+/* The refused thread gives up, and another thread goes on for a short or a long time. */
 static void the_work_of_another_thread(void **state)
 {
     (void)state;
@@ -197,8 +198,7 @@ static void the_work_of_another_thread(void **state)
         end(-1, SIGABRT);
         expect(much ? "host-crash-of-process" : "gpu-oom-capacity", GW_SUPPORTED);
     }
-    for (int worked = 0; worked < 2; worked++) { /* now the other thread is refused, and the main thread raises the
-                                                  * exception */
+    for (int worked = 0; worked < 2; worked++) { /* now another thread is refused, and the main thread raises */
         gw_feed_open(&feed, 16 * gib);
         gw_feed_alloc(&feed, gib);
         feed.tid = OTHER_THREAD;

@@ -1,4 +1,4 @@
-/* Rules out explanations that the numbers of a refused request exclude. */
+/* Rules out explanations for a refused request that its numbers contradict. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>

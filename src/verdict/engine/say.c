@@ -1,4 +1,4 @@
-/* The sentences that several causes share: the refused request, a fault that lasts, what came after. */
+/* Evidence lines that several causes share: the refused request, a fault that lasts, and its consequences. */
 #include "gw_text.h"
 #include "gwi_fault.h"
 #include "gwi_kept.h"
@@ -12,7 +12,7 @@
 
 /* ---- memory ---- */
 
-/* The same request had been refused before, and the program went on. */
+/* Report that the same request had been refused before. */
 static void say_earlier(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *first = c->handled;
@@ -32,7 +32,8 @@ static void say_earlier(const gwi_case *c, gwi_finding *finding)
     }
 }
 
-/* "PyTorch's own limit of 2.80 GiB (...) was reached; 134.98 GiB of the card's 139.80 GiB was free" */
+/* Report PyTorch's limit: "PyTorch's own limit of 2.80 GiB (...) was reached; 134.98 GiB of the card's 139.80 GiB was
+ * free". */
 static void say_framework_limit(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -116,7 +117,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     "this process held %s that it had asked for, %" PRIu64 " block%s",
                     gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count,
                     memory->snapshot->usage.live_count == 1 ? "" : "s");
-        gwi_weigh(finding, GW_WEIGHT_ASIDE); /* the live part of it is reported with its sites */
+        gwi_weigh(finding, GW_WEIGHT_ASIDE); /* live blocks are reported with their sites */
     }
     gwi_say_kept(c, finding);
 }
@@ -134,12 +135,12 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
         return;
     }
     if (gwi_ended_by_dump(c))
-        return; /* the process is gone */
+        return; /* the driver has already ended the process */
     gwi_next(finding, "Restart the process: after this error no call of it can succeed, and no device reset inside it "
                       "helps");
 }
 
-/* The report decides, what a cause said before it, and what a dump or the second run found out: its first lines. */
+/* Mark the decisive lines: the first `reported` lines, and the first lines from a core dump or the second run. */
 static void weigh_report(gwi_finding *finding, size_t reported)
 {
     enum { FOUND_MAX = 2 };

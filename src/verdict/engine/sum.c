@@ -1,4 +1,4 @@
-/* Reports what a refused request needed, as a sum whose parts add up to the memory in use plus the request. */
+/* Reports the memory that a refused request needed, as a sum: the parts in use plus the request. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
@@ -36,7 +36,8 @@ static uint64_t taken_bytes(const gwi_memory *memory)
     return own;
 }
 
-/* The name for the rest of the card's use, depending on what is known about it. */
+/* The label for memory of the card that is in use but not in the ledger. It depends on what is known about the
+ * holders. */
 static const char *rest_text(const gwi_memory *memory, bool few_pages)
 {
     if (memory->limit_is_guard && memory->foreign_known && memory->foreign_bytes > 0)
@@ -45,14 +46,13 @@ static const char *rest_text(const gwi_memory *memory, bool few_pages)
                                                                            : "context, libraries and others";
 }
 
-/* Fill in the parts of the sum. False: not all parts are known; then only live memory and the request are filled in. */
+/* Fill in the parts of the sum. False: some parts are unknown, so only live memory and the request are filled in. */
 static bool find_parts(const gwi_memory *memory, sum *it)
 {
     uint64_t cached = memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
     uint64_t accounted = memory->own_bytes + cached, taken = taken_bytes(memory);
-    uint64_t beyond = taken > accounted ? taken - accounted : 0; /* libraries' own blocks, and half-used pages */
-    bool framework = memory->limit_is_framework;                 /* a framework's limit only counts its own reserved
-                                                                  * memory */
+    uint64_t beyond = taken > accounted ? taken - accounted : 0; /* blocks of libraries, and half-used pages */
+    bool framework = memory->limit_is_framework; /* such a limit counts only what the framework reserved */
     bool few_pages = memory->report != NULL || beyond * 64 < memory->limit_bytes;
     add(it, memory->own_bytes, "live", false);
     add(it, memory->wanted_bytes, "asked", false);
@@ -70,7 +70,8 @@ static bool find_parts(const gwi_memory *memory, sum *it)
     return true;
 }
 
-/* The unit of gw_bytes_text() for the largest number. All numbers use it, so that the reader can add them up. */
+/* Return the unit in which gw_bytes_text() would print `bytes`. All parts use the unit of the largest number, so that
+ * they are easy to add up. */
 static const char *unit_for(uint64_t bytes, uint64_t *ret_bytes)
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -80,7 +81,7 @@ static const char *unit_for(uint64_t bytes, uint64_t *ret_bytes)
     return names[at];
 }
 
-/* In hundredths of the unit; the parts are rounded so that they add up to the rounded total. */
+/* Return the total in hundredths of the unit, and round the parts so that they add up to it. */
 static uint64_t round_parts(const sum *it, uint64_t unit, uint64_t ret_hundredths[PARTS_MAX])
 {
     long double rest[PARTS_MAX];

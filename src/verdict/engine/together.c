@@ -1,7 +1,8 @@
-/* Judges recordings of several hosts, or of several ranks that each had a supervisor, with one verdict.
+/* Combines the verdicts on several recordings of one job into one. The recordings come from several hosts, or from
+ * several ranks with a supervisor each.
  *
- * Each recording was first judged alone. Their times are compared by the monotonic clock within one boot of one
- * machine, else by the realtime clocks. The error of a realtime clock is the kernel's estimate (about 16 s if the clock
+ * Each recording was judged alone before. Times within one boot of one machine are compared by the monotonic clock,
+ * other times by the realtime clocks. The error of a realtime clock is the kernel's estimate (about 16 s if the clock
  * is not synchronised). */
 #include "gwi_cause.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel's estimate for a clock that is not synchronised. Also used if a recording has no estimate. */
+/* The kernel's estimate for a clock that is not synchronised. It is also used if a recording has no estimate. */
 static const uint64_t unkept_clock_error_ns = 16000000000u;
 
 static bool same_boot(const gw_verdict_run *a, const gw_verdict_run *b)
@@ -28,7 +29,7 @@ static double uncertainty_s(const gw_verdict_run *a, const gw_verdict_run *b)
     return same_boot(a, b) ? 0 : (double)(error_of(a) + error_of(b)) / 1e9;
 }
 
-/* Seconds from the begin of run `a` to the begin of run `b`. */
+/* Seconds from the start of run `a` to the start of run `b`. */
 static double start_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
 {
     bool one = same_boot(a, b);
@@ -45,7 +46,7 @@ static double trouble_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
 static bool overlap(const gw_verdict *a, const gw_verdict *b)
 {
     if (!a->run.has_start || !b->run.has_start)
-        return true; /* nothing contradicts it */
+        return true; /* nothing shows that they did not overlap */
     double gap = start_gap_s(&a->run, &b->run), slack = uncertainty_s(&a->run, &b->run);
     return gap <= a->seconds + slack && -gap <= b->seconds + slack;
 }
@@ -60,13 +61,13 @@ static const char *name_of(const gw_verdict *run, char out[96])
     return out;
 }
 
-/* True if run `a` is the root rather than run `b`, both of which had trouble. */
+/* True if run `a` is more likely the root than run `b`. Both runs had trouble. */
 static bool is_before(const gw_verdict *a, const gw_verdict *b)
 {
     if (!a->run.has_start || !b->run.has_start)
         return a->run.trouble_weight > b->run.trouble_weight;
     if ((a->run.trouble_weight == 0) != (b->run.trouble_weight == 0))
-        return a->run.trouble_weight != 0; /* ended from outside: a launcher ends the remaining processes */
+        return a->run.trouble_weight != 0; /* weight 0: ended from outside, as a launcher ends all its processes */
     double gap = trouble_gap_s(&a->run, &b->run);
     bool known = gap > uncertainty_s(&a->run, &b->run) || -gap > uncertainty_s(&a->run, &b->run);
     if (!known && a->run.trouble_weight != b->run.trouble_weight)
@@ -83,7 +84,7 @@ static const gw_verdict *find_root(const gw_verdict *const *runs, size_t count)
     }
     for (size_t i = 0; root == NULL && i < count; i++) {
         if (runs[i]->status != GW_VERDICT_CLEAN)
-            root = runs[i]; /* not known to be healthy */
+            root = runs[i]; /* the run is not known to be healthy */
     }
     return root != NULL ? root : runs[0];
 }

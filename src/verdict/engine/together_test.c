@@ -1,4 +1,4 @@
-/* Recordings of several hosts judged together, with clocks that agree, are shifted, or are not synchronised. */
+/* Tests verdicts on recordings of several hosts, with clocks that agree, are shifted, or are not synchronised. */
 #include "judge_testlib.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@ static gw_verdict *run[3], *whole;
 
 typedef struct host {
     const char *name, *boot;
-    uint64_t start_ns;      /* by its own clock */
-    uint64_t error_us;      /* UINT64_MAX: not recorded */
-    uint64_t trouble_at_ns; /* after the run's start; 0: none */
+    uint64_t start_ns;      /* by the host's own clock */
+    uint64_t error_us;      /* error of the clock; UINT64_MAX: not recorded */
+    uint64_t trouble_at_ns; /* since the start of the run; 0: no trouble */
     uint16_t result;        /* result of the failing call; 0: the run ends by itself with status 1 */
-    int signal;             /* the signal that ends it */
+    int signal;             /* signal that ends the run; 0: none */
 } host;
 
 static void feed_number(const char *key, uint64_t value)
@@ -87,8 +87,8 @@ static void the_host_that_failed_first_is_the_root(void **state)
     done();
 }
 
-/* The same, but one clock is shifted by more than its reported error, which cannot be detected. If it is shifted by
- * less, no order is claimed. */
+/* The same hosts, but the clock of beta is not synchronised. Its error is larger than the time between the failures, so
+ * the verdict must not claim an order. */
 static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 {
     (void)state;
@@ -112,7 +112,8 @@ static void an_unrecorded_clock_proves_no_order(void **state)
     done();
 }
 
-/* Two supervisors on one machine: the monotonic clock is right even if the realtime clock is wrong. */
+/* Two supervisors run on one machine. The monotonic clock orders their failures, so the error of the realtime clock
+ * does not matter. */
 static void one_machine_needs_no_clock(void **state)
 {
     (void)state;

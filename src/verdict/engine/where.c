@@ -1,4 +1,4 @@
-/* Resolves call sites to places in the program, for sentences and for the verdict's place. */
+/* Resolves call sites to places in the program, for evidence lines and for the verdict's place. */
 #include "gwi_cause.h"
 
 #include "gw_sites.h"
@@ -48,8 +48,8 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
     return out;
 }
 
-/* A child returns from fork() into its parent's stack. Python's own forking function is still on that stack. For a C
- * program only the function that called fork() is, with the line of a later call. */
+/* True if the frame belongs to Python's own code that forks. A forked child inherits its parent's stack, so the frame
+ * is still on the stack of the child. In a C program, only the caller of fork() is, with the line of a later call. */
 static bool is_forking(const gw_frame *frame)
 {
     static const struct {
@@ -115,7 +115,7 @@ static int by_bytes(const void *left, const void *right)
     return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
 }
 
-/* Merge neighbours with the same site. */
+/* Merge neighbours with the same site. Returns the new count. */
 static size_t add_up(holding *list, size_t count)
 {
     size_t kept = 0;
@@ -150,11 +150,11 @@ static void join_alike(const gwi_case *c, holding *list, size_t count)
 
 typedef struct place_holder {
     uint32_t site;
-    uint64_t bytes, count; /* allocated there */
-    uint64_t all_bytes;    /* of all these blocks */
+    uint64_t bytes, count; /* allocated at `site` */
+    uint64_t all_bytes;    /* sum over all blocks that were searched */
 } place_holder;
 
-/* Find the place that holds most of these blocks. False: none of their sites is known. */
+/* Find the place that allocated most bytes of these live blocks. False: no block has a known site, or no memory. */
 static bool find_holder(const gwi_case *c, const gw_live *live, size_t count, place_holder *ret_holder)
 {
     enum { COMPARED_MAX = 64 };
@@ -312,7 +312,7 @@ static const char *whose_word(const char *text)
     return NULL;
 }
 
-/* The stack of the second run already consists of names, so its recording is not read again. */
+/* Copy the stack of the second run. It already consists of names, so the recording of that run is not needed. */
 static gw_where *where_in_second(const gw_blame *blame, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);
@@ -360,7 +360,7 @@ static bool parse_frame(const char *line, gw_where_frame *ret_frame)
            gw_str_copy(text, &ret_frame->text);
 }
 
-/* A place with one frame, taken from the traceback. NULL: there is none, or no memory. */
+/* Return a place with one frame, taken from the traceback on stderr. Returns NULL if there is none, or no memory. */
 static gw_where *where_raised(const gwi_case *c, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);

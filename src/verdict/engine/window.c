@@ -1,17 +1,16 @@
-/* The time in which a sticky fault happened, between the last good synchronisation and its report, and the launches
- * that may have run then. */
+/* Reports the window in which a sticky fault happened, from the last good synchronisation to the report of the fault,
+ * and the launches that may have run in the window. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 typedef struct launch_list {
-    const gw_ring_call *last;    /* NULL: none */
-    const gw_ring_call *call[8]; /* the newest launches that nothing shows to have ended, oldest first */
+    const gw_ring_call *last;    /* the newest launch, open or ended; NULL: none */
+    const gw_ring_call *call[8]; /* the newest open launches, oldest first */
     size_t count;
-    uint64_t open_count;   /* number of all such launches */
-    uint64_t before_count; /* how many of these were made before the last good synchronisation, which waited for other
-                              work */
+    uint64_t open_count;   /* number of all open launches: nothing shows that they have ended */
+    uint64_t before_count; /* how many open launches are older than the last good synchronisation */
 } launch_list;
 
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
@@ -19,8 +18,8 @@ bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
     return gw_is_any_launch(call) && !call->captured && call->t_ns <= t_ns && !call->waited;
 }
 
-/* True if the thread's last good synchronisation is also the process's. The two times may differ slightly, because the
- * buffers' clock is calibrated for each item. */
+/* True if this thread made the process's last good synchronisation. The two times may differ slightly, because the
+ * clock of the buffers is calibrated for each item. */
 static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 {
     enum { CLOCK_SLACK_NS = 10000 };
@@ -29,7 +28,8 @@ static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
     return synced_ns != 0 && thread->synced_at_ns != 0 && apart <= CLOCK_SLACK_NS;
 }
 
-/* Calls that return at once may share one time. The ring's own count is exact for the thread that waited. */
+/* True if call `at` of the ring was made after the synchronisation. Fast calls may share one time stamp, so for the
+ * thread that waited, the call numbers of the ring decide. */
 static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
     if (is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0)
@@ -73,8 +73,8 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
     return list;
 }
 
-/* The number of the process's calls between two times, as far as they are known one by one: hot calls in the rings, and
- * failures. */
+/* Count the process's calls between two times. Only calls that were recorded one by one count: hot calls in the rings,
+ * and failures. */
 static uint64_t calls_between(const gw_model *model, const gw_failure *until, uint64_t from_ns)
 {
     uint64_t count = 0;
@@ -96,7 +96,7 @@ bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         if (thread->pid == c->process->pid && thread->ring_count == 0 && gw_launches(thread->counter) > 0)
-            return false; /* there are more threads than rings */
+            return false; /* this thread got no ring */
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
         bool own = is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0;
@@ -107,16 +107,15 @@ bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
     return true;
 }
 
-/* The ring contains a thread's last calls. Earlier calls since the last good synchronisation are not known one by one.
- */
+/* Report that some calls since the last good synchronisation are unknown, because a ring contains only a thread's most
+ * recent calls. */
 static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t synced_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
-        uint64_t begin =
-            thread->ring_total - thread->ring_count; /* number of the thread's calls before those in the ring */
+        uint64_t begin = thread->ring_total - thread->ring_count; /* number of calls that the ring no longer contains */
         bool own = is_own_sync(thread, synced_ns);
         uint64_t unknown = own && thread->ring_synced_total < begin ? begin - thread->ring_synced_total : 0;
         if (unknown > 0)

@@ -1,4 +1,4 @@
-/* Texts for calls, kernels, streams and processes in sentences. */
+/* Formats calls, kernels, streams and processes for use in sentences. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -11,7 +11,8 @@ char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name)
     return gw_call_text(out, fn_name);
 }
 
-/* One length-prefixed part of a mangled name; NULL: there is none. */
+/* Read one length-prefixed part of a mangled name. Returns a pointer to the text after the part, or NULL if there is
+ * none. */
 static const char *name_part(const char *at, const char **ret_text, size_t *ret_bytes)
 {
     size_t bytes = 0, digits = 0;

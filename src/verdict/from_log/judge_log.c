@@ -1,6 +1,6 @@
-/* Judges a text log. The root is the statement that explains most among those that the program did not survive, and the
- * first among equals. A log proves little: its verdicts are supported at best, unless a message has only one possible
- * meaning and its consequences follow. */
+/* Judges a text log. Among the statements that the program did not survive, the root is the one that explains most. If
+ * several explain equally much, it is the first. A log proves little, so its verdicts are supported at best, unless a
+ * message has only one possible meaning and its consequences follow. */
 #include "gwi_log.h"
 
 #include <inttypes.h>
@@ -26,8 +26,8 @@ const gwi_statement *gwi_log_root(const gwi_log_case *c)
     return root;
 }
 
-/* True if the statement has this cause first. Another statement on the same line may be more specific: by sums, or by a
- * name beside a number. */
+/* True if this is the statement's first cause. Another statement about the same line may be more specific, because of
+ * its sums, or because the line has a name next to a number. */
 static bool is_of(const gwi_statement *it, const char *cause)
 {
     return it->cause_count > 0 && strcmp(it->cause[0], cause) == 0;
@@ -42,8 +42,8 @@ static bool speaks_of_gpu(const gw_log_find *exception)
     return false;
 }
 
-/* True if a later exception ended the program that is neither about the GPU nor about a killed process. The program had
- * then survived the root statement. */
+/* True if a later exception ended the program, so that it had survived the root statement. The exception is neither
+ * about the GPU nor about a killed process. */
 static bool ended_by_another(const gwi_log_case *c, const gwi_statement *root)
 {
     static const char *const words[] = {"DNN", "Xla", "killed", "Killed", "libcu"};
@@ -125,7 +125,7 @@ static void say_consequences(const gwi_log_case *c, gwi_finding *finding, const 
     }
 }
 
-/* Report the card and the versions that the log names, which readers need first. */
+/* Report the card and the versions that the log names. */
 static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_log_frame *frame)
 {
     const gwi_log_context *context = &c->context;
@@ -148,7 +148,7 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
                      frame->function != NULL ? frame->function : "");
 }
 
-/* Report other lines of the log that belong to this cause: the first line of each kind. */
+/* Report other lines of the log that support this cause: the first line of each kind. */
 static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
 {
     static const struct {
@@ -206,7 +206,7 @@ typedef struct place {
     char text[320]; /* text of the innermost frame; "": none */
 } place;
 
-/* "train.py:41 in load_batch" */
+/* Write "train.py:41 in load_batch". */
 static void name_frame(const gwi_log_frame *frame, char *out, size_t bytes)
 {
     char line[16] = "";
@@ -216,7 +216,7 @@ static void name_frame(const gwi_log_frame *frame, char *out, size_t bytes)
              frame->function != NULL ? frame->function : "");
 }
 
-/* Find the traceback of the find that the verdict is about. */
+/* Find the user's frames of the exception that belongs to `find`. */
 static void find_place(const gwi_log_case *c, const gw_log_find *find, place *ret_place)
 {
     const gw_log_find *exception = gwi_log_exception_of(c, find);
@@ -238,7 +238,8 @@ static bool fill_frame(const gwi_log_frame *from, gw_where_frame *frame)
            gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
 }
 
-/* True for faults on the device, which a later call than the one at fault reports. */
+/* True for faults on the device. A later call reports such a fault, so the traceback does not show the call at
+ * fault. */
 static bool is_late(const char *cause)
 {
     static const char *const late[] = {"illegal-address",    "device-assert-index", "misaligned-access",
@@ -271,7 +272,7 @@ static bool fill_where(const place *at, gw_verdict *verdict)
     return true;
 }
 
-/* Fill in the card that the log names, for the headline. */
+/* Copy the card that the log names into the verdict. */
 static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
 {
     if (c->context.card == NULL)
@@ -330,7 +331,7 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     return good;
 }
 
-/* Judge a log whose only problem is an exception of the program itself. */
+/* Judge a log whose only problem is an exception raised by the program itself. */
 static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
@@ -357,7 +358,7 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 
 static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
 {
-    enum { LINES_MIN = 20 }; /* lines without any bad sign */
+    enum { LINES_MIN = 20 }; /* so many lines without a problem show that the program works */
     gwi_finding finding = {0};
     uint64_t lines = 0;
     for (size_t i = 0; i < c->log->file_count; i++)

@@ -1,5 +1,5 @@
-/* Turns finds into statements: the possible causes of each (log_rules.def), whether the program went on, and what was
- * running. */
+/* Turns the finds of a log into statements: the possible causes of each line (log_rules.def), whether the program
+ * survived it, and which framework was running. */
 #include "gwi_log.h"
 
 #include "gw_data.h"
@@ -95,8 +95,8 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
     }
 }
 
-/* True if a text in the same line gives the error. A number alone may come from another release, but the text is
- * unambiguous. */
+/* True if a text or a name in the same line also gives the error. A text is unambiguous, but the meaning of a number
+ * depends on the CUDA release. */
 static bool is_told_better(const gw_log *log, size_t at)
 {
     const gw_log_find *find = &log->find[at];
@@ -127,7 +127,7 @@ bool gwi_log_is_listed(const char *list, const char *value)
     return false;
 }
 
-/* The first of these fields that the find has selects the row of its sign. */
+/* A find has one or more of these fields. The first one present selects the row of log_rules.def. */
 const char *gwi_log_value(const gw_log_find *find)
 {
     static const char *const fields[] = {"name", "code", "text", "signal", "exit"};
@@ -156,8 +156,8 @@ static const rule *rule_for(int sign, const char *value, bool *ret_is_exact)
     return general;
 }
 
-/* cuDNN 9 adds details at the end of a name. If no row lists the full name, use its beginning: BAD_PARAM of
- * BAD_PARAM_SHAPE_MISMATCH. */
+/* Find the rule for a cuDNN status. cuDNN 9 adds details at the end of a name. If no row lists the full name, shorten
+ * it until one does: BAD_PARAM_SHAPE_MISMATCH becomes BAD_PARAM. */
 static const rule *rule_of_status(const char *name, bool *ret_is_exact)
 {
     char head[64];
@@ -184,7 +184,7 @@ static const rule *rule_of(const gw_log_find *find)
     return rule_for(GW_SAYS_CUDA, number, &exact);
 }
 
-/* Add the catalogue's own id string, which is static. */
+/* Add a cause by its name. The statement stores the static id of the catalogue. */
 static bool add_cause(gwi_statement *statement, const char *id, size_t bytes)
 {
     char name[64];
@@ -240,9 +240,9 @@ void gwi_log_decide(gwi_statement *statement, const char *cause, gw_certainty ce
 
 /* ---- did the program go on? ---- */
 
-/* True if two progress lines of the same rank with rising numbers follow, so that the work went on. Progress bars drawn
- * a last time when the program dies are different bars with their own totals. Lines of another file have no defined
- * order relative to these, because the user may name a job's output file and error file in either order. */
+/* True if the work continued: two progress lines with rising numbers follow, of the same rank and the same file. A
+ * dying program may draw its progress bars a last time, so only bars with equal totals are compared. Lines of another
+ * file do not count, because the order of output file and error file is not known. */
 static bool went_on(const gw_log *log, const gw_log_find *after)
 {
     int64_t last = -1, bar_last = -1, number;
@@ -266,7 +266,7 @@ static bool went_on(const gw_log *log, const gw_log_find *after)
     return false;
 }
 
-/* True for messages that programs often survive: they go on without a card or a library, or try again. */
+/* True for messages that programs often survive, because they continue without the card or library, or try again. */
 static bool is_often_survived(const gwi_statement *it)
 {
     static const gw_sign signs[] = {
@@ -294,10 +294,10 @@ static bool is_bad_end(const gw_log_find *find)
     return gw_sign_kind_of(find->sign) == GW_SIGN_END && !ended_well;
 }
 
-/* True if no exception and no bad end accompanies or follows it, but many lines without a problem follow. */
+/* True if many lines without a problem follow, and no exception or bad end appears in this line or later. */
 static bool output_goes_on(const gw_log *log, const gw_log_find *after)
 {
-    enum { LINES_ON = 10 }; /* without an exception, a failure's own text and the notes below it have fewer lines */
+    enum { LINES_ON = 10 }; /* a failure's own text and notes are shorter */
     uint64_t last = after->line;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
@@ -319,8 +319,7 @@ static gw_framework framework_in(const char *text)
     static const struct {
         const char *word;
         gw_framework framework;
-    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* in jaxlib, TensorFlow's folder is
-                                                                                * "external" */
+    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* jaxlib has this path as "external" */
                  {"external/xla/", GW_FRAMEWORK_JAX},
                  {"Outdated cuDNN installation found", GW_FRAMEWORK_JAX},
                  {"CUDA backend failed to initialize", GW_FRAMEWORK_JAX},
@@ -350,7 +349,8 @@ static gw_framework find_framework(const gw_log *log)
     return (gw_framework)most;
 }
 
-/* The exception that ended the run: the last one. A parent's report about a child counts only if there is no other. */
+/* Return the exception that ended the run, which is the last one. A parent's report about a child is only returned if
+ * there is no other exception. */
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
 {
     const gw_log_find *found = NULL, *about_child = NULL;
@@ -405,8 +405,8 @@ static bool is_stated(const gwi_log_case *c, uint64_t order)
     return false;
 }
 
-/* True if the exception may precede the echo. That of another rank may be slightly later in the log, because ranks
- * write with a delay. */
+/* True if the exception may have been raised before the echo. Ranks write with a delay, so an exception of another rank
+ * may be slightly later in the log. */
 static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
 {
     enum { LINES_WOVEN = 200 };
@@ -414,7 +414,7 @@ static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
     return exception->order < echo->order || (other_rank && exception->order < echo->order + LINES_WOVEN);
 }
 
-/* If a rank raised its own exception and other ranks lost their peer, make that exception the root. */
+/* If one rank raised an exception of its own and other ranks lost their peer, make that exception the root. */
 static void find_first_rank(gwi_log_case *c)
 {
     const gwi_statement *echo = NULL;
@@ -453,9 +453,9 @@ static bool is_out_of_memory(const gw_log *log, uint64_t order)
            find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
 }
 
-/* PyTorch raises this message as an exception. A line without the exception's name was printed by the program, which
- * had therefore caught it. A later exception about something else then ended the program, unless that exception misses
- * a result of the caught step. */
+/* Mark an out-of-memory message as survived if the program caught the exception. PyTorch raises this message as an
+ * exception, so a line without the exception's name was printed by the program, which had caught it. A later exception
+ * then ended the program, unless that exception is about a result that the failed step did not return. */
 static void forgive_caught(gwi_log_case *c)
 {
     const gw_log_find *end = c->exception;

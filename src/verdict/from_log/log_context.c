@@ -1,4 +1,4 @@
-/* Reads the framework, its version and the card from the log, and adapts the advice to them. */
+/* Finds the framework, its version and the card in the log, and adapts the advice to them. */
 #include "gwi_log.h"
 #include "gwi_request.h"
 
@@ -51,7 +51,7 @@ static void find_version(gwi_log_case *c)
         context->version_text = text;
         return;
     }
-    /* Up to PyTorch 2.0, the out-of-memory message had its sums in parentheses. */
+    /* Up to PyTorch 2.0, the sums of the out-of-memory message were in parentheses. */
     for (size_t i = 0; i < c->log->find_count && c->framework == GW_FRAMEWORK_TORCH; i++) {
         const char *text = c->log->find[i].text;
         if (c->log->find[i].sign == GW_SAYS_TORCH_OOM && strstr(text, "total capacity;") != NULL &&
@@ -64,7 +64,7 @@ static void find_version(gwi_log_case *c)
     }
 }
 
-/* Product names of Turing and older cards; newer cards no longer use them. */
+/* True for product names of Turing and older cards, which lack bfloat16. Newer cards do not use these names. */
 static bool lacks_bfloat16(const char *card)
 {
     static const char *const words[] = {"Tesla", "GTX",  "TITAN", "Titan", "Quadro", "RTX 20",
@@ -114,7 +114,7 @@ static bool is_within(gw_version version, const char *from, const char *before)
     return (!has_first || version >= first) && (!has_end || version < end);
 }
 
-/* The fix as worded for that version; "": the version does not have it. */
+/* Return the fix in the words for that version. Returns "" if the version does not have the feature. */
 static const char *in_words_of(const gwi_log_case *c, const char *fix)
 {
     for (size_t i = 0; i < FIX_COUNT && c->context.version != 0; i++) {
@@ -163,8 +163,7 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
         const char *fix = in_words_of(c, fixes.item[i]);
         for_card(c, fix, text, sizeof text);
         if (fix[0] != '\0' && good) {
-            bool is_setting = gw_begins(text, "Set "); /* an environment variable, which belongs to no line of the
-                                                        * program */
+            bool is_setting = gw_begins(text, "Set "); /* an environment variable, set outside the program */
             good = first && !is_setting && place[0] != '\0' ? gwi_list_addf(next, "At %s: %s", place, text)
                                                             : gwi_list_add(next, text);
             first = false;

@@ -1,11 +1,11 @@
-/* Finds the user's frames in a traceback among those of libraries. */
+/* Finds the frames of the user's own code in a traceback. */
 #include "gwi_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MAX = 400 }; /* the maximum length of a traceback */
+enum { LINES_MAX = 400 }; /* maximum length of a traceback */
 
 static bool has_one_of(const char *text, const char *const *words, size_t count)
 {
@@ -17,7 +17,8 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
 }
 #define HAS_ONE_OF(text, words) has_one_of(text, words, sizeof(words) / sizeof(words)[0])
 
-/* False for files in folders of installed packages. A user's own folder may also be called torch. */
+/* False for files in folders of installed packages. A user's own folder may also be called torch, so its known
+ * subfolders are listed. */
 static bool is_users_file(const char *file)
 {
     static const char *const others[] = {"site-packages",
@@ -110,7 +111,7 @@ static bool read_frame(const gw_log_find *find, gwi_log_frame *ret_frame)
     return true;
 }
 
-/* True if the line may belong to the traceback of this exception, judged by rank and distance. */
+/* True if the frame may belong to the traceback of this exception, judged by rank and distance. */
 static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
 {
     return exception->order - find->order <= LINES_MAX && (find->rank < 0 || find->rank == exception->rank);
@@ -134,7 +135,7 @@ static void turn_round(gwi_log_frame *frames, size_t count)
     }
 }
 
-/* The header of an old notebook has no line number; the arrow below it has. */
+/* Take the line number from the arrow ("----> 3"). In old notebooks, the frame header has no line number. */
 static void take_arrow(gwi_log_frame *frames, size_t count, const gw_log_find *arrow, const gw_log_find *header)
 {
     int64_t line;
@@ -167,7 +168,7 @@ static size_t python_frames(const gw_log *log, const gw_log_find *exception, gwi
     return count;
 }
 
-/* The native stack after or before the message of a C++ exception. Frame #0 is the innermost. */
+/* Read the native stack near the message of a C++ exception. Frame #0 is the innermost. */
 static size_t native_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *frames)
 {
     size_t count = 0;

@@ -1,8 +1,8 @@
-/* Evaluates the sums of out-of-memory messages. Their advice is always the same ("avoid fragmentation"), but their
- * numbers differ:
+/* Evaluates the sums of out-of-memory messages. The messages always give the same advice ("avoid fragmentation"), but
+ * their numbers differ and show the cause:
  *
- *   PyTorch  total = free + reserved by this process + the rest; reserved = allocated + idle
- *   TF, XLA  a limit of the pool, bytes in use in it, the request; free and total of the card at the start */
+ *   PyTorch  total = free + reserved by this process + other use; reserved = allocated + idle
+ *   TF, XLA  limit of the pool, bytes in use in the pool, request; free and total memory of the card at the start */
 #include "gwi_log.h"
 #include "gwi_request.h"
 
@@ -11,18 +11,17 @@
 #define GIB ((uint64_t)1 << 30)
 
 enum {
-    CONTEXT_SHARE = 20, /* share of a card, in percent, that a process's own context and libraries may take in addition
-                         * to its pool */
-    OWN_SHARE = 5,      /* the same if the message has all memory of the process: the driver's own share */
-    IDLE_SHARE = 8,     /* a larger share of idle bytes in the pool is reported */
-    FULL_SHARE = 70,    /* a pool with this share in use was full of the program's own memory */
+    CONTEXT_SHARE = 20, /* percent of a card that a process's context and libraries may take, beyond its pool */
+    OWN_SHARE = 5,   /* the same if the message gives all memory of the process; only the driver's own share remains */
+    IDLE_SHARE = 8,  /* report idle bytes of the pool above this share */
+    FULL_SHARE = 70, /* at least this share in use: the program's own memory filled the pool */
     NEARBY_LINES = 3
 };
 
 typedef struct sums {
     bool has_wanted, has_total, has_free, has_allocated, has_reserved, has_limit, has_own;
     uint64_t wanted, total, free, allocated, reserved, limit;
-    uint64_t own;             /* of the whole process: its pool, context and libraries */
+    uint64_t own;             /* memory of the whole process: pool, context, libraries */
     const gw_log_find *other; /* a process that the message names */
 } sums;
 
@@ -35,7 +34,7 @@ static void take(const gw_log_find *find, const char *field, bool *has, uint64_t
     }
 }
 
-/* All numbers in the line of the statement. */
+/* Collect all numbers in the line of the statement. */
 static sums sums_of_line(const gw_log *log, const gw_log_find *line)
 {
     sums s = {0};
@@ -96,7 +95,7 @@ static bool is_memory(const gwi_statement *statement)
 
 /* ---- PyTorch ---- */
 
-/* True if PyTorch itself refused the request although the card had room. */
+/* True if PyTorch's own limit refused the request although the card had room. */
 static bool is_at_own_limit(const sums *s)
 {
     return s->has_limit && s->has_total && s->has_free && s->has_wanted && s->limit < s->total && s->free >= s->wanted;
@@ -170,7 +169,7 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     return true;
 }
 
-/* Judge torch.cuda.memory_summary() printed after the failure: the pool is mostly unused, in small pieces. */
+/* Look for torch.cuda.memory_summary() output after the failure. If most of the pool is unused, it is fragmented. */
 static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
 {
     uint64_t allocated, reserved;
@@ -206,8 +205,8 @@ static bool progress_near(const gw_log *log, const gw_log_find *at, int64_t *ret
     return found;
 }
 
-/* The same request was refused before, at a later step of its run than now, so the memory of the first run is still
- * held. */
+/* Report a leak if the same request was refused before, at a later step of its run than now. The memory of the first
+ * run is then still held. */
 static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
 {
     int64_t now, before;

@@ -1,4 +1,4 @@
-/* Small logs: cause, certainty, place, evidence and advice. */
+/* Judges small logs and checks cause, certainty, place, evidence and advice. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -22,7 +22,8 @@
     "14.36 GiB memory in use. Of the allocated memory 6.10 GiB is allocated by PyTorch, and 8.00 GiB is reserved "     \
     "by PyTorch but unallocated.\n"
 
-/* says: texts expected in headline, evidence or next steps; silent: texts that must not appear. Separated by |. */
+/* `says`: texts that headline, evidence or next steps must contain; `silent`: texts that must not appear. Both are
+ * lists separated by |. */
 typedef struct log_row {
     const char *name, *log, *cause, *where, *says, *silent;
     gw_certainty certainty_most; /* the maximum certainty */
@@ -101,7 +102,7 @@ static const log_row rows[] = {
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "train.py:41 in step", "noticed late", "", GW_ESTABLISHED},
 
-    /* the program had survived it and ended with an exception of its own: never established */
+    /* the program survived the problem and ended with another exception, so the cause is never established */
     {"the kernel killed another program",
      "Out of memory: Killed process 812 (chrome) total-vm:9000000kB, anon-rss:8000000kB, file-rss:0kB, "
      "shmem-rss:0kB\n" TRACE IN("train.py", 41, "step") "KeyError: 'label'\n",
@@ -269,7 +270,7 @@ static void the_callers_of_the_place_are_the_users(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Hostile input: no invented frame, line or version may break anything. */
+/* Hostile input, with invalid frames, line numbers or versions, must do no harm. */
 static void strange_logs_do_no_harm(void **state)
 {
     static const char *const logs[] = {
@@ -301,8 +302,8 @@ static void strange_logs_do_no_harm(void **state)
     free(deep);
 }
 
-/* The same line at the end of the log, before many lines, before many lines and an exception, and before a few lines.
- */
+/* A warning at the end of a log or before a few lines is a fault. Before many lines it is not, unless an exception or a
+ * bad exit follows. */
 static void what_the_output_outlives_is_no_fault(void **state)
 {
     static const char *const warnings[] = {

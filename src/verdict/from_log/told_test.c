@@ -1,4 +1,4 @@
-/* A recording's stderr read as a log: messages only count if no driver call shows the cause. */
+/* Judges recordings with messages on stderr. The messages only count if no driver call shows the cause. */
 #include "judge_testlib.h"
 
 #include "gw_logs.h"
@@ -23,7 +23,7 @@ static void judge_close(void)
     gw_model_free(model);
 }
 
-/* Judge a program that used the GPU without errors, printed `text`, and ended as given. */
+/* Judge a program that used the GPU without errors, printed `text`, and ended with this exit code or signal. */
 static void judge_run(const char *text, int code, int signal)
 {
     gw_feed_open(&feed, 16 * gib);

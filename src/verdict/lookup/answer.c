@@ -1,5 +1,6 @@
-/* Answers a question: the meanings of the code, its possible causes by weight (log_rules.def), the command that decides
- * between them, and misleading advice (log_ask.def). A code alone does not make a verdict. */
+/* Answers a question: lists the meanings of the code and its possible causes by weight (log_rules.def), the command
+ * that decides between the causes, and common misleading advice (log_ask.def). A code alone is no proof, so the verdict
+ * is undetermined. */
 #include "gwi_ask.h"
 
 #include <stdio.h>
@@ -32,7 +33,8 @@ static const ask_row *row_for(int sign, const char *which)
     return general;
 }
 
-/* cuDNN 9's names have more detail at the end than the rows. The row of the beginning applies. */
+/* Return the row for a reading. Names of cuDNN 9 have details at the end that the rows lack, so shorten the name until
+ * a row matches. */
 static const ask_row *row_of(const gwi_reading *reading)
 {
     char head[sizeof reading->which];
@@ -130,8 +132,8 @@ static bool add_causes(gw_verdict *verdict, const gwi_readings *readings)
     return true;
 }
 
-/* Sort the readings: first those with a row of their own, then those of a general row, then those without a known
- * cause. */
+/* Sort the readings: first those with a row of their own, then those with only a general row, then those without a
+ * known cause. */
 static void sort_readings(gwi_readings *readings)
 {
     gwi_readings sorted = {0};
@@ -203,7 +205,7 @@ static bool add_fixes_of_first(gw_verdict *verdict, gw_framework framework)
 
 /* ---- the answer ---- */
 
-/* True if the meanings have different names for one number, so that the reader must choose. */
+/* True if one number has several meanings with different names, so that the user must choose. */
 static bool is_ambiguous(const gw_verdict_question *question)
 {
     for (size_t i = 1; i < question->meaning_count; i++) {
@@ -281,7 +283,7 @@ gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_e
     return answer(question, question, &readings, GW_FRAMEWORK_RAW, ret_verdict, err);
 }
 
-/* Read the codes of a message, each once. The code of its root statement comes first. */
+/* Collect the codes in a message, without duplicates. The code of the root statement comes first. */
 static void read_message(const gwi_log_case *c, gwi_readings *ret_readings)
 {
     const gwi_statement *root = gwi_log_root(c);
@@ -324,7 +326,7 @@ gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **
     st = gw_judge_log(log, &verdict, err);
     if (st == GW_OK)
         st = answer(message, "this message", &readings, framework, &asked, err);
-    if (st == GW_OK) { /* the deciding command and the misleading advice also apply beside a verdict */
+    if (st == GW_OK) { /* the command and the misleading advice also belong to a fault */
         verdict->question = asked->question;
         asked->question = NULL;
         free(verdict->log);

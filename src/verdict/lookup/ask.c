@@ -1,4 +1,4 @@
-/* Reads a question and finds the codes or names that it may mean. A bare number has one meaning in each table that
+/* Reads a question and finds the codes or names that it may mean. A plain number has one meaning for each table that
  * contains it. */
 #include "gwi_ask.h"
 
@@ -11,13 +11,13 @@
 
 static gwi_reading *add(gwi_readings *readings, const char *kind, int sign)
 {
-    static gwi_reading spare; /* drop more readings than are useful */
+    static gwi_reading spare; /* receives readings beyond the maximum */
     gwi_reading *reading = readings->count < GWI_READINGS_MAX ? &readings->reading[readings->count++] : &spare;
     *reading = (gwi_reading){.kind = kind, .sign = sign, .verified = GW_VERIFIED_YES};
     return reading;
 }
 
-/* True for statuses that are not failures and have no cause. */
+/* True for statuses that report no failure, so they have no cause. */
 static bool is_harmless(const char *name)
 {
     return strstr(name, "SUCCESS") != NULL || strstr(name, "Success") != NULL || strstr(name, "IN_PROGRESS") != NULL ||
@@ -232,7 +232,7 @@ static bool read_name(const char *name, gwi_readings *readings)
 
 typedef enum subject { ANY, CUDA, CUDNN, CUBLAS, NCCL, XID, SXID, EXIT, SIGNAL } subject;
 
-/* Words that may surround a number. */
+/* Look up a word that may stand before or after a number. */
 static bool word_means(const char *word, subject *ret_subject)
 {
     static const struct {
@@ -255,7 +255,7 @@ static bool word_means(const char *word, subject *ret_subject)
     return false;
 }
 
-/* "Xid 79", "xid:79", "CUDA error (700)", "exit code -9": one number and known words. */
+/* Read a number among known words: "Xid 79", "xid:79", "CUDA error (700)", "exit code -9". */
 static bool read_number(const char *question, subject *ret_subject, int *ret_number)
 {
     char text[NAME_MAX_BYTES];
@@ -313,7 +313,7 @@ static void read_as(subject what, int number, gwi_readings *readings)
         add_exit_unknown(readings, number);
 }
 
-/* Drop the unlikely readings if others remain. */
+/* Drop the unlikely readings, unless all are unlikely. */
 static void drop_unlikely(gwi_readings *readings)
 {
     size_t kept = 0;

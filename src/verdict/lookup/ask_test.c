@@ -1,9 +1,10 @@
-/* Questions: the readings of a code, and that a code alone never makes a fault verdict. */
+/* Tests questions: which readings a code has, and that a code alone never gives a fault verdict. */
 #include "gwi_ask.h"
 
 #include "judge_testlib.h"
 
-/* question, kind and code of its first meaning, first cause ("": none), a word of the deciding command ("": none) */
+/* The question; kind and code of its first meaning; its first cause, "" if none; a word of the command that decides, ""
+ * if there is no command. */
 static const struct {
     const char *question, *kind;
     int code;
@@ -99,7 +100,7 @@ static void a_number_with_several_meanings_names_all(void **state)
     assert_int_equal(readings.count, 2);
     assert_int_equal(readings.reading[0].code, 4000);
     assert_int_equal(readings.reading[1].code, 4);
-    assert_true(gwi_read_question("8", &readings)); /* 8 in old runtimes is 98 today */
+    assert_true(gwi_read_question("8", &readings)); /* error 8 of old runtimes is 98 today */
     assert_true(has_kind(&readings, "CUDA error of the runtime before 10.1"));
     assert_true(has_kind(&readings, "Xid"));
 }

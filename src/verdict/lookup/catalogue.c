@@ -1,4 +1,4 @@
-/* Looks up the catalogue: fixes by framework, the log lines of a cause, and a search. */
+/* Looks up the catalogue of causes: fixes for each framework, the log lines that point to a cause, and a search. */
 #include "gwi_log.h"
 
 #include "gw_data.h"
@@ -31,7 +31,8 @@ static const struct {
 };
 enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
 
-/* An example line with the row's sign and, if the row has values, with one of these. NULL: there is none. */
+/* Return an example line with the row's sign and, if the row lists values, with one of its values. Returns NULL if
+ * there is none. */
 static const char *example_of(const log_row *row)
 {
     for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
@@ -69,8 +70,7 @@ static bool has(const char *text, const char *word)
     return text != NULL && strcasestr(text, word) != NULL;
 }
 
-/* True if the word is in the runtime's or the driver's name, or in the meaning, of one of the errors that a row lists.
- */
+/* True if one of the listed CUDA errors has the word in its runtime name, its driver name or its meaning. */
 static bool names_have(const char *codes, const char *word)
 {
     for (const char *at = codes; *at != '\0';) {
@@ -95,8 +95,8 @@ static bool examples_have(const log_row *row, const char *word)
     return false;
 }
 
-/* The weight of the word in the cause's log lines; 0: no match. A line whose first cause is this one weighs as much as
- * a summary; a line with this cause among many weighs least. */
+/* Return the weight of a word that matches the cause's log lines, 0 if it matches none. A line that names this cause
+ * first weighs more than a line that names it among others. */
 static unsigned weigh_lines(const char *id, const char *word)
 {
     enum { FIRST = 6, OTHER = 1 };
@@ -146,7 +146,7 @@ static int compare(const void *a, const void *b)
         return left->word_count > right->word_count ? -1 : 1;
     if (left->weight != right->weight)
         return left->weight > right->weight ? -1 : 1;
-    return left->cause < right->cause ? -1 : 1; /* both point into one array, so this is the catalogue's order */
+    return left->cause < right->cause ? -1 : 1; /* the order of the catalogue: both point into one array */
 }
 
 size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max)

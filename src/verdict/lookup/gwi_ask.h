@@ -1,4 +1,5 @@
-/* Questions: a code, a name or one message. ask.c reads the question, answer.c answers it. Only for src/verdict. */
+/* Answers questions about a code, a name or one message. ask.c reads the question and answer.c answers it. Only for
+ * src/verdict. */
 #ifndef GWI_ASK_H
 #define GWI_ASK_H
 
@@ -17,10 +18,10 @@ typedef struct gwi_reading {
     char meaning[GWI_READING_TEXT_MAX]; /* "": not known */
     char hint[GWI_READING_TEXT_MAX];    /* "": none */
     gw_verified verified;
-    const char *source; /* static; NULL: the C library's, or the message itself */
-    int sign;           /* gw_sign, or GW_SAYS_CUDA: the key of the rules */
+    const char *source; /* static; NULL: the C library, or the message itself */
+    int sign;           /* gw_sign, or GW_SAYS_CUDA; selects the row of log_rules.def */
     char which[64];
-    bool unlikely; /* dropped unless it is the only meaning */
+    bool unlikely; /* dropped unless all readings are unlikely */
 } gwi_reading;
 
 typedef struct gwi_readings {
@@ -28,9 +29,10 @@ typedef struct gwi_readings {
     size_t count;
 } gwi_readings;
 
-/* "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137", "SIGKILL". False: it is none of these. */
+/* List the possible readings of "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137" or "SIGKILL". False:
+ * `question` is no known code or name. */
 bool gwi_read_question(const char *question, gwi_readings *ret_readings);
-/* Add the readings of a log find: its code, or its status by name. */
+/* Add the readings of a log find, from its code or its status name. */
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings);
 
 #endif

@@ -1,7 +1,7 @@
-/* Reports streams with work that nothing waits for while the program waits for others. Such a stream may hide a kernel
- * that never ends. But the kernel may also be meant to keep running, or may have ended long ago, as the driver is not
- * queried. So these streams are only reported if the run was ended from outside or is being inspected, and are never
- * more than a hypothesis. */
+/* Reports streams whose work nothing waits for while the program waits for other work. Such a stream may hide a kernel
+ * that never ends. But the kernel may be meant to keep running, or it may have ended long ago, because gpuwhy does not
+ * query the driver. So these streams are only reported if the run was ended from outside or is being inspected, and
+ * they are never more than a hypothesis. */
 #include "gwi_alone.h"
 #include "gwi_suspects.h"
 
@@ -11,12 +11,12 @@
 #include <stdio.h>
 
 enum { SAID_MAX = 3 };
-/* Kernels rarely take longer, and programs rarely leave a stream without a wait for longer. */
+/* Few kernels take longer, and programs rarely leave a stream without a wait for so long. */
 static const uint64_t long_ns = 5000000000u;
 
 static bool was_ended_from_outside(const gwi_case *c)
 {
-    enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* timeout(1); a shell's status for a signal */
+    enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* status of timeout(1); first status of a shell for signals */
     int signal = 0;
     if (c->signal != 0)
         signal = c->signal;
@@ -31,7 +31,7 @@ bool gwi_alone_matters(const gwi_case *c)
     return c->process != NULL && c->root == NULL && (!c->ended || was_ended_from_outside(c));
 }
 
-/* The time at which the process ended or was last sampled. */
+/* Return the time at which the process ended or was last sampled. */
 static uint64_t now_ns(const gwi_case *c, uint32_t pid)
 {
     const gw_process *process = gw_model_process(c->model, pid);
@@ -43,8 +43,8 @@ static uint64_t now_ns(const gwi_case *c, uint32_t pid)
     return now;
 }
 
-/* True if the stream belongs to the judged process. If that is a launcher without any driver call, such as timeout(1),
- * the streams of the processes that it launched count. */
+/* True if the stream belongs to the judged process. If that process made no driver call, it is a launcher such as
+ * timeout(1), and the streams of the processes that it launched count. */
 static bool is_of_case(const gwi_case *c, const gw_alone *it)
 {
     return it->pid == c->process->pid || (c->process->t_first_call_ns == 0 && !c->process->init_ok);
@@ -66,7 +66,7 @@ bool gwi_is_any_alone(const gwi_case *c)
     return first != NULL && first->on_record && gwi_alone_matters(c);
 }
 
-/* "12.3 s before the program ended", "12.3 s ago". */
+/* Format "12.3 s before the program ended" or "12.3 s ago". */
 static const char *when_text(const gwi_case *c, const gw_alone *it, char out[64])
 {
     uint64_t now = now_ns(c, it->pid);

@@ -1,4 +1,4 @@
-/* Checks whether the recorded fault in host code ended the judged process, and what caused a SIGBUS. */
+/* Checks whether the recorded fault of host code ended the judged process, and finds the reason for a SIGBUS. */
 #include "gwi_crash.h"
 
 #include <inttypes.h>
@@ -26,14 +26,14 @@ static bool is_refused_memory(const gw_failure *failure)
 
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
 {
-    enum { NULL_ENDS = 64 << 10 }; /* nothing is ever mapped below this address */
+    enum { NULL_ENDS = 64 << 10 }; /* no mapping is below this address */
     return crash->has_address && !crash->in_block && crash->address < NULL_ENDS && c->root != NULL &&
            is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
 }
 
 gwi_bus gwi_bus_of(const gwi_case *c)
 {
-    enum { BUS = 7, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4, MCEERR_AO = 5 }; /* si_code of Linux */
+    enum { BUS = 7, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4, MCEERR_AO = 5 }; /* SIGBUS and its si_code values on Linux */
     static const char shm[] = "/dev/shm/";
     const gw_crash *crash = gwi_crash_of(c);
     if (crash == NULL || crash->signal != BUS)

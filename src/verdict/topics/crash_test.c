@@ -1,4 +1,5 @@
-/* Host code that uses GPU memory, and unchecked errors. Each case has a counterpart that comes close. */
+/* Tests crashes of host code that uses GPU memory, and unchecked errors. Each case has a counterpart that differs a
+ * little and must get another verdict. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -87,7 +88,8 @@ static void by_a_core_dump(void **state)
     done();
 }
 
-/* An address in no block, no address, a signal sent by a process, or an invalid number. */
+/* The core dump must not prove access to device memory if its address is in no block, if it has no address, or if its
+ * signal was sent by a process. */
 static void by_a_core_dump_of_another_crash(void **state)
 {
     static const struct {
@@ -138,7 +140,7 @@ static void in_a_block_that_is_gone(void **state)
     done();
 }
 
-/* The host may use managed memory. */
+/* Host code may access managed memory, so that address is not the reason for the crash. */
 static void in_managed_memory(void **state)
 {
     (void)state;
@@ -150,7 +152,7 @@ static void in_managed_memory(void **state)
     done();
 }
 
-/* A general protection fault, or a signal sent by a process: there is no address. */
+/* There is no fault address after a general protection fault or a signal that a process sent. */
 static void without_an_address(void **state)
 {
     static const int codes[] = {BY_KERNEL, SENT, -6};
@@ -186,7 +188,7 @@ static void by_the_kernel_log(void **state)
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-touched-device-memory", GW_ESTABLISHED);
     done();
-    /* another process crashed */
+    /* the kernel log reports the crash of another process */
     block = open_run();
     gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, SIGSEGV, block + 64,
                     "other[4711]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in other");
@@ -209,7 +211,7 @@ static void the_program_copes(void **state)
     done();
 }
 
-/* The program survived a fault and died long after for another reason. */
+/* The program survived the recorded fault: it made another call and exited with a status. */
 static void an_earlier_fault(void **state)
 {
     (void)state;
@@ -230,7 +232,7 @@ static void the_null_of_a_refusal(void **state)
     expect("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(list_has(&verdict->consequences, "the NULL pointer of the failed cuMemAlloc"));
     done();
-    /* a wild address is another case */
+    /* a fault address far from NULL does not come from the refused request */
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
     crash_at(0x700000000000, MAPERR);
@@ -275,7 +277,7 @@ static void an_error_without_a_word(void **state)
     fail_a_copy(20, "something went wrong\n", 1);
     expect("none", GW_CERTAINTY_NONE);
     done();
-    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* that is another error */
+    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* the printed error is not that of the copy */
     expect("none", GW_CERTAINTY_NONE);
     done();
     fail_a_copy(20, "CUDA error: invalid argument\n", 0);
@@ -284,7 +286,7 @@ static void an_error_without_a_word(void **state)
     done();
 }
 
-/* The error was printed immediately, so the program checked the failed call. */
+/* The program printed the error immediately, so it did check the failed call. */
 static void an_error_that_was_looked_at(void **state)
 {
     (void)state;

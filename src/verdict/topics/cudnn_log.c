@@ -1,14 +1,14 @@
-/* Finds the entries of cuDNN's log that belong to a failure, and reports them as evidence. */
+/* Finds the lines of cuDNN's log that belong to a failure, and reports them as evidence. */
 #include "gwi_cudnn_log.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The log is read every 0.1 s, or later on a busy machine. */
+/* Lines have the time of their reading: every 0.1 s, or later on a busy machine. */
 static const uint64_t near_ns = 1000000000u, before_end_ns = 5000000000u;
 
-/* True if the line may belong to the judged process. In a pid namespace the log has other pids, so an unknown pid may
- * be any process. */
+/* True if the line may belong to the judged process. The log of a process in a pid namespace has other pids than the
+ * recording, so a pid that is not in the recording may be any process. */
 static bool is_of(const gwi_case *c, const gw_cudnn_line *line)
 {
     return c->process == NULL || line->pid == c->process->pid || line->pid == 0 ||
@@ -62,7 +62,7 @@ void gwi_cudnn_say(gwi_finding *finding, const gw_cudnn_line *line)
 
 gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char *const *words, const char *headline)
 {
-    gw_certainty printed = gwi_judge_by_log(c, finding); /* this also adds the log */
+    gw_certainty printed = gwi_judge_by_log(c, finding); /* this also reports the log line */
     if (printed != GW_CERTAINTY_NONE)
         return printed;
     const gw_cudnn_line *error = gwi_cudnn_error(c, NULL);
@@ -73,7 +73,7 @@ gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char
     gwi_headline(finding, "%s", headline);
     gwi_cudnn_say(finding, error);
     gwi_rule_out(finding, "a failed driver call (the program recovered from every failure)");
-    /* An exception about something else followed. */
+    /* Another exception may be the real reason. */
     return c->exception == GW_EXCEPTION_NONE || c->exception == GW_EXCEPTION_GPU ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 

@@ -1,4 +1,5 @@
-/* Conclusions from cuDNN's own log, with counterpart runs that come close. */
+/* Tests conclusions from cuDNN's own log. Each case has a counterpart that differs a little and must get another
+ * verdict. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -33,7 +34,7 @@ static void expect(const char *cause, gw_certainty certainty)
     assert_cause(verdict, cause, certainty);
 }
 
-/* The number of evidence lines from the library's log. */
+/* Count the evidence lines that come from cuDNN's log and contain `part`. */
 static size_t library_lines(const char *part)
 {
     size_t count = 0;
@@ -76,7 +77,8 @@ static void a_handle_without_room(void **state)
     done();
 }
 
-/* The same status long before, from another process, or as a warning, is not about that request. */
+/* The line of the log is not about the refused request if it was logged long before, by another process, or as a
+ * warning. */
 static void not_about_that_request(void **state)
 {
     (void)state;
@@ -119,7 +121,7 @@ static void another_reason_came_after(void **state)
     done();
 }
 
-/* The program goes on for a long time afterwards, dies of a signal, or ends well. */
+/* The logged error did not end the program if it went on for a long time, died of a signal, or exited with 0. */
 static void not_the_end(void **state)
 {
     (void)state;
@@ -167,8 +169,8 @@ static void two_versions(void **state)
             assert_null(verdict->cause);
         } else {
             expect("cudnn-mixed-libraries", GW_ESTABLISHED);
-            assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2); /* the line, and the meaning of its
-                                                                                * status */
+            /* the line itself, and a line about its status */
+            assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2);
         }
         done();
     }

@@ -1,5 +1,5 @@
 /* Reports a kernel's fault. The call that returns the error is usually not at fault. A GPU core dump, or a run that
- * waits for each launch, names the kernel instead. */
+ * waits for each launch, shows which kernel is at fault. */
 #include "gwi_fault.h"
 #include "gwi_request.h"
 #include "gwi_suspects.h"
@@ -22,7 +22,7 @@ const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
         if (fault->pid != c->process->pid)
             continue;
         if (c->sticky != NULL && fault->result == c->sticky->result)
-            return fault; /* the exception that the driver reported */
+            return fault; /* the fault in the dump is the reported one */
         first = first == NULL ? fault : first;
     }
     return first;
@@ -44,7 +44,7 @@ bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky)
     return is_launch(sticky) && gwi_launches_block(c);
 }
 
-/* The launch of the second run that itself reported the same fault; NULL: none did. */
+/* Return the launch of the second run that itself returned the same error. Returns NULL if no launch did. */
 static const gw_blame *blamed_launch(const gwi_case *c, const gw_failure *sticky)
 {
     const gw_blame *blame = &c->model->faults.blame;
@@ -96,7 +96,7 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver found it at %.2f s and ended the process", t_s);
     else if (gwi_is_own_report(c, sticky))
         snprintf(out + used, GWI_SURFACED_MAX - used, "; its own launch reported it at %.2f s", t_s);
-    else if (is_launch(sticky)) /* the program itself may have set CUDA_LAUNCH_BLOCKING */
+    else if (is_launch(sticky)) /* unclear: the program may have set CUDA_LAUNCH_BLOCKING itself */
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in a launch", t_s);
     else
         snprintf(out + used, GWI_SURFACED_MAX - used,
@@ -126,8 +126,8 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
 
-/* If there is only one suspected kernel, use its launch as the place: it is nearer to the fault than the call that
- * reported it. False: there is none. */
+/* If there is only one suspected kernel, and one place launched it, use that launch as the verdict's place. It is
+ * nearer to the fault than the call that reported it. False: there is no such launch. */
 static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     uint32_t site[GWI_LAUNCH_PLACES_MAX];
@@ -138,7 +138,7 @@ static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_fail
     return true;
 }
 
-/* Set the verdict's place. The call that only reported the fault is the last resort. */
+/* Set the verdict's place. The call that reported the fault is only used if no launch is known. */
 static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     const gw_blame *blame = blamed_launch(c, sticky);
@@ -219,7 +219,7 @@ static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
                     GWI_PLURAL(fault->count));
 }
 
-/* List the other places of the same dump. Threads of a faulting kernel may stop at different places. */
+/* List the other places in the dump. The threads of a faulty kernel may have stopped at different places. */
 static void say_other_places(const gwi_case *c, gwi_finding *finding, const gw_gpu_fault *fault)
 {
     const gw_fault_facts *facts = &c->model->faults;
@@ -270,12 +270,12 @@ static bool same_kernel(const char *a, const char *b)
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* List the launches of that kernel that nothing had waited for. One of them is at fault. */
+/* List the launches of the kernel that nothing had waited for. One of them is at fault. */
 static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_ring_call *last = NULL;
     uint64_t count = 0, others = 0;
-    bool before = false; /* the last good synchronisation, which was for other streams */
+    bool before = false; /* a launch is older than the last good synchronisation, which was for other streams */
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         for (size_t k = 0; thread->pid == sticky->pid && k < thread->ring_count; k++) {
@@ -325,8 +325,8 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
     gw_text_free(&order);
 }
 
-/* No launch reported the fault, so nothing shows that the driver waited for each launch. It may not do so for a graph,
- * for example. */
+/* Report a second run in which no launch returned the fault. Then nothing shows that the driver waited for each launch.
+ * For a graph, for example, it may not wait. */
 static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
 {
     char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
@@ -398,7 +398,7 @@ static void say_log(const gwi_case *c, gwi_finding *finding, const gw_failure *s
     }
 }
 
-/* Add the next steps: check the known kernel, or run again to find it. */
+/* Add the next steps: check the kernel if it is known, otherwise run again to find it. */
 static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_gpu_fault *fault = gwi_gpu_fault(c);

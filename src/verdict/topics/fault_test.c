@@ -1,4 +1,4 @@
-/* Kernel faults with more evidence than the call that reported them: GPU core dumps, a second run. */
+/* Tests kernel faults that have more evidence than the call that reported them: a GPU core dump or a second run. */
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, GOOD = 0xf1f1, BAD = 0xf2f2, ABORT = 6 };
@@ -15,7 +15,7 @@ static const char waiting[] = "exception=12\nname=WARP_ASSERT\nresult=710\ndevic
                               "function=_Z8scribblePfm\noffset=320\n";
 static const char file_read[] = "path=/tmp/run.100.cudacore\nbytes=4096\nkept=1\nfaults=1\nbeyond=0\nskip_abort=0\n";
 
-/* Two kernels were launched since the last good synchronisation. */
+/* Open a program that launched two kernels since the last good synchronisation. */
 static void open_program(void)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -61,7 +61,8 @@ static bool has_alternative(const char *cause)
 
 /* ---- streams ---- */
 
-/* The faulty kernel runs on its own stream; then other work follows that the program waits for. */
+/* The faulty kernel runs on `bad_stream`. Then the program launches other work on STREAM and waits for it. With
+ * `joined`, STREAM waits for `bad_stream`. */
 static void fault_beside(uint64_t bad_stream, bool joined)
 {
     enum { OTHER = 0x6161, EVENT = 0xe0, NON_BLOCKING = 1 };
@@ -90,11 +91,11 @@ static void test_a_launch_before_a_wait_for_another_stream(void **state)
     assert_true(says("scribble launched on stream 0x6161"));
     assert_true(says("not of all streams: of 2 launches nothing shows that they were over, 1 made before it"));
     close_verdict();
-    fault_beside(0x6161, true); /* the stream that was waited for had waited for it */
+    fault_beside(0x6161, true); /* the awaited stream had waited for the bad stream */
     assert_false(says("scribble launched"));
     assert_true(says("(1 launch)"));
     close_verdict();
-    fault_beside(STREAM, false); /* it was waited for itself */
+    fault_beside(STREAM, false); /* the awaited stream is the bad stream */
     assert_false(says("scribble launched"));
     assert_true(says("(1 launch)"));
     close_verdict();
@@ -102,7 +103,8 @@ static void test_a_launch_before_a_wait_for_another_stream(void **state)
 
 /* ---- dumps ---- */
 
-/* No call could report the error: the driver's abort is the fault's, not the host's. */
+/* The driver ended the process after writing a dump, so no call could report the error. The SIGABRT must not count as a
+ * crash of the host. */
 static void test_dump_and_abort(void **state)
 {
     (void)state;
@@ -132,13 +134,13 @@ static void test_dump_of_an_assertion(void **state)
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", waiting);
     gw_feed_exit(&feed, -1, ABORT);
-    judge("device-assert-index", GW_ESTABLISHED); /* without its text it was only supported */
+    judge("device-assert-index", GW_ESTABLISHED); /* without the assertion's text, only the dump proves it */
     assert_true(says("block (1,2,0), thread (5,0,0) of a grid of (4,4,1) blocks of (32,1,1) threads; 7 threads"));
     assert_true(says("its code has no line information"));
     close_verdict();
 }
 
-/* With skip_abort, the calls also report the fault. */
+/* With skip_abort, the driver does not end the process, and a call also reports the fault. */
 static void test_dump_beside_a_call(void **state)
 {
     (void)state;
@@ -154,7 +156,7 @@ static void test_dump_beside_a_call(void **state)
     close_verdict();
 }
 
-/* The dump of another exception does not name the kernel of this one. */
+/* A dump with another exception does not name the kernel of the reported fault. */
 static void test_dump_of_another_exception(void **state)
 {
     (void)state;
@@ -175,12 +177,12 @@ static void test_dump_that_cannot_be_read(void **state)
     open_program();
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nrefused=/tmp/x: not an ELF file\n");
     gw_feed_exit(&feed, -1, ABORT);
-    judge("kernel-fault-other", GW_SUPPORTED); /* the driver writes a dump only at a fault, but the kind is not known */
+    judge("kernel-fault-other", GW_SUPPORTED); /* a dump proves a fault, but not its kind */
     assert_true(says("could not be read: /tmp/x: not an ELF file"));
     close_verdict();
 }
 
-/* A program aborts by itself; dumps are enabled but none was written. */
+/* The program aborts by itself. Dumps are enabled, but the driver wrote none. */
 static void test_abort_without_dump(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ static void test_abort_without_dump(void **state)
     close_verdict();
 }
 
-/* A manually requested dump has no exception and ended no process. */
+/* A dump that the user requested has no exception, and the program went on. */
 static void test_dump_without_exception(void **state)
 {
     (void)state;
@@ -233,7 +235,8 @@ static void test_hostile_facts(void **state)
     }
 }
 
-/* An unchecked failed allocation explains the kernel's NULL pointer, with or without a dump. */
+/* The program did not check a failed allocation, and the kernel used its NULL pointer. The verdict is about the
+ * allocation, with or without a dump. */
 static void test_dump_after_an_unchecked_allocation(void **state)
 {
     (void)state;
@@ -268,7 +271,7 @@ static void test_own_report(void **state)
     close_verdict();
 }
 
-/* Without it, a launch may report what another kernel did. */
+/* Without CUDA_LAUNCH_BLOCKING, a launch may report the fault of another kernel. */
 static void test_launch_that_reports_another(void **state)
 {
     (void)state;
@@ -308,7 +311,8 @@ static void test_blame_in_launch(void **state)
     close_verdict();
 }
 
-/* The verdict's place is the launch at fault, not the call that reported it, whatever the text contains. */
+/* The verdict's place is the launch that the second run found, not the call that reported the fault. Invalid stacks
+ * give no place. */
 static void test_blame_place(void **state)
 {
     (void)state;
@@ -336,12 +340,12 @@ static void test_blame_place(void **state)
     static const char *const without[] = {
         "end=in-launch\nresult=700\nuser=0\n", /* no frame */
         "end=in-launch\nresult=700\nuser=7\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
-        "end=in-launch\nresult=716\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n", /* of another fault */
+        "end=in-launch\nresult=716\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n", /* another fault */
         "end=elsewhere\nresult=700\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
         "end=in-launch\nresult=700\nuser=0\nstack.0=\n"};
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
         fail_and_blame(without[i]);
-        assert_null(verdict->where); /* the reporting call has no site here */
+        assert_null(verdict->where); /* nor does the reporting call have a site */
         close_verdict();
     }
 }
@@ -360,7 +364,7 @@ static void test_blame_with_another_result(void **state)
 {
     (void)state;
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* not named by of another fault launch */
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* another fault: its kernel is not named */
     assert_true(says("two faults"));
     close_verdict();
 }
@@ -371,7 +375,7 @@ static void test_blame_elsewhere(void **state)
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
     assert_true(says("no launch reported an error itself"));
     assert_true(says("of fine on the default stream, is probably at fault"));
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* likely is not proof */
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* a probable kernel is not named in the headline */
     close_verdict();
 }
 
@@ -394,7 +398,7 @@ static void test_window_before_the_ring(void **state)
     close_verdict();
 }
 
-/* 717 is a badly computed address, not a trap or an assertion; 718 is unchanged. */
+/* Error 717 means that an address was computed wrongly. It is neither a trap nor an assertion, unlike 718. */
 static void test_wrong_address_space(void **state)
 {
     (void)state;

@@ -4,26 +4,27 @@
 
 #include "gwi_cause.h"
 
-/* The crash that ended the judged process. NULL: it did not end with a fault, or its address is not known. A handler of
- * the program may have ended the process; then no driver call followed the fault. */
+/* Return the crash that ended the judged process. Returns NULL if the process did not end by a fault, or if the fault
+ * was not recorded. A signal handler of the program may have ended the process; then no driver call followed the
+ * fault. */
 const gw_crash *gwi_crash_of(const gwi_case *c);
-bool gwi_died_of(const gwi_case *c, const gw_crash *crash); /* the process died of this crash's signal */
-/* True if the root is a refused allocation and the address results from using its NULL pointer. */
+bool gwi_died_of(const gwi_case *c, const gw_crash *crash); /* true if the process died of the crash's signal */
+/* True if the root is a refused allocation, and the crash was caused by the use of its NULL pointer. */
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash);
-/* The reason for SIGBUS, if known: a page that the kernel could not provide, and its file. */
+/* The reason for a SIGBUS: why the kernel could not provide a page, and of which file. */
 typedef enum gwi_bus {
-    GWI_BUS_UNKNOWN, /* not recorded, or not which file: possibly /dev/shm, another file or a huge page */
+    GWI_BUS_UNKNOWN, /* not recorded, or the file is unknown: /dev/shm, another file or a huge page */
     GWI_BUS_SHM,     /* a page of /dev/shm */
     GWI_BUS_FILE,    /* a page of another mapped file: gw_crash.file */
-    GWI_BUS_MEMORY,  /* the machine's memory failed at that address */
+    GWI_BUS_MEMORY,  /* hardware error in the host memory at that address */
     GWI_BUS_OTHER    /* no page was missing: the address was misaligned, or a process sent the signal */
 } gwi_bus;
 gwi_bus gwi_bus_of(const gwi_case *c);
-/* Report the page as evidence, if it is known. */
+/* Report the page of a SIGBUS as evidence, if it is known. */
 void gwi_say_bus(const gwi_case *c, gwi_finding *finding);
-/* The source name for evidence: a handler, a core dump or the kernel log. Static. */
+/* Return the source of the crash record for evidence lines: a handler, a core dump or the kernel log. Static. */
 const char *gwi_crash_source(const gw_crash *crash);
-/* Report that crash as a consequence of the root, if it is one. */
+/* If the crash used the NULL pointer of the refused root, report the crash as a consequence. */
 void gwi_say_null_used(const gwi_case *c, gwi_finding *finding);
 
 #endif

@@ -4,22 +4,22 @@
 
 #include "gwi_cause.h"
 
-/* Judge the last hang of the process that had not ended when the recording ended. NONE also if the process waits for
- * something unrelated to the GPU or locks: input, time, another process. */
+/* Classify the last hang of the process. Returns kind NONE if the hang ended before the recording did, or if the
+ * process waits for something unrelated to the GPU and to locks, such as input, time or another process. */
 gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid);
 
-/* Report the thread that waits for the GPU, and the newest launches that nothing has waited for since. */
+/* Report the thread that waits for the GPU, and the newest launches that nothing has waited for. */
 void gwi_say_waiting(const gwi_case *c, gwi_finding *finding);
-/* Report the position of a thread: its frames outside the driver, the C library and the interpreter. */
+/* Report where a thread is: its frames outside the driver, the C library and the interpreter. */
 void gwi_say_stand(const gwi_case *c, gwi_finding *finding, const gw_hang_thread *thread);
-/* The number of these frames; 0: none, or the recording has no site. */
+/* Return the number of frames that gwi_say_stand() reports; 0: none, or the recording has no site. */
 size_t gwi_count_stand(const gwi_case *c, const gw_hang_thread *thread);
-/* True if the user's own line waits, and not a Python function that it called, such as Thread.join(). Also false if
- * this is not known. */
+/* True if a line of the user's own code waits. False if a Python function called by that line waits, such as
+ * Thread.join(), or if this is not known. */
 bool gwi_waits_in_own_line(const gwi_case *c, const gw_hang_thread *thread);
-/* Report all threads, one line each, for an unexplained hang. */
+/* Report all threads of an unexplained hang, one line each. */
 void gwi_say_threads(const gwi_case *c, gwi_finding *finding);
-/* Report the ranks missing in the collective, because they ended or do something else. Returns their number. */
+/* Report the ranks that did not join the collective, because they ended or do something else. Returns their number. */
 size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding);
 
 const gw_hang_thread *gwi_hang_thread(const gw_hang *hang, uint32_t tid); /* NULL: none */

@@ -1,14 +1,14 @@
-/* Memory held at the failure, by phase: docs/json-schema.md, `kept` and `failure`. Reports nothing for programs that
- * name no phases. */
+/* Memory that was live at the failure, grouped by phase: see `kept` and `failure` in docs/json-schema.md. A program
+ * that names no phases gets no report. */
 #ifndef GWI_KEPT_H
 #define GWI_KEPT_H
 
 #include "gwi_cause.h"
 
-/* Report one line per phase, for the four largest. */
+/* Report the phases that hold most memory, at most four, one line each. */
 void gwi_say_kept(const gwi_case *c, gwi_finding *finding);
 
-/* Fill the verdict's `kept` and `failure`; false: no memory. */
+/* Fill in the verdict's `kept`. False: no memory. */
 bool gwi_fill_kept(const gwi_case *c, gw_verdict *verdict);
 bool gwi_fill_failure(const gwi_case *c, gw_verdict *verdict);
 void gwi_kept_free(gw_verdict *verdict);

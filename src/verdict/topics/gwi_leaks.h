@@ -1,12 +1,12 @@
-/* Memory and objects that a successful run should have freed but never did: docs/json-schema.md, `leaks`. Objects that
- * are made once, or for the lifetime of the program, are left to process exit and are not leaks. */
+/* Memory and objects that a run that ended well should have freed but never did: see `leaks` in docs/json-schema.md.
+ * Objects that a program makes once, or keeps until it exits, are not leaks. */
 #ifndef GWI_LEAKS_H
 #define GWI_LEAKS_H
 
 #include "gwi_cause.h"
 
-/* Fill the verdict's `leaks`. Add the largest of them, and the memory left to process exit, to its advice. False: no
- * memory. */
+/* Fill in the verdict's `leaks`. Add advice about the largest leaks, and about other memory that was never freed.
+ * False: no memory. */
 bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict);
 void gwi_leaks_free(gw_verdict *verdict);
 

@@ -1,20 +1,20 @@
-/* The refused request: sizes that no card can have, and its GPU if there are several. */
+/* Judges the size of the refused request, and names its GPU if there are several. */
 #ifndef GWI_REQUEST_H
 #define GWI_REQUEST_H
 
 #include "gwi_cause.h"
 
-/* True for a size that no card will ever have: a negative number used as a size, or an overflowed product.
- * `device_bytes`: the card's total memory; 0: not known. */
+/* True for a size that no card will ever have: a negative number used as a size, or a product that overflowed.
+ * `device_bytes` is the card's total memory; 0: not known. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes);
-/* Fixes for such a request; the last one is NULL. */
+/* Fixes for a request of such a size, ending with NULL. */
 extern const char *const gwi_impossible_fixes[];
-/* True if the refused request of the case has such a size. */
+/* True if gwi_is_impossible_size() holds for the refused request. */
 bool gwi_request_is_impossible(const gwi_case *c);
-/* Add the headline and the advice to check how the size is computed. */
+/* Add a headline about the impossible size, and the advice to check how the size is computed. */
 void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding);
 
-/* " on GPU 1 of 2" if the program sees several GPUs; else "". */
+/* Format " on GPU 1 of 2" if the program sees several GPUs, otherwise "". */
 enum { GWI_GPU_TEXT_MAX = 40 };
 char *gwi_on_gpu(const gwi_case *c, int device, char out[GWI_GPU_TEXT_MAX]);
 

@@ -1,10 +1,10 @@
-/* Memory snapshots that PyTorch saved. */
+/* Reports memory snapshots that PyTorch saved. */
 #ifndef GWI_SNAPSHOT_H
 #define GWI_SNAPSHOT_H
 
 #include "gwi_cause.h"
 
-/* What a snapshot shows when no cause is supported. */
+/* Report the content of the snapshot if no cause is supported. */
 void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding);
 
 #endif

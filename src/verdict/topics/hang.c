@@ -1,12 +1,12 @@
 /* Classifies a hang by what each thread waits for.
  *
  * kernel    A thread was inside one driver call all the time, or queried the GPU repeatedly, and launches are
- *           outstanding. Work that is merely slow looks the same, so this is never more than supported.
- *           If a ring has wrapped around since, the launch itself is no longer known.
- * peer      The same, and the last of these launches is an NCCL collective: its peers are missing.
+ *           outstanding. Work that is merely slow looks the same, so the verdict is never more than supported.
+ *           If a ring has wrapped around since the launch, the launch itself is no longer known.
+ * peer      As for a kernel, but the newest outstanding launch is an NCCL collective: its peers are missing.
  * deadlock  No thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
  *           thread that has ended. Or every thread waits, without a time limit, for something that only a thread of
- *           this process could provide: then no thread is left to provide it. */
+ *           this process could provide, so that no thread is left to provide it. */
 #include "gwi_alone.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
@@ -54,13 +54,13 @@ static const gw_hang_thread *find_waiting(const gw_hang *hang)
 }
 
 typedef struct outstanding {
-    const gw_ring_call *newest[4]; /* newest first */
+    const gw_ring_call *newest[4]; /* sorted by time, newest first */
     size_t count;
     uint64_t total;
 } outstanding;
 
-/* The index of the entry that `call` replaces: the oldest that is not the newest of its stream, else the oldest.
- * SIZE_MAX: none. */
+/* Select the entry that `call` replaces, so that each stream keeps its newest launch if possible. Returns the oldest
+ * entry that is not the newest of its stream, otherwise the oldest one. Returns SIZE_MAX if `call` is too old. */
 static size_t who_goes(const outstanding *found, const gw_ring_call *call)
 {
     size_t same = SIZE_MAX;
@@ -108,8 +108,9 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
     return found;
 }
 
-/* True if the awaited work was launched before the begin of the rings: all launches in the rings have ended, but a ring
- * has wrapped around, and the GPU reports that it has not finished, or a synchronisation does not return. */
+/* True if the awaited work was probably launched so long ago that the launch is no longer in a ring. A ring has wrapped
+ * around, and the GPU reports unfinished work or a synchronisation does not return. The caller has checked that all
+ * launches in the rings have ended. */
 static bool waits_off_record(const gw_model *model, const gw_hang *hang, const gw_hang_thread *waiting)
 {
     bool gone_round = false;
@@ -127,7 +128,8 @@ static bool is_collective(const gw_ring_call *call)
 
 /* ---- locks ---- */
 
-/* True if the chain of lock owners from `start` returns to it, or ends at a thread that has ended. */
+/* True if the chain of lock owners that begins at `start` leads back to `start`, or if the owner of its lock has
+ * ended. */
 static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, bool *ret_owner_ended)
 {
     const gw_hang_thread *at = start;
@@ -146,8 +148,8 @@ static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, 
     return false;
 }
 
-/* True for a helper thread of the driver. Helpers wait for events of the kernel driver all the time and hold none of
- * the program's locks. */
+/* True for a helper thread of the driver. Such threads always wait for events of the kernel driver, and hold no locks
+ * of the program. */
 static bool is_of_driver(const gw_hang_thread *thread)
 {
     return gw_begins(thread->name, "cuda-Evt") || gw_begins(thread->name, "cuda0000");
@@ -168,7 +170,7 @@ static bool all_wait_for_each_other(const gw_hang *hang)
 
 static bool used_no_cpu(const gw_hang *hang)
 {
-    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* 2 %: a thread that polls occasionally */
+    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* 2 %: at most polling */
 }
 
 /* ---- the whole ---- */
@@ -181,7 +183,7 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
             found.hang = &model->hang[i];
     }
     if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0)
-        return (gwi_hang){0}; /* 0: only gpuwhy poke looked at it, and the program goes on */
+        return (gwi_hang){0}; /* `for_ns` 0: gpuwhy poke looked at a process that goes on */
     found.waiting = find_waiting(found.hang);
     outstanding launches = launches_outstanding(model, pid);
     if (found.waiting != NULL) {
@@ -220,7 +222,7 @@ static bool is_foreign_frame(const char *frame)
 
 enum { SHOWN_FRAMES_MAX = 5 };
 
-/* Add the frames that do not belong to the runtime, innermost first. Returns their number. */
+/* Append the frames outside the runtime, innermost first. Returns their number. */
 static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
 {
     char text[GW_PLACE_TEXT_MAX];

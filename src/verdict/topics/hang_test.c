@@ -1,4 +1,4 @@
-/* Hangs: the proof of each kind, facts that prove nothing, and invalid facts. */
+/* Tests hangs: facts that prove each kind of hang, facts that prove nothing, and invalid facts. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -23,7 +23,7 @@ static void fact(uint32_t tid, const char *key, const char *value)
     fact_of(GW_FEED_PID, tid, key, value);
 }
 
-/* A program on the GPU whose last launch, of `kernel`, nothing has waited for. */
+/* Open a program whose last launch is `kernel`, and which has not waited for that launch. */
 static void begin(const char *kernel)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -88,7 +88,8 @@ static void a_kernel_that_is_waited_for(void **state)
     done();
 }
 
-/* A thread's position is a site. The verdict's place is the user's line that waits, not a join. */
+/* A recorded site is the position of its thread. The verdict's place is the user's line that waits, even if another
+ * thread is inside Thread.join(). */
 static void a_site_is_the_place(void **state)
 {
     (void)state;
@@ -116,7 +117,7 @@ static void a_site_is_the_place(void **state)
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:40 in main");
     done();
-    begin("spin"); /* a site that was never written */
+    begin("spin"); /* the recording does not contain this site */
     hang("0");
     fact(MAIN, "hang.thread", "wait=input in=cuCtxSynchronize in_ms=5000 site=3221225480");
     judge(-1, 0);
@@ -161,7 +162,7 @@ static void a_hang_that_ended_well_is_clean(void **state)
     done();
 }
 
-/* Nothing was launched that the thread could wait for, so a kernel is not the cause. */
+/* All launches have ended, so the thread in cuMemFree does not wait for a kernel. */
 static void nothing_outstanding_is_no_kernel(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void nothing_outstanding_is_no_kernel(void **state)
 
 enum { STREAM_B = 0xb000 };
 
-/* The kernel's stream is 0x5151; then the program launched on B and waited for that one alone. */
+/* Open a program with an unfinished kernel on stream 0x5151 and a second stream, B. */
 static void begin_two_streams(void)
 {
     begin("spin");
@@ -208,7 +209,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151 and nothing has waited for it since"));
     assert_false(has_evidence("stream 0xb000"));
     done();
-    begin_two_streams(); /* the launch on the kernel's stream is still shown among many other launches */
+    begin_two_streams(); /* the kernel's launch is shown, although many others are newer */
     for (int i = 0; i < 6; i++)
         gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     judge_wait();
@@ -216,7 +217,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151"));
     assert_true(has_evidence("and 3 launches before these"));
     done();
-    begin_two_streams(); /* B was launched after it, and B has ended */
+    begin_two_streams(); /* B has ended, and it had waited for the kernel's stream */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, 0x5151);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -230,7 +231,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
 
 enum { STREAM_ALONE = 0x5151, STEPS_FEW = 100, STEPS_MANY = 3000 };
 
-/* spin is launched on one stream, from train.c:7, and then the program goes on on B for ten seconds. */
+/* Launch `spin` on one stream, from train.c:7, and then work only on stream B for ten seconds. */
 static void begin_alone(int steps)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -255,8 +256,8 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
     assert_int_equal(certainty_of_alternative(verdict, "kernel-never-ends"), hypothesis);
 }
 
-/* The run was ended from outside or is being inspected: streams without a wait are reported. This is not a hang and
- * proves nothing. */
+/* A run that was ended from outside or is being inspected: the verdict reports the stream that nothing waited for. This
+ * is not a hang and proves nothing. */
 static void a_stream_left_alone_is_told(void **state)
 {
     (void)state;
@@ -282,7 +283,8 @@ static void a_stream_left_alone_is_told(void **state)
     done();
 }
 
-/* A kernel that is meant to keep running, work that has ended, and ends with a reason. */
+/* The stream is not reported if the run ended for a known reason, if its work has ended, or if it was launched just
+ * now. */
 static void a_stream_left_alone_is_no_fault(void **state)
 {
     (void)state;
@@ -299,7 +301,7 @@ static void a_stream_left_alone_is_no_fault(void **state)
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     assert_false(has_evidence("spin"));
     done();
-    begin_alone(STEPS_FEW); /* B waited for it, and B has ended */
+    begin_alone(STEPS_FEW); /* B has ended, and it had waited for the stream */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, STREAM_ALONE);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -307,12 +309,12 @@ static void a_stream_left_alone_is_no_fault(void **state)
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     done();
-    begin_alone(STEPS_FEW); /* it was launched repeatedly: that many launches cannot be outstanding */
+    begin_alone(STEPS_FEW); /* launched so often that most launches must have ended */
     for (int i = 0; i < 1100; i++)
         gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
     done();
-    begin_two_streams(); /* just launched */
+    begin_two_streams(); /* launched two seconds before the end */
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
@@ -323,7 +325,8 @@ static void a_stream_left_alone_is_no_fault(void **state)
     done();
 }
 
-/* The program's own calls pushed the launch out of the ring. Only this is reported. */
+/* Later calls have overwritten the launch in the ring, so it is not known what ran on the stream. The verdict only
+ * reports that. */
 static void a_launch_that_left_the_record_is_unknown(void **state)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
@@ -354,7 +357,7 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
     done();
 }
 
-/* The thread that launched it has done nothing else since, and another one may have waited for it. */
+/* The launching thread makes no further call, but another thread may have waited for the stream. */
 static void another_thread_may_have_waited(void **state)
 {
     (void)state;
@@ -379,11 +382,11 @@ static void another_thread_may_have_waited(void **state)
     }
 }
 
-/* Finally the program waits for it. */
+/* After begin_alone(), the program hangs in the wait that `thread` describes. */
 static void waits_for(int steps, const char *thread)
 {
     begin_alone(steps);
-    if (steps == STEPS_FEW) /* all of it has ended */
+    if (steps == STEPS_FEW) /* all work has ended */
         gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     gw_feed_drain(&feed);
     gw_feed_wait(&feed, 10 * second_ns);
@@ -411,13 +414,13 @@ static void a_wait_for_what_left_the_record(void **state)
         expect(NULL, GW_CERTAINTY_NONE);
         assert_false(verdict->is_hang);
         done();
-        waits_for(STEPS_FEW, waits[i]); /* the rings reach back to the beginning, and all launches have ended */
+        waits_for(STEPS_FEW, waits[i]); /* no ring has wrapped around, and all launches have ended */
         expect(NULL, GW_CERTAINTY_NONE);
         done();
     }
 }
 
-/* gpuwhy poke also reports threads that go on. */
+/* gpuwhy poke reports threads that go on, too. This is no hang. */
 static void who_goes_on_hangs_not(void **state)
 {
     (void)state;
@@ -437,7 +440,7 @@ static void a_circle_of_locks(void **state)
     (void)state;
     begin("spin");
     hang(NULL);
-    fact(MAIN, "hang.thread", "wait=input name=main"); /* other threads do not matter */
+    fact(MAIN, "hang.thread", "wait=input name=main"); /* a thread outside the circle does not matter */
     fact(LEFT, "hang.thread", "wait=lock owner=502 owner_ended=0 name=left");
     fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
     judge(-1, SIGKILL);
@@ -477,7 +480,7 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
     fact(tid, "hang.thread", text);
 }
 
-/* Threads in the program's own lines come first, by line. All idle workers share one line. */
+/* Threads with lines of the program are reported first, sorted by line. All idle workers share one line of evidence. */
 static void idle_workers_are_one_line(void **state)
 {
     (void)state;
@@ -510,7 +513,7 @@ static void idle_workers_are_one_line(void **state)
     done();
 }
 
-/* A worker that runs a line of the program, waits for a known owner, or entered Python is not idle. */
+/* A worker is not idle if it runs a line of the program, waits for a known lock owner, or runs Python code. */
 static void busy_workers_are_named(void **state)
 {
     (void)state;
@@ -556,7 +559,7 @@ static void who_waits_for_input_hangs_not(void **state)
     }
 }
 
-/* The owner of the lock is at work and will release it. */
+/* The owner of the lock is running and may release it. */
 static void a_busy_owner_is_no_deadlock(void **state)
 {
     (void)state;
@@ -588,7 +591,7 @@ static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
     done();
 }
 
-/* Two ranks hang in one collective, on a machine with such a bus. */
+/* Two ranks hang in one collective on a machine with this bus (`peers`). */
 static void stuck_on(const char *peers, const char *nccl_p2p_disable)
 {
     static const char kernel[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
@@ -622,7 +625,8 @@ static void copies_are_redirected(void **state)
     done();
 }
 
-/* Passed through, switched, one card, switched off, or an invalid fact. */
+/* The IOMMU does not redirect copies: identity mapping, NVSwitch, a single card, peer access switched off, or an
+ * invalid fact. */
 static void copies_are_not_redirected(void **state)
 {
     static const struct {
@@ -657,8 +661,8 @@ static void senseless_facts_do_no_harm(void **state)
     enum { ODD = sizeof odd / sizeof odd[0] };
     for (size_t i = 0; i < ODD; i++) {
         begin("spin");
-        fact(MAIN, "hang.frame", odd[i]);  /* of no thread */
-        fact(MAIN, "hang.thread", odd[i]); /* of no hang */
+        fact(MAIN, "hang.frame", odd[i]);  /* belongs to no thread */
+        fact(MAIN, "hang.thread", odd[i]); /* belongs to no hang */
         fact(0, "hang.over", odd[i]);
         for (size_t k = 0; k < ODD; k++) {
             fact(0, "hang", odd[k]);
@@ -670,7 +674,7 @@ static void senseless_facts_do_no_harm(void **state)
         judge(-1, SIGTERM);
         done();
     }
-    /* A thread that waits for itself. */
+    /* a thread that waits for its own lock */
     begin("spin");
     hang("0");
     fact(LEFT, "hang.thread", "wait=lock owner=501");

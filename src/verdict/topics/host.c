@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A program that ends because of a refusal prints it shortly before its end. */
+/* A program that ends because of a refusal usually prints it within this time before its end. */
 static const uint64_t near_end_ns = 5000000000u;
 
 static bool is_shared_memory(const char *text)

@@ -1,11 +1,11 @@
-/* Judges and reports the memory that iterations leave behind. gw_iterations_prove_leak() has the rule of proof. */
+/* Judges and reports memory that iterations leave behind. gw_iterations_prove_leak() defines what proves a leak. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* True if the request would have fitted without the memory that the iterations left behind. The iteration in progress
- * also left some. */
+/* True if the request would have fitted without the memory that the iterations left behind, including what the current
+ * iteration may have left. */
 static bool would_help(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
@@ -21,14 +21,14 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
         return GW_CERTAINTY_NONE;
     bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->launches > 2 * loop->requests);
     switch (loop->doubt) {
-    case GW_LOOP_FEW: /* two in a row, each with a whole round trip to the GPU */
+    case GW_LOOP_FEW: /* two iterations may be enough if both used the GPU */
         return works && loop->leak_is_current ? GW_SUPPORTED : GW_HYPOTHESIS;
     case GW_LOOP_SURE:
         break;
     default:
         return GW_HYPOTHESIS;
     }
-    if (!loop->leak_is_current) /* other work followed */
+    if (!loop->leak_is_current) /* other work followed the iterations */
         return loop->each_waited && loop->leak_count >= COUNT_MANY ? GW_SUPPORTED : GW_HYPOTHESIS;
     return gw_iterations_prove_leak(loop) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -41,8 +41,8 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory)
     return loop > runs ? loop : runs;
 }
 
-/* Measured: 0.55 MiB a stream, 527 MiB a context with its code. What a graph or a module takes depends on its kernels.
- */
+/* True if contexts, streams, graphs or modules may hold the memory. A stream was measured to take 0.55 MiB, and a
+ * context with its code 527 MiB. The size of a graph or a module depends on its kernels. */
 bool gwi_objects_may_hold(const gwi_memory *memory)
 {
     enum { STREAMS_USUAL = 64, GRAPHS_USUAL = 16, MODULES_USUAL = 128 };
@@ -69,7 +69,7 @@ bool gwi_loop_is_balanced(const gwi_memory *memory)
            !memory->growth.repeats && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
 }
 
-/* "11 iterations (54 allocations, 120 kernels)" */
+/* Report the iterations and what they left: "11 iterations (54 allocations, 120 kernels)". */
 static void say_left(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -124,14 +124,14 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "%" PRIu64 " iteration%s before them had left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins; the place of small blocks is not known */
+    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins: the largest known place */
         const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
         if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
             gwi_where(finding, keeper->site, "the memory that is kept is allocated there");
     }
 }
 
-/* Report why repeated requests do not count as a leak, or the balance that excludes one. */
+/* Report why repeated requests do not count as a leak, or that the iterations were balanced. */
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const doubts[] = {

@@ -1,5 +1,5 @@
-/* Reports the memory held at the failure by the phase in which it was allocated: a notebook's cells, a program's
- * epochs. */
+/* Reports the memory that was live at the failure, grouped by the phase in which it was allocated. A phase is a cell of
+ * a notebook or an epoch of a program, for example. */
 #include "gwi_kept.h"
 
 #include "gw_array.h"
@@ -11,15 +11,15 @@
 
 enum { KEPT_ROOM = 64, KEPT_SAID_MAX = 4 };
 
-/* False for a framework with its own allocator without a report. The driver's ledger then shows only the allocator's
- * segments, and the phase that first requested a segment says nothing about the blocks now live in it. */
+/* False if a framework has its own allocator but sent no report. Then the ledger contains only the allocator's
+ * segments, and the phase that requested a segment need not be the phase that allocated the live blocks in it. */
 static bool can_tell(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
     return memory->known && memory->live_count > 0 && (c->framework == GW_FRAMEWORK_RAW || memory->report != NULL);
 }
 
-/* "31.2 s", "31.2 to 12.0 s" before the failure. */
+/* Format the age of the blocks at the failure: "31.2 s" or "31.2 to 12.0 s". */
 static void age_text(char out[64], const gwi_memory *memory, const gw_kept *kept)
 {
     double oldest = (double)(memory->t_ns - kept->t_first_ns) / 1e9;
@@ -68,7 +68,7 @@ static int by_bytes(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* The group of a block, by the name of its phase. */
+/* Find the group of a block by its phase. Returns NULL if there is none. */
 static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept, const gw_live *live)
 {
     const gw_phase *phase = live->has_time ? gw_model_phase_at(c->model, c->memory.pid, live->t_ns) : NULL;
@@ -80,7 +80,7 @@ static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const g
     return NULL;
 }
 
-/* List the largest blocks, so that the caller can look up their addresses. */
+/* Add the largest blocks to their groups, with their addresses. */
 static bool list_blocks(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept)
 {
     enum { BLOCKS_MAX = 2048 };

@@ -1,5 +1,5 @@
-/* Memory held by phase: reported if the program names phases, silent if it names none, and a leak if an earlier phase
- * ran out of memory and its share is missing now. */
+/* Tests the report of live memory by phase. It appears only if the program names phases. The verdict is a leak if an
+ * earlier phase ran out of memory and still holds the memory that a later request lacks. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
@@ -12,7 +12,7 @@ static void phase(const char *name)
     gw_feed_text_call(&feed, "", GW_EV_PHASE, 0, 0, 0, 0, name);
 }
 
-/* `alone`: the only phase to judge; NULL: the whole run. */
+/* Judge one phase alone, or the whole run if `alone` is NULL. */
 static void judge(const char *alone)
 {
     gw_error err;
@@ -27,7 +27,8 @@ static bool says(const char *part)
     return evidence_has(verdict, part);
 }
 
-/* 12 GiB live, 2 GiB free, 4 GiB requested; with `failed`, a request of the first phase is refused. */
+/* Feed a run that requests 4 GiB with 12 GiB live and 2 GiB free. With `failed`, a request of the first phase was
+ * refused before. */
 static void run(const char *first, const char *second, bool failed, uint64_t first_bytes)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -56,7 +57,7 @@ static void test_a_failed_phase_left_its_memory(void **state)
     assert_int_equal(verdict->kept_count, 2);
     assert_string_equal(verdict->kept[0].phase, "In [1]");
     assert_int_equal(verdict->kept[0].bytes, 9 * gib);
-    assert_false(verdict->exit_known); /* the phase ended, not the program */
+    assert_false(verdict->exit_known); /* only the phase ended */
     assert_int_equal(verdict->kept[0].block_count, 1);
     assert_int_equal(verdict->kept[0].block[0].bytes, 9 * gib);
     assert_true(verdict->kept[0].block[0].t_ns < verdict->t_failure_ns);
@@ -91,7 +92,7 @@ static void test_near_it_was_the_same_phase(void **state)
     expect_no_leak("In [1]");
 }
 
-/* The whole run: the first refusal is the root, and no block is listed one by one. */
+/* The whole run is judged: its first refusal is the root, and no single blocks are listed. */
 static void test_the_whole_run(void **state)
 {
     (void)state;
@@ -116,7 +117,8 @@ static void test_no_phases_no_words(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A phase judged alone: earlier failures were already reported, but a lost context still counts. */
+/* One phase is judged alone: earlier failures do not count, because they were already reported. A lost context still
+ * counts. */
 static void test_one_phase_alone(void **state)
 {
     (void)state;

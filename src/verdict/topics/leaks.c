@@ -1,9 +1,9 @@
-/* Finds leaks in a run that ended well, by the place that made the objects which were never freed.
+/* Finds leaks in a run that ended well. A leak is a group of objects that one place made and the program never freed.
  *
- * Device and managed memory: blocks of one size from one place, most of them kept while other memory was allocated and
- * freed, and growing in number until the end. Other objects that have a call to free them: more of a kind than programs
- * keep on purpose, most of them kept, made one after the other while other objects or siblings from the same place were
- * freed, and growing in number until the end. */
+ * Device and managed memory leaks if most blocks of one size from one place were kept while other memory was allocated
+ * and freed, and if their number grew until the end. Other objects leak if there are more of a kind than programs keep
+ * on purpose, if most of them were kept while other objects, or others from the same place, were freed, and if their
+ * number grew until the end. */
 #include "gwi_leaks.h"
 
 #include "gw_array.h"
@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `grown_min`: this many are a leak if other objects were freed between them; `many_min`: if none were. Libraries and
- * frameworks keep up to a few dozen streams, events, graphs and modules permanently. The plural of `noun` is "nouns".
- */
+/* `grown_min` objects are a leak if other objects were freed between them. Otherwise it takes `many_min`, because
+ * libraries and frameworks keep a few dozen streams, events, graphs and modules. The plural of `noun` is "nouns". */
 typedef struct kind {
     gw_class cls;
     uint64_t grown_min, many_min;
@@ -22,7 +21,7 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {GW_CLASS_STREAM, 128, 192, "stream", "destroyed"}, /* PyTorch makes 32 of each priority at once and keeps them */
+    {GW_CLASS_STREAM, 128, 192, "stream", "destroyed"}, /* PyTorch keeps 32 of each priority */
     {GW_CLASS_EVENT, 256, 1024, "event", "destroyed"},
     {GW_CLASS_CONTEXT, 4, 4, "context", "destroyed"},
     {GW_CLASS_MODULE, 128, 128, "module", "unloaded"},
@@ -39,7 +38,7 @@ static const kind kinds[] = {
 
 typedef struct found {
     const gw_group *group;
-    const kind *kind; /* NULL: memory */
+    const kind *kind; /* NULL: a group of memory blocks */
     uint64_t left;
 } found;
 
@@ -55,17 +54,17 @@ static void add_found(found_list *list, const gw_group *group, const kind *of, u
         list->item[list->count++] = (found){group, of, left};
 }
 
-/* The number alive at the end or destroyed with their context. A program that destroys whole contexts instead of their
- * objects never had more than the maximum alive at one time. */
+/* Count the objects that were live at the end or destroyed with their context. The count is limited to the most that
+ * were live at one time, because a program may free its objects by destroying whole contexts. */
 static uint64_t left_of(const gw_group *group)
 {
     uint64_t left = group->live_count + group->buried_count;
     return left < group->live_count_peak ? left : group->live_count_peak;
 }
 
-/* True if the growth goes on until the end, as a leak does. A cache that has filled up, and objects made before the
- * actual work, are kept on purpose. This is measured by time and by the other objects that the process makes: `total`,
- * in the group's order numbers. */
+/* True if the number of objects grew until the end, as it does in a leak. A full cache, and objects made before the
+ * actual work, are kept on purpose. Growth is measured in time and in objects: `total` is the number of objects that
+ * the process made, counted as in group->order_last. */
 static bool goes_on(const gw_process *process, const gw_group *group, uint64_t total)
 {
     const uint64_t moment_ns = 1000000000;
@@ -76,8 +75,8 @@ static bool goes_on(const gw_process *process, const gw_group *group, uint64_t t
     return group->order_last * 4 >= total * 3 && rest_ns <= grown_ns + moment_ns;
 }
 
-/* A window, a queue or a history grows until it is full. From then on, each new block replaces an old one, although
- * blocks are made until the end. So more must have been alive at one time in the last eighth than ever before. */
+/* True if the number of live objects still reached a new maximum in the last eighth of the requests. A window, a queue
+ * or a history grows only until it is full. After that, each new block replaces an old one. */
 static bool grows_on(const gw_group *group)
 {
     enum { LAST_PART = 8 };
@@ -86,9 +85,9 @@ static bool grows_on(const gw_group *group)
 
 /* ---- memory ---- */
 
-/* If almost nothing was freed, a window that is not full yet looks the same. Programs keep windows, queues and rings of
- * a dozen blocks on purpose. If other blocks of the place were freed and the rest kept growing, fewer blocks are
- * enough. */
+/* True if too many blocks are left for a window that is not full yet, such as a queue or a ring. Programs keep up to a
+ * dozen such blocks on purpose. If the place freed some of its blocks and the others still grew in number, fewer blocks
+ * are enough. */
 static bool is_more_than_a_window(const gw_group *group, uint64_t left)
 {
     enum { COUNT_MIN = 8, WINDOW_MAX = 16, GIVEN_PART = 8 };
@@ -106,8 +105,8 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
            goes_on(process, group, process->alloc_order);
 }
 
-/* True if far more kernels were launched after the last request than in any iteration of the loop: the loop made what
- * the program then worked with. Requests count the work of the thread that makes them; if there is none, nothing is
+/* True if the program launched far more kernels after its last request than in one iteration of the loop. Then the loop
+ * made data for this later work. False also if no thread that requests memory did any work, because then this is not
  * known. */
 static bool has_worked_since(const gw_process *process, const gw_snapshot *snapshot, const gw_iterations *loop)
 {
@@ -117,10 +116,10 @@ static bool has_worked_since(const gw_process *process, const gw_snapshot *snaps
     return is_counted && launches > snapshot->launches + ITERATIONS_MANY * loop->launches + SLACK;
 }
 
-/* The time until which the program filled long-lived structures. A program that loads its model layer by layer and soon
- * ends well also keeps blocks in a loop. A loop that ended long before the last request filled something that was
- * needed afterwards, and so did requests that ended before the program's last iterations began, whether these request
- * memory or not. 0: none of these applies. */
+/* Return the time until which the program filled structures that it needs until its end. A program that loads a model
+ * layer by layer, and ends soon, also keeps blocks in a loop. If the loop ended long before the last request, its
+ * blocks were needed later. So were blocks that were made before the program's last iterations, whether those
+ * iterations request memory or not. Returns 0 if neither applies. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
@@ -151,7 +150,7 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
     }
 }
 
-/* True for memory of any kind and for address reservations. A model in mapped blocks takes both. */
+/* True for memory of any kind, and for address reservations, because a model in mapped memory takes both. */
 static bool is_of_memory(const found *it)
 {
     gw_class cls = (gw_class)it->group->cls;
@@ -159,7 +158,8 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* Drop the groups of which nothing made after that time was kept. The same place may have made, and freed, more. */
+/* Drop each group whose kept objects were all made before filled_until(). Its place may have made more objects later,
+ * and freed them. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
     uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
@@ -178,7 +178,7 @@ static bool is_listed(const found_list *list, const gw_group *group)
     return false;
 }
 
-/* Bytes alive when the process ended that are not in the list. */
+/* Sum the blocks live at the end of the process that are not in the list. */
 static uint64_t other_bytes(const gw_model *model, const found_list *list, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
@@ -283,7 +283,7 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     qsort(list.item, list.count, sizeof list.item[0], by_weight);
     for (size_t i = 0; i < list.count && good; i++)
         good = list_one(c, verdict, &list.item[i]);
-    /* Report memory and handles separately. */
+    /* Report memory first, then handles, so that neither hides the other. */
     for (int handles = 0; handles < 2; handles++) {
         size_t said = 0;
         for (size_t i = 0; i < list.count && said < SAID_MAX && good; i++) {

@@ -1,5 +1,5 @@
-/* Leaks of runs that end well: every kind that is never freed is listed with its place; objects that live until exit by
- * design are not. */
+/* Tests leaks of runs that end well. Objects of every kind that are never freed must be listed with their place.
+ * Objects that live until exit by design must not be listed. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -22,7 +22,7 @@ static bool advised(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* How a kind is made and freed; `a1` is its size in bytes, if it has one. */
+/* How a kind of object is made and freed. `a1` is its size in bytes, 0 if it has none. */
 typedef struct row {
     const char *kind, *make, *end;
     gw_event_kind made, ended;
@@ -80,7 +80,7 @@ static void end(const row *r, uint64_t key)
     gw_feed_call(&feed, r->end, r->ended, 0, key, 0, r->a2, 0);
 }
 
-/* Makes one of every kind per round and frees all except those of `kept`. */
+/* In each round, make an object of every kind, and free all except those of the kind `kept`. */
 static void work(const row *kept, uint64_t rounds)
 {
     uint32_t site = gw_feed_site(&feed, "make make.py 5"), other = gw_feed_site(&feed, "other make.py 9");
@@ -131,7 +131,8 @@ static void test_what_is_given_back_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Objects that a program makes at its start, and a cache that fills up: neither grows when the work goes on. */
+/* The program makes many objects at its start, or fills a cache, and then works on. They do not grow in number
+ * later. */
 static void test_what_lives_until_exit_by_design_is_none(void **state)
 {
     (void)state;
@@ -149,7 +150,8 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The same, but the later work makes no objects, so that time decides. */
+/* The program makes objects at its start, and then works without making any. Here only time shows that growth has
+ * stopped. */
 static void test_a_start_before_much_work_is_none(void **state)
 {
     (void)state;
@@ -166,7 +168,7 @@ static void test_a_start_before_much_work_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A few of a kind stay alive, as libraries keep them. */
+/* Libraries keep a few objects of a kind, so a few are no leak. */
 static void test_a_few_are_none(void **state)
 {
     (void)state;
@@ -177,7 +179,7 @@ static void test_a_few_are_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The reset frees them, so never more than those of one round are alive. */
+/* Resetting the context frees its objects, so only those of one round are live at one time. */
 static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 {
     (void)state;
@@ -196,7 +198,7 @@ static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The driver returns the same address each time, and it must be closed as often. */
+/* Opening the same memory twice returns the same address. The program must close it twice, and does. */
 static void test_memory_opened_twice_is_closed_twice(void **state)
 {
     (void)state;
@@ -214,14 +216,14 @@ static void test_memory_opened_twice_is_closed_twice(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A loop that allocates one block per step at one place and frees blocks as the case says. Its other memory is
- * allocated and freed. */
+/* A loop that allocates one block per step at one place, frees blocks as the other fields specify, and has other memory
+ * that it frees. */
 typedef struct window {
     const char *name;
-    int steps, length; /* beyond this number the oldest is freed; 0: none is */
-    int freed_of;      /* one of this many blocks is freed immediately; 0: none is */
-    int cleared_every; /* after this many steps all are freed; 0: never */
-    uint64_t left;     /* blocks listed as a leak; 0: no leak */
+    int steps, length; /* free the oldest block beyond this length; 0: never */
+    int freed_of;      /* free one of this many blocks immediately; 0: none */
+    int cleared_every; /* free all blocks after this many steps; 0: never */
+    uint64_t left;     /* number of blocks listed as a leak; 0: no leak */
 } window;
 
 static const window windows[] = {
@@ -281,7 +283,7 @@ static const row *row_of(const char *kind)
     return &rows[k];
 }
 
-/* A layer's weights are staged and copied into memory that is mapped at addresses of its own. */
+/* Load layers: stage the weights of each, and copy them into memory mapped at reserved addresses. */
 static void load_mapped(uint64_t layers)
 {
     uint32_t site = gw_feed_site(&feed, "load net.c 20"), staging = gw_feed_site(&feed, "stage net.c 4");
@@ -297,7 +299,7 @@ static void load_mapped(uint64_t layers)
     }
 }
 
-/* Mapped memory from the place of the layers, for one step. */
+/* Map and unmap memory at the place that loads the layers. */
 static void map_for_a_step(uint64_t key)
 {
     const row *mapped[] = {row_of("address reservation"), row_of("virtual memory management")};
@@ -344,7 +346,7 @@ static void test_a_mapped_model_is_no_leak(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Layers of two weights, each computed with once. */
+/* Load layers of two weights each, with a launch for each weight. */
 static void load_layers(int layers)
 {
     uint32_t first = gw_feed_site(&feed, "load net.c 20"), second = gw_feed_site(&feed, "load net.c 21");
@@ -360,7 +362,7 @@ static void load_layers(int layers)
     feed.site = 0;
 }
 
-/* Iterations that fill the program's own cache. */
+/* Run iterations that fill the program's own cache. */
 static void warm_up(int steps)
 {
     static const uint64_t sizes[] = {2, 4, 19, 2, 18, 15, 10, 20, 7, 16, 18, 12, 17, 11, 10};
@@ -375,7 +377,7 @@ static void warm_up(int steps)
     feed.site = 0;
 }
 
-/* Each block is waited for, and then the program works without a further request. */
+/* The program allocates blocks and waits after each one. They are no leak if it then works without further requests. */
 static void test_a_model_before_work_without_requests_is_none(void **state)
 {
     (void)state;
@@ -406,7 +408,7 @@ static void test_what_was_over_before_the_last_iterations_is_none(void **state)
         load_layers(60);
         warm_up(5);
         if (again)
-            load_layers(60); /* as far as recorded, this never ends */
+            load_layers(60); /* the recording ends while layers are still loaded */
         judge();
         assert_int_equal(verdict->leak_count, again ? 2 : 0);
         gw_verdict_free(verdict);

@@ -1,4 +1,4 @@
-/* Reports events and states of cards and machine around the failure. */
+/* Reports events and states of the cards and the machine around the failure. */
 #include "gwi_machine.h"
 
 #include "gw_data.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's threads report a fault with a delay, and gpuwhy samples ten times a second. */
+/* Events may be reported this late: the driver's threads have a delay, and gpuwhy samples ten times a second. */
 static const uint64_t told_late_ns = 5000000000u;
 
 static uint64_t time_of_failure(const gwi_case *c)
@@ -147,8 +147,8 @@ bool gwi_advise_cards(const gwi_case *c, gw_string_list *advice,
 
 /* ---- the host's memory ---- */
 
-/* True if stderr names the pid. A process without a driver call is not in the recording, but its parent may name it:
- * "worker (pid 123) is killed". */
+/* True if the output on stderr names the pid. The recording does not contain processes without driver calls, but a
+ * parent may name them: "worker (pid 123) is killed". */
 static bool is_named(const gw_stderr_facts *facts, uint32_t pid)
 {
     const char *texts[] = {facts->exception.text, facts->child_exception.text, facts->fatal.text};
@@ -170,13 +170,13 @@ gwi_oom_kill gwi_find_oom_kill(const gwi_case *c)
         if (event->kind != GW_MACHINE_OOM_KILL)
             continue;
         if ((event->sources & 1u << GW_SOURCE_CGROUP) != 0)
-            kill.group = event; /* the last one is nearest to the end */
+            kill.group = event; /* keep the event nearest to the end */
         else if (event->pid != 0 && (event->is_ours || is_named(&model->stderr_facts, event->pid)))
             kill.log = kill.log == NULL ? event : kill.log;
     }
     const gw_series *group = gw_machine_known(model, GW_METRIC_CGROUP_OOM_KILLS, GW_NO_DEVICE, 0);
     const gw_series *host = gw_machine_known(model, GW_METRIC_HOST_OOM_KILLS, GW_NO_DEVICE, 0);
-    /* A difference needs two readings. */
+    /* A rise needs two readings. */
     kill.is_group_known = group != NULL && group->t_last_ns > group->t_first_ns;
     kill.is_host_known = host != NULL && host->t_last_ns > host->t_first_ns;
     kill.group_count = kill.is_group_known ? group->rise : 0;

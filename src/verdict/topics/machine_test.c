@@ -1,4 +1,5 @@
-/* Causes in machine and card. Each case has a counterpart that comes close. */
+/* Tests causes in the machine and the card. Each case has a counterpart that differs a little and must get another
+ * verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
@@ -70,7 +71,7 @@ static void the_group_count_rises_with_the_death(void **state)
     done();
 }
 
-/* The count rose long before, when another process of the group died. */
+/* The group's count rose a minute before the end, when another process of the group was killed. */
 static void the_group_count_rose_earlier(void **state)
 {
     (void)state;
@@ -94,7 +95,7 @@ static void a_kill_by_hand(void **state)
     done();
 }
 
-/* The machine's count rose, but our group's is known and did not. */
+/* The kernel killed a process outside our control group: the machine's count rose, but the group's count did not. */
 static void somebody_else_was_killed(void **state)
 {
     (void)state;
@@ -107,7 +108,7 @@ static void somebody_else_was_killed(void **state)
     done();
 }
 
-/* No values could be read, so nothing is ruled out. */
+/* The host's counts could not be read, so the out-of-memory killer is not ruled out. */
 static void nothing_is_known_of_the_host(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void nothing_is_known_of_the_host(void **state)
     done();
 }
 
-/* A worker without driver calls is named by its parent's exception. */
+/* The kernel killed a worker without driver calls. The parent's exception names the worker's pid. */
 static void a_worker_was_killed(void **state)
 {
     (void)state;
@@ -171,13 +172,13 @@ static void shm_has_room_at_sigbus(void **state)
     gw_feed_open(&feed, 16 * gib);
     shm(8 * gib, 7 * gib);
     gw_feed_exit(&feed, -1, 7);
-    expect("host-crash-of-process", GW_SUPPORTED); /* it may have filled that between two readings */
+    expect("host-crash-of-process", GW_SUPPORTED); /* /dev/shm may have been full between two readings */
     assert_true(list_has(&verdict->next, "memory-mapped data sets"));
     assert_true(list_has(&verdict->next, "df /dev/shm"));
     done();
 }
 
-/* A little room is left. The process may have requested more than that, or may have died for another reason. */
+/* /dev/shm had a little room left. The process may have requested more than that, or died for another reason. */
 static void shm_has_little_room_at_sigbus(void **state)
 {
     (void)state;
@@ -199,7 +200,7 @@ static void shm_has_little_room_at_sigbus(void **state)
     done();
 }
 
-/* Another process had filled it before, without harm to the run until then. */
+/* /dev/shm was full for ten minutes, because of another process, before this process died. */
 static void shm_was_full_all_the_time_at_sigbus(void **state)
 {
     (void)state;
@@ -212,8 +213,8 @@ static void shm_was_full_all_the_time_at_sigbus(void **state)
     done();
 }
 
-/* The fault's own record decides, however full /dev/shm was. `file`: from a core dump; NULL: from a handler, which has
- * no file names. */
+/* Judge a SIGBUS. The record of the fault is stronger evidence than the space in /dev/shm. `file` is from a core dump;
+ * NULL: from a handler, which does not know the file. */
 static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char *file)
 {
     enum { BUS = 7, ADDRESS = 0x7f00000 };
@@ -303,7 +304,7 @@ static void shm_full_and_another_end(void **state)
 
 /* ---- cards ---- */
 
-/* CUDA's device 0 is NVML's card 1. */
+/* Open a run in which CUDA's device 0 is NVML's card 1. */
 static void open_card_run(void)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -361,7 +362,7 @@ static void off_the_bus_by_the_log_alone(void **state)
     done();
 }
 
-/* The card was lost long after the program had failed for another reason. */
+/* The card fell off the bus a minute after the program had failed for another reason. */
 static void off_the_bus_too_late(void **state)
 {
     (void)state;
@@ -412,7 +413,7 @@ static void uncorrectable_memory(void **state)
     done();
 }
 
-/* Only the counter rose, while an ordinary kernel fault was reported. */
+/* Only the counter of uncorrected errors rose. The driver reported error 214. */
 static void uncorrectable_memory_by_the_counter(void **state)
 {
     (void)state;
@@ -425,7 +426,7 @@ static void uncorrectable_memory_by_the_counter(void **state)
     done();
 }
 
-/* The error affected another process on the card; ours ran out of memory. */
+/* The memory error hit another process on the card. Our process ran out of memory. */
 static void contained_error_of_somebody_else(void **state)
 {
     (void)state;
@@ -461,7 +462,7 @@ static void old_memory_errors_are_no_news(void **state)
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 5);
     gw_feed_wait(&feed, second_ns);
-    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9); /* of another card */
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9); /* counter of another card */
     lose_context(700);
     expect("illegal-address", GW_ESTABLISHED);
     done();
@@ -496,8 +497,8 @@ static void the_holder_is_on_another_card(void **state)
     done();
 }
 
-/* Another process held the card when a first request was refused, but had ended long before the program failed by
- * itself. */
+/* Another process held the card at the first refusal. It had ended long before the program failed for lack of
+ * memory. */
 static void the_holder_had_gone(void **state)
 {
     (void)state;
@@ -516,7 +517,8 @@ static void the_holder_had_gone(void **state)
     done();
 }
 
-/* In a container, NVML lists processes with the host's pids. No holder is named, and the reason is reported. */
+/* NVML lists processes with the host's pids, which a container cannot match. The verdict names no holder, and gives
+ * this reason. */
 static void holders_of_another_namespace(void **state)
 {
     (void)state;
@@ -573,7 +575,7 @@ static void a_busy_card_at_its_limit_is_well(void **state)
     gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_GENERATION_MAX, 1, 0, 5);
     gw_feed_sample(&feed, GW_METRIC_CARD_UTILISATION, 1, 0, 0);
     reasons(GW_CLOCK_REASON_IDLE, 3);
-    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_GENERATION, 1, 0, 5); /* the link wakes up */
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_GENERATION, 1, 0, 5); /* the link leaves its idle state */
     gw_feed_sample(&feed, GW_METRIC_CARD_UTILISATION, 1, 0, 100);
     gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 1, 0, 1000);
     reasons(GW_CLOCK_REASON_POWER_CAP, 30);

@@ -1,4 +1,4 @@
-/* Judges the unordered frees and copies that the model found. gwi_order.h defines which claims are made. */
+/* Judges the unordered frees and copies that the model found. gwi_order.h explains the certainties. */
 #include "gwi_order.h"
 
 #include "gwi_fault.h"
@@ -7,16 +7,16 @@
 #include <stdio.h>
 
 enum {
-    /* No card copies faster: this is twice the rate of the fastest known cards between host and card, and within their
-     * own memory. */
+    /* Upper bounds: twice the rate of the fastest known cards, for copies from and to the host, copies within the card,
+     * and fills. */
     HOST_COPY_BYTES_A_US = 1 << 20,
     DEVICE_COPY_BYTES_A_US = 8 << 20,
     FILL_BYTES_A_US = 16 << 20,
-    /* After this time, a program may trust that a copy has ended although nothing shows it. */
+    /* After this time, a program may trust that a copy has ended even if nothing shows it. */
     TRUST_NS = 100000000
 };
 
-/* The minimum duration of the copy, from its call on. */
+/* Return the time that the copy takes at least, counted from its call. */
 static uint64_t shortest_ns(const gw_unordered *it)
 {
     uint64_t a_us = DEVICE_COPY_BYTES_A_US;
@@ -27,21 +27,21 @@ static uint64_t shortest_ns(const gw_unordered *it)
     return (uint64_t)((double)it->copy_bytes * 1e3 / (double)a_us);
 }
 
-/* True if the copy was certainly still running. A later kernel could still order another stream's kernels with it,
- * through shared memory. */
+/* True if the copy was certainly still running at the free. Kernels launched after the copy could have ordered the two
+ * through shared memory, so there must be none. */
 static bool is_in_flight(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->t_free_ns - it->t_copy_ns < shortest_ns(it);
 }
 
-/* True if nothing followed the copy that could have shown that it had ended. */
+/* True if nothing after the copy could have shown the program that the copy had ended. */
 static bool is_unseen(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->later_count == 0 && !it->recorded && !it->to_host &&
            it->t_free_ns - it->t_copy_ns < TRUST_NS;
 }
 
-/* True if work that was not recorded call by call may have ordered them. */
+/* True if graphs, launches into the default stream or unrecorded calls may have ordered free and copy. */
 static bool may_be_ordered(const gw_process *process, const gw_unordered *it)
 {
     if (it->launches_known)

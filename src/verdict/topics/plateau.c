@@ -1,4 +1,4 @@
-/* Whether the use of memory was level for most of a run: see gwi_plateau.h. */
+/* Detects that memory use was level for most of a run: see gwi_plateau.h. */
 #include "gwi_plateau.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@ static int by_bytes(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* A span may be shorter than a step, whose peak then shows in some spans only. So use the maximum of the last few
- * spans. */
+/* Set each value to the maximum of the last few spans. A span may be shorter than a step, so not every span contains
+ * the peak of a step. */
 static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
 {
     enum { WINDOW_PART = 32, WINDOW_MIN = 3 };
@@ -37,12 +37,12 @@ bool gwi_find_plateau(const gw_allocator_report *report, gwi_plateau *ret_platea
     size_t end = count;
     while (end > 0 && most[end - 1] > flat + flat / 4)
         end--;
-    size_t within = 0; /* most of the earlier time was at that level, and none of it much higher */
+    size_t within = 0; /* spans near the level: at least three quarters */
     for (size_t i = 0; i < end; i++)
         within += most[i] + flat / 4 >= flat && most[i] <= flat + flat / 4;
     if (flat == 0 || end == 0 || end == count || end * 2 < count || within * 4 < end * 3)
         return false;
-    size_t last = end - 1; /* smoothing lags behind */
+    size_t last = end - 1; /* the last span of the level, without smoothing */
     while (last > 0 && report->peak[last].bytes + flat / 4 < flat)
         last--;
     *ret_plateau = (gwi_plateau){

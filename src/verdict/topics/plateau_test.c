@@ -1,5 +1,5 @@
-/* A level of memory over most of a run, and when it ended. Recorded spans of 16 ms may lack a step, or begin in the
- * level's last step and end in the next phase. */
+/* Tests memory that is level for most of a run, and the time at which the level ends. A recorded span lasts 16 ms. It
+ * may lack the peak of a step, or contain the last step of the level and the start of the next phase. */
 #include "gwi_plateau.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void begin(size_t level_spans)
 {
     report.peak_count = 0;
     for (size_t i = 0; i < level_spans; i++)
-        add_span(i % 3 == 2 ? 81 : 578); /* every third span has no step */
+        add_span(i % 3 == 2 ? 81 : 578); /* every third span lacks the peak of a step */
 }
 
 static void test_level_then_rise(void **state)
@@ -34,7 +34,7 @@ static void test_level_then_rise(void **state)
     assert_true(gwi_find_plateau(&report, &plateau));
     assert_int_equal(plateau.bytes, 578 * mib);
     assert_int_equal(plateau.end_ns, 28 * span_ns);
-    assert_int_equal(plateau.rising_ns, 27 * span_ns); /* span 28 has a step, and may have more than that */
+    assert_int_equal(plateau.rising_ns, 27 * span_ns); /* the rise may have begun in span 28 */
 }
 
 static void test_slow_rise(void **state)
@@ -42,7 +42,7 @@ static void test_slow_rise(void **state)
     (void)state;
     gwi_plateau plateau;
     begin(28);
-    add_span(81); /* the next phase loads its code */
+    add_span(81); /* the next phase begins by loading its code */
     add_span(387);
     add_span(926);
     add_span(5303);

@@ -1,5 +1,5 @@
-/* Detects idle workers of thread pools by their stack frames. The library's file is enough if the library contains
- * nothing but a pool and its work. For other libraries, the function in which workers wait is decisive. */
+/* Detects idle workers of thread pools by their stack frames. The file of a library is enough if the library contains
+ * only a pool and its work. In other libraries, the function in which workers wait is required. */
 #include "gwi_pools.h"
 
 #include "gw_sites.h"
@@ -10,8 +10,8 @@
 
 typedef enum sign { MODULE, FUNCTION, PYTHON, NAME } sign;
 
-/* MODULE: the mapped file's last part. FUNCTION: a native function. PYTHON: end of a Python file, a blank, function.
- * NAME: the thread's, for threads whose stack could not be read. */
+/* What each pattern matches. MODULE: the name of the mapped file. FUNCTION: a native function. PYTHON: the end of a
+ * Python file's path, a blank, and a function. NAME: the name of a thread whose stack could not be read. */
 static const struct {
     sign sign;
     const char *pool;
@@ -69,7 +69,8 @@ static const char *pool_of_frame(const gw_frame *frame)
     return pool != NULL ? pool : pool_of(FUNCTION, frame->function);
 }
 
-/* True for functions in which Python's own loops wait for work. Any other function called by such a loop is work. */
+/* True for functions in which the loops of Python's pools wait. If such a loop calls any other function, it is at
+ * work. */
 static bool may_be_inside(const gw_frame *frame)
 {
     static const char *const files[] = {"threading.py", "queue.py", "queues.py", "connection.py", "selectors.py"};
@@ -95,13 +96,13 @@ static const char *pool_of_stack(const gw_stack *stack)
         pool = its;
         pool_is_python = frame->python;
     }
-    if (!pool_is_python) /* a library's thread that entered Python does the program's work */
+    if (!pool_is_python) /* a native worker that entered Python runs code of the program */
         for (size_t i = 0; i < stack->count; i++)
             python = python || stack->frame[i].python;
     return python ? NULL : pool;
 }
 
-/* "blas_thread_server+0x2f1 in libopenblas.so.0", as in recordings of older versions. */
+/* Find the pool from frames as text: "blas_thread_server+0x2f1 in libopenblas.so.0". Older recordings have these. */
 static const char *pool_of_texts(const gw_hang_thread *thread)
 {
     const char *pool = NULL;

@@ -1,4 +1,5 @@
-/* Verdicts from the size and the GPU of the refused request, and advice only for calls that the program made. */
+/* Tests verdicts about the size and the GPU of a refused request, and that advice only mentions calls that the program
+ * made. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20, tib = (uint64_t)1 << 40;
@@ -61,7 +62,7 @@ static void test_size_beyond_all_cards(void **state)
     done();
 }
 
-/* Larger than this card, but a size that a program may intend. */
+/* A program may request these sizes on purpose, although they are larger than the card. */
 static void test_honest_sizes(void **state)
 {
     (void)state;
@@ -77,7 +78,7 @@ static void test_honest_sizes(void **state)
     }
 }
 
-/* A leak does not make a negative number fit. */
+/* The program leaks memory, but a negative size would not fit without the leak either. */
 static void test_negative_size_after_growth(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void test_largest_block(void **state)
     assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
     done();
-    hold_one_block(7 * gib, 6 * gib); /* most of the held memory, but less than half of the card */
+    hold_one_block(7 * gib, 6 * gib); /* most of the live memory, but less than half of the card */
     assert_false(headline_has("one block"));
     assert_false(list_has(&verdict->next, "the whole block"));
     done();
@@ -174,8 +175,8 @@ static void test_advice_on_a_reset(void **state)
 static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t result)
 {
     gw_feed_open(&feed, 16 * gib);
-    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 1, 1024, 0);  /* threads in a block */
-    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 8, 49152, 0); /* shared memory */
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 1, 1024, 0);  /* maximum threads of a block */
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 8, 49152, 0); /* maximum shared memory of a block */
     gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, result, shared, 0xf1, grid | 1ull << 32 | 1ull << 48,
                        block | 1ull << 21 | 1ull << 42, 0);
     gw_feed_exit(&feed, 1, 0);

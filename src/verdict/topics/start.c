@@ -1,4 +1,5 @@
-/* Judges failures before any work: driver, libraries and device files, and messages that name a failed call. */
+/* Judges failures before any work: problems of the driver, of libraries and of device files, and messages about a
+ * failed call. */
 #include "gw_text.h"
 #include "gwi_coverage.h"
 #include "gwi_start.h"
@@ -94,8 +95,8 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
-/* The last line of stderr that is neither empty nor written by gpuwhy, which may share the file. Length 0: there is
- * none. */
+/* Return the last line of stderr that is not empty and was not written by gpuwhy, which may share the file. *ret_bytes
+ * is 0 if there is none. */
 static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
 {
     static const char ours[] = "gpuwhy: ";
@@ -120,7 +121,7 @@ bool gwi_stderr_is_empty(const gw_stderr_facts *facts)
     return bytes == 0;
 }
 
-/* True if the line contains the number, but not as a part of a longer one. */
+/* True if the line contains the number, not as a part of a longer number or word. */
 static bool has_number(const char *line, unsigned number)
 {
     char text[16];
@@ -131,7 +132,7 @@ static bool has_number(const char *line, unsigned number)
     return false;
 }
 
-/* The word that a program's message uses for the purpose of such a call; NULL: there is no specific word. */
+/* Return the word that programs use in messages about such a call. Returns NULL if there is no typical word. */
 static const char *subject_of(const gw_failure *failure)
 {
     switch (failure->kind) {
@@ -154,7 +155,7 @@ static bool has_any(const char *line, const char *const *words, size_t count)
 }
 #define HAS_ANY(line, words) has_any(line, words, sizeof(words) / sizeof(words)[0])
 
-/* True if the line reports a failure. A line about a GPU may also just announce it. */
+/* True if the line reports a failure. A line that mentions the GPU may also be an announcement. */
 static bool tells_of_failure(const char *line)
 {
     static const char *const words[] = {"rror",     "ERROR",   "ail",          "FAIL",     "annot", "not ",
@@ -163,7 +164,7 @@ static bool tells_of_failure(const char *line)
     return HAS_ANY(line, words);
 }
 
-/* True if the program reports that it goes on without the failed feature. The failure is then not why it ended. */
+/* True if the program reports that it goes on without the failed feature. Then the failure did not end it. */
 static bool says_it_goes_on(const char *line)
 {
     static const char *const words[] = {
@@ -180,8 +181,8 @@ static bool says_it_goes_on(const char *line)
     return HAS_ANY(lower, words);
 }
 
-/* True for a logger's line, recognised by its date, time or level. Libraries log failures that they can handle:
- * TensorFlow logs a failed cuInit and goes on. */
+/* True for a line of a logger, which starts with a date, a time or a level. Libraries log failures that they can
+ * handle: TensorFlow logs a failed cuInit and goes on. */
 static bool is_logged(const char *line)
 {
     static const char *const levels[] = {"WARN", "ERROR:", "INFO:", "CRITICAL:"};
@@ -195,7 +196,8 @@ static bool is_logged(const char *line)
     return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
 }
 
-/* True if the line reports that this call failed. Small numbers are more often counts and shares than results. */
+/* True if the line reports that this call failed. A small number alone is not enough: it is more often a count or a
+ * percentage than a result. */
 static bool names_failure(const char *line, const gw_failure *failure)
 {
     enum { RESULT_MIN = 200 };
@@ -220,7 +222,8 @@ bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *f
     return bytes > 0 && is_it && !says_it_goes_on(line) && !is_logged(line);
 }
 
-/* True if a line after the exception says that the program goes on, so the program caught and printed it. */
+/* True if a line after the exception reports that the program goes on. Then the program had caught and printed the
+ * exception. */
 static bool went_on_after_exception(const gw_stderr_facts *facts)
 {
     enum { LINE_MAX_BYTES = 1024 };
@@ -239,9 +242,9 @@ static bool went_on_after_exception(const gw_stderr_facts *facts)
     return went_on;
 }
 
-/* True if the exception may have been caught. An observed interpreter reports its uncaught exception
- * (hook/observer_raised.c). If it reports none, the traceback on stderr belongs to an exception that the program caught
- * and printed, or the uncaught one could not be read. */
+/* True if the exception on stderr may have been caught. An observed interpreter reports its uncaught exception
+ * (hook/observer_raised.c). Without such a report, the program caught and printed the exception, or gpuwhy could not
+ * read it. */
 static bool may_be_caught(const gwi_case *c)
 {
     const char *exe = c->process != NULL ? c->process->exe : NULL;
@@ -250,16 +253,16 @@ static bool may_be_caught(const gwi_case *c)
     return name != NULL && gw_begins(name, "python") && c->process->raised == NULL && c->model->asked_phase == NULL;
 }
 
-/* True if the program itself reports that it ended because of the failure: with an exception about the GPU, or as its
- * last output, soon after the failure. A silent program proves nothing: it may have managed without a GPU or without
- * one module, and have ended for another reason that it did not print either. */
+/* True if the program itself reports that the failure ended it: by an exception about the GPU, or by its last output
+ * soon after the failure. A silent program proves nothing. It may have gone on without a GPU or a module, and may have
+ * ended for another reason. */
 static bool is_its_end(const gwi_case *c, const gw_failure *failure)
 {
     const uint64_t soon_ns = 5000000000u;
     uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
     if (!c->ended)
         return false;
-    /* An interpreter with an uncaught exception exits with 1. The printed text of a caught exception, or any other end,
+    /* An interpreter exits with 1 after an uncaught exception. Another exit code, or the text of a caught exception,
      * proves nothing. */
     if (c->exception == GW_EXCEPTION_GPU)
         return (c->exit_code == 1 || c->signal != 0) && !gwi_exception_is_uncertain(c) && !may_be_caught(c) &&
@@ -267,7 +270,7 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
     return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
 }
 
-/* True for the exit status with which a shell reports a child that a signal other than SIGABRT ended. */
+/* True for an exit status by which a shell reports a child ended by a signal other than SIGABRT. */
 static bool is_status_of_signal(int exit_code)
 {
     enum { BASE = 128, ABRT = 6, SIGNALS_MAX = 31 };
@@ -282,7 +285,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
                  c->process == NULL || c->process->pid != failure->pid;
-    /* Later work succeeded and was waited for, so the program had another way. */
+    /* Later work succeeded and was waited for, so the program could do without the failed call. */
     other = other || (c->exception != GW_EXCEPTION_GPU && failure->after.launches > 0 && failure->after.synced);
     if (other)
         return GW_HYPOTHESIS;

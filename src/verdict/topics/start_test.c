@@ -1,4 +1,5 @@
-/* Causes in the software around a program. Each has a run with the cause and one that comes close. */
+/* Tests causes in the software around a program. Each cause has a run with the cause, and a run that differs a little
+ * and must get another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
@@ -50,7 +51,7 @@ static void open_with_driver(unsigned api)
 
 /* ---- CUDA does not start ---- */
 
-/* The program's last output reports that this call failed; then it exits. */
+/* Let the program print as its last output that this call failed, and exit. */
 static void ends_of(const char *call, uint16_t result)
 {
     char words[128];
@@ -81,13 +82,13 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
         init_fails(cases[i].result);
         ends_of("cuInit", cases[i].result);
         expect(cases[i].cause, cases[i].certainty, "cuInit returned");
-        init_fails(cases[i].result); /* it did not print why it ended */
+        init_fails(cases[i].result); /* the program did not print why it ended */
         gw_feed_exit(&feed, 1, 0);
         expect(cases[i].cause, GW_SUPPORTED, "cuInit returned");
-        init_fails(cases[i].result); /* it went on without a GPU and succeeded */
+        init_fails(cases[i].result); /* went on without a GPU and ended well */
         gw_feed_exit(&feed, 0, 0);
         expect_not_fault(GW_VERDICT_CLEAN);
-        init_fails(cases[i].result); /* it went on and failed for another reason */
+        init_fails(cases[i].result); /* went on and failed for another reason */
         gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
                               "KeyError: 'loss'\n");
         gw_feed_exit(&feed, 1, 0);
@@ -106,7 +107,7 @@ static void test_paths_make_it_certain(void **state)
     library("kind=driver version=? from=1 major_only=0 path=/usr/local/cuda/compat/libcuda.so.580.65.06");
     ends_of("cuInit", 804);
     expect("forward-compat-misuse", GW_ESTABLISHED, "/compat/");
-    init_fails(803); /* the files agree: cuInit saw something else, or earlier files */
+    init_fails(803); /* the versions agree now; they may have differed during cuInit */
     gw_feed_meta(&feed, "driver.module", "580.65.06");
     library("kind=driver version=580.65.6 from=1 major_only=0 path=/usr/lib/libcuda.so.580.65.06");
     ends_of("cuInit", 803);
@@ -138,7 +139,7 @@ static void raise_error(const char *line)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* PyTorch's exceptions about this failure do not count as another failure. */
+/* PyTorch's own exceptions about a failed start do not count as another failure. */
 static void test_frameworks_words_for_a_failed_start(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void test_modules_that_do_not_load(void **state)
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
         ends_of("cuModuleLoadData", cases[i].result);
         expect(cases[i].cause, GW_ESTABLISHED, "supports CUDA 12.2");
-        open_with_driver(12020); /* another image worked: no fault */
+        open_with_driver(12020); /* a second image worked, so there is no fault */
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
         gw_feed_launch(&feed, 0xf1, 0);
@@ -213,23 +214,23 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
     ends_of("cuStreamCreate", 36);
     expect("driver-too-old", GW_ESTABLISHED, "13.0.96");
-    open_with_driver(12020); /* the same versions, and nothing failed */
+    open_with_driver(12020); /* the same versions, but no call fails */
     library(RUNTIME_13);
     gw_feed_launch(&feed, 0xf1, 0);
     gw_feed_sync(&feed);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(12020); /* one newer call is missing, of a family that the driver supports */
+    open_with_driver(12020); /* a single newer call is missing */
     library("kind=cudart version=12.4.127 from=1 major_only=0 path=/c/libcudart.so.12.4.127");
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
     ends_of("cuStreamCreate", 36);
     expect("driver-too-old", GW_SUPPORTED, "12.4.127");
-    open_with_driver(12020); /* the runtime itself refuses, and no call fails */
+    open_with_driver(12020); /* the runtime reports the error without a failing call */
     library(RUNTIME_13);
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
     gw_feed_exit(&feed, 1, 0);
     expect("driver-too-old", GW_ESTABLISHED, "insufficient");
-    open_with_driver(13000); /* the same message with matching versions */
+    open_with_driver(13000); /* the same message, although the versions match */
     library(RUNTIME_13);
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
     gw_feed_exit(&feed, 1, 0);
@@ -244,7 +245,7 @@ static void test_ordinals(void **state)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
     ends_of("cuDevicePrimaryCtxRetain", 101);
     expect("invalid-device-ordinal", GW_ESTABLISHED, "numbers the cards in it from 0");
-    open_with_driver(13000); /* it counted the devices by trying */
+    open_with_driver(13000); /* the program tried device numbers to count the GPUs */
     gw_feed_call(&feed, "cuDeviceGet", GW_EV_CALL, 101, 0, 1, 0, 0);
     gw_feed_launch(&feed, 0xf1, 0);
     gw_feed_sync(&feed);
@@ -267,12 +268,12 @@ static void test_mixed_cudnn(void **state)
     gw_feed_stderr(&feed, error);
     gw_feed_exit(&feed, 1, 0);
     expect("cudnn-mixed-libraries", GW_ESTABLISHED, "(1002) means");
-    open_with_driver(13000); /* both are loaded, and the run succeeds */
+    open_with_driver(13000); /* both copies are loaded, and the run succeeds */
     library(wheel);
     library(system);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(13000); /* one copy, and another problem */
+    open_with_driver(13000); /* one copy, so the error has another cause */
     library(wheel);
     gw_feed_stderr(&feed, trace);
     gw_feed_stderr(&feed, error);
@@ -308,11 +309,11 @@ static void test_a_gpu_that_nobody_used_is_advice(void **state)
     (void)state;
     cpu_run("nvidia0 nvidiactl", RUNTIME_13);
     advised(true);
-    cpu_run("", RUNTIME_13); /* no GPU here */
+    cpu_run("", RUNTIME_13); /* no GPU */
     advised(false);
-    cpu_run("nvidia0 nvidiactl", NULL); /* a build for the CPU */
+    cpu_run("nvidia0 nvidiactl", NULL); /* a framework built for the CPU */
     advised(false);
-    open_with_driver(13000); /* it used it */
+    open_with_driver(13000); /* the program used the GPU */
     gw_feed_map(&feed, "/v/site-packages/torch/lib/libtorch_cuda.so");
     gw_feed_meta(&feed, "device.files", "nvidia0");
     library(RUNTIME_13);

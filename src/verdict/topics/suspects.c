@@ -1,23 +1,23 @@
-/* Suspects of a fault that surfaced late.
+/* Finds the kernels that may be at fault when a fault is reported late.
  *
- * Which file holds a kernel is not recorded, so a heuristic guesses its owner: a kernel is usually launched by code in
- * the file that holds it. Examples are the runtime's stub for a kernel, a library's own dispatcher, the small launcher
- * that Triton compiles, and a binding of Python to the driver. So the innermost frame of a launch outside the runtime
- * and the driver decides whether the kernel is the user's or a library's. If no launch has a call site, the owner is
- * unknown.
+ * The recording does not contain the file of a kernel, so a heuristic guesses its owner: a kernel is usually launched
+ * by code in the same file. Examples are the runtime's stub for a kernel, a library's own dispatcher, the small
+ * launcher that Triton compiles, and a Python binding of the driver. So the innermost frame of a launch outside the
+ * runtime and the driver decides whether the kernel is the user's or a library's. If no launch has a call site, the
+ * owner is unknown.
  *
- * The heuristic is wrong in both directions:
+ * The heuristic can be wrong in both directions:
  *
- * - A kernel of a library counts as the user's if its launcher is not on the list of libraries below: a library of
- *   another vendor, one with another file name, one that is linked statically or made of templates (CUTLASS, Thrust,
- *   CUB), or a kernel that a framework compiles at run time and launches through a generic launcher. CuPy's own kernels
- *   are known by their names.
+ * - A library's kernel counts as the user's if its launcher is not on the list of libraries below. It may be a
+ *   library of another vendor, have another file name, be linked statically, or consist of templates (CUTLASS, Thrust,
+ *   CUB). Or a framework compiles the kernel at run time and launches it through a generic launcher. CuPy's kernels are
+ *   recognised by their names.
  * - A user's kernel counts as a library's if a library on the list launches it for the program: an inline extension
- *   that goes through a launcher in libtorch, a callback or plug-in of TensorRT, XLA or cuFFT, and a graph that a
- *   library replays.
- * - The launches of one function may come from several files. The first site with a known file decides.
+ *   that uses a launcher in libtorch, a callback or plug-in of TensorRT, XLA or cuFFT, or a graph that a library
+ *   replays.
+ * - If several files launch one kernel, the first site with a known file decides.
  *
- * So the owner only orders the suspects and is never evidence: it raises no certainty and rules nothing out. */
+ * So the owner only sorts the suspects and is never evidence: it raises no certainty and rules nothing out. */
 #include "gwi_fault.h"
 #include "gwi_suspects.h"
 
@@ -56,7 +56,7 @@ static bool is_library(const char *file)
     return fits_any(file, patterns, sizeof patterns / sizeof patterns[0]);
 }
 
-/* The owner of a kernel, from the file that launches it. Libraries are CUDA's own and those of frameworks. */
+/* The guessed owner of a kernel. OF_LIBRARY: CUDA's own libraries and those of frameworks. */
 typedef enum kernel_owner { OF_USER, OF_UNKNOWN, OF_LIBRARY } kernel_owner;
 
 static kernel_owner owner_of_site(const gwi_case *c, uint32_t site)
@@ -85,7 +85,7 @@ static bool is_its_launch(const gw_launch_site *it, uint32_t pid, const char *ke
 static kernel_owner kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
 {
     kernel_owner owner = OF_UNKNOWN;
-    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* compiled at run time, but belongs to CuPy */
+    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* CuPy compiles it at run time */
         return OF_LIBRARY;
     for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == OF_UNKNOWN; i++)
         if (is_its_launch(&c->model->launch_site[i], pid, kernel))
@@ -142,8 +142,8 @@ char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint
 /* ---- which ---- */
 
 typedef struct suspect {
-    const char *kernel;       /* NULL: it has no name */
-    const gw_ring_call *last; /* its newest launch in that time */
+    const char *kernel;       /* mangled; NULL: not known */
+    const gw_ring_call *last; /* newest launch since the last good synchronisation */
     uint64_t launches;
     int rank; /* a lower rank is reported earlier */
 } suspect;
@@ -152,7 +152,7 @@ enum { SUSPECTS_MAX = 64 };
 typedef struct suspect_list {
     suspect item[SUSPECTS_MAX];
     size_t count;
-    bool beyond;              /* more kernels than fit into the list */
+    bool beyond;              /* there were more kernels than entries */
     uint64_t launches;        /* launches of all kernels since the last good synchronisation */
     const gw_ring_call *last; /* the newest launch of any kernel */
 } suspect_list;
@@ -195,19 +195,19 @@ static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
             take_launch(list, call);
         }
     }
-    if (list->launches == 0 && list->last != NULL) /* it had been waited for, but it is the only candidate */
+    if (list->launches == 0 && list->last != NULL) /* the program waited for it, but there is no other candidate */
         take_launch(list, list->last);
 }
 
-/* The function in "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..` failed": extract its bare
- * name. False: there is none, as for a lambda ("operator()"). */
+/* Extract the function's bare name from "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..`
+ * failed". False: it has none, as for a lambda ("operator()"). */
 static bool asserting_function(const char *text, char out[128])
 {
     const char *end = strstr(text, ": block: ["), *begin = text;
     if (end == NULL)
         return false;
     for (const char *at = text; at + 2 < end; at++)
-        if (isdigit((unsigned char)at[0]) && at[1] == ':' && at[2] == ' ') { /* the line's number */
+        if (isdigit((unsigned char)at[0]) && at[1] == ':' && at[2] == ' ') { /* end of the line number */
             begin = at + 3;
             break;
         }
@@ -225,7 +225,7 @@ static bool asserting_function(const char *text, char out[128])
     return true;
 }
 
-/* True if `name` is the kernel's name, or is part of its mangled name, preceded by its length. */
+/* True if `name` is the kernel's name, or a length-prefixed part of its mangled name. */
 static bool has_function(const char *kernel, const char *name)
 {
     char part[144];
@@ -235,7 +235,8 @@ static bool has_function(const char *kernel, const char *name)
     return strcmp(kernel, name) == 0 || (gw_begins(kernel, "_Z") && strstr(kernel, part) != NULL);
 }
 
-/* The kernel that the assertion's text names. NULL: it names none, or the name matches several kernels of that time. */
+/* Return the kernel that the assertion's text names. Returns NULL if it names none, or if its name matches several
+ * kernels of the list. */
 static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list)
 {
     enum { DEVICE_ASSERT = 710 };

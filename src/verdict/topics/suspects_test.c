@@ -1,4 +1,4 @@
-/* The suspected kernels of a fault that surfaces late, and the places that launched them. */
+/* Tests which kernels are suspected if a fault is reported late, and the places that launched them. */
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, MINE = 0xf1f1, OTHER = 0xf2f2, LIBRARY = 0xf300 };
@@ -95,7 +95,7 @@ static void test_only_kernel(void **state)
     close_verdict();
 }
 
-/* Only one stream was waited for, so a kernel on another one may also be at fault. */
+/* The program waited for one stream only, so a kernel on another stream may also be at fault. */
 static void test_wait_for_another_stream(void **state)
 {
     (void)state;
@@ -104,11 +104,11 @@ static void test_wait_for_another_stream(void **state)
         open_program();
         launched_at(OTHER, NULL, "copy train.py 3");
         gw_feed_launch(&feed, OTHER, OTHER_STREAM);
-        if (i == 1) { /* the awaited stream waits for the other one */
+        if (i == 1) { /* the awaited stream had waited for the other one */
             gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
             gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
         }
-        if (i == 2) { /* recorded before the launch: it orders nothing */
+        if (i == 2) { /* the event precedes the launch, so it orders nothing */
             gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
             gw_feed_launch(&feed, OTHER, OTHER_STREAM);
             gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
@@ -123,7 +123,7 @@ static void test_wait_for_another_stream(void **state)
     }
 }
 
-/* Two kernels are two suspects: the place stays the call that reported it. */
+/* Either of two kernels may be at fault, so the place stays the call that reported the fault. */
 static void test_two_kernels(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_several_places(void **state)
     close_verdict();
 }
 
-/* Earlier launches are not in the ring, so the kernel of the known launches need not be at fault. */
+/* The ring lacks earlier launches, so another kernel than the known one may be at fault. */
 static void test_only_kernel_of_a_cut_window(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_kernel_of_the_assertion(void **state)
     close_verdict();
 }
 
-/* A lambda has no name, and a name that matches two kernels selects neither. */
+/* The assertion is in a lambda, which has no name, or its name matches two kernels. Then it selects no kernel. */
 static void test_assertion_without_a_kernel(void **state)
 {
     (void)state;
@@ -255,11 +255,11 @@ static void test_own_before_libraries(void **state)
     size_t first = position("lose launched on");
     assert_int_equal(first + 1, position("last: gemm_14 launched on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
-    assert_false(says("gemm_3")); /* three lines, not fifteen */
+    assert_false(says("gemm_3")); /* three lines cover all kernels */
     close_verdict();
 }
 
-/* A recording without launch sites: the newest kernels come first. */
+/* The recording has no launch sites, so the newest kernel comes first. */
 static void test_nothing_known(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void test_nothing_known(void **state)
     close_verdict();
 }
 
-/* A handle that named another kernel before. */
+/* The handle named another kernel before. Its old launch site must not count. */
 static void test_handle_used_again(void **state)
 {
     (void)state;

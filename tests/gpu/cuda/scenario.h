@@ -1,4 +1,4 @@
-/* Helpers of the runtime API scenarios: error checks, and the variant given on the command line. */
+/* Helpers for the scenarios that use the runtime API: error checks, and the variant given on the command line. */
 #ifndef SCENARIO_H
 #define SCENARIO_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The program's own check: prints what failed and exits with status 1. */
+/* The error check of the program: prints the failed call and exits with status 1. */
 #define CHECK(call)                                                                                                    \
     do {                                                                                                               \
         cudaError_t check_result = (call);                                                                             \

@@ -1,5 +1,6 @@
-/* The part of cuDNN that writes a log, built as version 9 and as version 8. They differ in the variables that enable
- * the log, in the numbers of a status, and slightly in the text (src/sense/gw_cudnn_log.h). */
+/* Imitate the part of cuDNN that writes a log. This file is built as version 9 and as version 8. The versions differ in
+ * the variables that enable the log, in the numbers of a status, and slightly in the text
+ * (src/sense/gw_cudnn_log.h). */
 #include "gw_cuda_calls.h"
 
 #include <stdio.h>
@@ -81,7 +82,7 @@ int cudnnCreate(void **ret_handle)
     return 0;
 }
 
-/* Write the requested number of warnings. */
+/* Log `warning_count` warnings, and then an error unless `is_good`. */
 int cudnnBackendFinalize(int is_good, int warning_count)
 {
     for (int i = 0; i < warning_count; i++)

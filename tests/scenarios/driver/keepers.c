@@ -1,10 +1,10 @@
-/* Programs that keep memory on purpose, and the same programs with one missing free.
+/* Programs that keep memory on purpose. Each has a fault: one free is missing.
  *
- *   window    a replay buffer of the last frames. Runs to its end; missing: the free of the frame that leaves it
+ *   window    keeps a replay buffer of the last frames, and runs to its end. Missing: the free of the oldest frame
  *   search    trains models of several widths, one after the other. Missing: the free of the previous model
- *   server    a cache of keys grows with each token and is freed with its request. Missing: for aborted requests
+ *   server    keeps a cache of keys for each request; it grows with each token. Missing: the free after an abort
  *
- * --repaired: all are freed. --wide: repaired, but a later model is too wide for the GPU (search). */
+ * --repaired: no free is missing. --wide (search): repaired, but a later model is too wide for the GPU. */
 #include "scenario.h"
 
 #include <stdio.h>

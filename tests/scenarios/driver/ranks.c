@@ -1,5 +1,5 @@
-/* Four workers with ranks, started as by torchrun. Rank 2 fails: because of a bad address, or a crash in host code.
- * The launcher notices this and ends the others, which have no fault. Repaired: no rank fails. */
+/* Four workers with ranks, started as by torchrun. Rank 2 fails because of a bad address, or a crash in host code. The
+ * launcher notices the failure and ends the other ranks, which have no fault. Repaired: no rank fails. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 enum { WORKERS = 4, CULPRIT = 2 };
 
-/* Report that this rank is ready, then wait for all. */
+/* Report that this rank is ready, then wait until all ranks are. */
 static void meet(int ready_fd, int go_fd)
 {
     char byte;
@@ -53,7 +53,7 @@ static int start_worker(const char *program, const char *of, int rank, int ready
     return scenario_start(program, arguments);
 }
 
-/* Wait for all ranks. When the first one fails, end the others. Returns how many failed by themselves. */
+/* Wait for all ranks to exit. When the first one fails, end the others. Returns how many failed by themselves. */
 static int wait_for_all(const int *pid)
 {
     int failed = 0, status;
@@ -86,7 +86,7 @@ static void launch(const char *program, const char *of)
     for (int count = 0; count < WORKERS; count++)
         if (read(ready[0], &byte, 1) != 1)
             scenario_fail("a worker did not start");
-    usleep(300000); /* long enough to be seen from outside */
+    usleep(300000); /* long enough for other programs to see the workers */
     close(go[1]);
     int failed = wait_for_all(pid);
     if (failed > 0)

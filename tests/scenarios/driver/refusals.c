@@ -1,19 +1,18 @@
-/* Allocations that fail, and what the verdict must conclude from them:
+/* Allocations that fail. The verdict must draw the right conclusion from each:
  *
- * --kind pool      the device's default pool of stream-ordered memory keeps memory that was freed, and a plain block
- * does not
- *                  fit; --kind own-pool: the same with a pool of the program. Repaired: it is trimmed first.
+ * --kind pool      the device's default pool of stream-ordered memory keeps memory that was freed, and a plain
+ *                  block does not fit. --kind own-pool: the same with a pool that the program created. Repaired:
+ *                  the program trims the pool first.
  * --kind handled   a failure that the program handles, successful work, and later a kernel that writes to an invalid
- *                  address. Repaired: without the last part.
- * --kind crumbs    the GPU is full of the program's own blocks, some of them small, and 2 MiB do not fit; the
- * program
- *                  tries again after --pause us. Repaired: fewer blocks.
- * --kind probe     requests more than there is 100 times, works in between and ends well.
- * --kind status    a failure that the program handles, 12 rounds of work, and an end with status 3. Repaired: 0.
- * --kind crash     the same with 40 rounds, and then a NULL pointer is used. Repaired: without it.
+ *                  address. Repaired: without that kernel.
+ * --kind crumbs    the GPU is full of the program's own blocks, some of them small, and 2 MiB do not fit. The
+ *                  program tries again after --pause us. Repaired: fewer blocks.
+ * --kind probe     100 times, the program requests more memory than the GPU has and then works. It ends well.
+ * --kind status    a failure that the program handles, 12 rounds of work, and an end with status 3. Repaired:
+ *                  status 0.
+ * --kind crash     the same with 40 rounds, and then a NULL pointer is used. Repaired: it is not used.
  * --kind null      the program does not check an allocation, and uses the host's part of an object that was not
- * created.
- *                  Repaired: a request that fits. */
+ *                  created. Repaired: a request that fits. */
 #include "scenario.h"
 
 #include <stdbool.h>
@@ -115,7 +114,7 @@ static void probe(void)
     CHECK(cuMemFree(block));
 }
 
-/* An allocation fails once, followed by this many rounds of allocations, work and results. */
+/* Let an allocation fail once, then do this many rounds of allocations, work and copies of results. */
 static void go_on(int rounds)
 {
     CUdeviceptr block;

@@ -1,6 +1,6 @@
-/* S04: two processes share a GPU. This one starts another one that allocates most of it, then needs as much itself.
- * Repaired: the other process allocates little. All sizes are shares of the GPU, so that the program works on any
- * GPU. */
+/* S04: two processes share a GPU. This program starts a second process that allocates most of the memory, and then
+ * needs as much itself. Repaired: the second process allocates little. All sizes are shares of the GPU's memory, so
+ * that the program works on any GPU. */
 #include "scenario.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* The other process: allocate a block, write to `ready_fd`, and wait to be killed. */
+/* The second process: allocate a block, write to `ready_fd`, and wait to be killed. */
 static void hold(long long percent, int ready_fd)
 {
     struct gpu gpu;

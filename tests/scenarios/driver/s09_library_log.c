@@ -1,5 +1,6 @@
 /* S09: a library call fails, and the program does not print the library's status. Only the library's own log shows
- * it. Either the handle cannot be created, because the program has used the memory, or the arguments are wrong. */
+ * the status. Either the handle cannot be created, because the program has used up the memory, or the arguments are
+ * wrong. */
 #include "scenario.h"
 
 #include <dlfcn.h>
@@ -49,7 +50,7 @@ int main(int argc, char **argv)
     int (*finalize)(int, int) = (int (*)(int, int))symbol(library, "cudnnBackendFinalize");
     struct gpu gpu;
     gpu_open(&gpu, 0);
-    nanosleep(&a_while, NULL); /* a real training runs longer than this */
+    nanosleep(&a_while, NULL); /* a real training run lasts longer than this */
     if (strcmp(what, "handle") == 0 && !repaired)
         take_nearly_all();
     int status = create(&handle);

@@ -1,4 +1,4 @@
-/* S10, S10b: device memory is used up by streams (contexts) that are created for each request and never destroyed.
+/* S10 (S10b): streams (contexts) that are created for each request and never destroyed use up the device memory.
  * Repaired: each is destroyed after its request. */
 #include "scenario.h"
 

@@ -1,5 +1,5 @@
-/* S11: a loop creates one object of every kind that has a driver handle or address, and frees each, except one kind
- * (--keep KIND), which is freed only once in ten times. Repaired: all are freed. */
+/* S11: a loop creates one object of every kind that has a driver handle or address, and frees it. Objects of the kind
+ * --keep KIND are only freed in every tenth round. Repaired: all are freed. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void end_reservation(struct things *t)
     CHECK(cuMemAddressFree(t->reservation, VMM_BYTES));
 }
 
-/* Mapped and unmapped in the reservation of the same round, so only its handle can be leaked. */
+/* The memory is mapped in the reservation of the same round and unmapped with it, so only its handle can leak. */
 static void make_vmm(struct things *t)
 {
     CUmemAllocationProp prop;
@@ -216,8 +216,8 @@ static void end_pool(struct things *t)
     CHECK(cuMemPoolDestroy(t->pool));
 }
 
-/* In the order of creation; they are freed in the opposite order. `each`: create one only every so many rounds,
- * because it needs hundreds of MiB, or much address space. */
+/* The kinds are in the order of creation; the objects are freed in the opposite order. `each`: create an object only
+ * every so many rounds, because it needs hundreds of MiB or much address space. */
 static const struct kind {
     const char *name;
     void (*make)(struct things *t), (*end)(struct things *t);

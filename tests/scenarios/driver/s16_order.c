@@ -1,6 +1,6 @@
-/* S16: a block of stream-ordered memory is freed in the order of one stream while a copy on another stream, not
- * ordered with it, still uses it. --repaired: they are put in order, in one of many ways (--by). S16b (--what host):
- * the program does not wait for a copy to the host before the host memory is freed, or (--keep) before it ends.
+/* S16: a block of stream-ordered memory is freed on one stream while a copy on another stream still uses it, because
+ * nothing orders the two streams. --repaired: the streams are ordered, in one of many ways (--by). S16b (--what host):
+ * the program does not wait for a copy to the host before it frees the host memory, or (--keep) before it exits.
  *
  * --what pipeline works like a framework on stream-ordered memory: one stream loads, one computes, one copies
  * results back, and events from a cache order them. The fault is one missing wait (--forget).
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* hold(ns): takes this long, on a real and on a virtual GPU. */
+/* Kernel hold(ns): runs for `ns` nanoseconds, on a real and on a virtual GPU. */
 static const char hold_ptx[] =
     PTX_HEAD ".visible .global .align 8 .u64 gpuwhy_model_hold[8] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 0, 1};\n"
              ".visible .entry hold(.param .u64 ns)\n{\n.reg .b64 %d<5>;\n.reg .pred %p0;\n"
@@ -142,7 +142,7 @@ static void by_context(void)
     CHECK(cuCtxSynchronize());
 }
 
-/* The host reads memory that a later copy writes: no driver call shows this. */
+/* The host waits for a copy by reading the memory that the copy writes. No driver call shows this. */
 static void by_memory(void)
 {
     volatile unsigned char *flag = page_locked;
@@ -269,7 +269,7 @@ static void pipeline(int iterations, int forget)
     CHECK(cuStreamDestroy(returning));
 }
 
-/* Many threads, each with its own streams, all in order. */
+/* Run by many threads: each has its own streams and orders them correctly. */
 static void *work(void *user)
 {
     const int *iterations = user;

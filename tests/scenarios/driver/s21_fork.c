@@ -1,5 +1,5 @@
-/* S21: the work is done in a child created by fork() after the parent initialised CUDA. Repaired: the child is
- * created first. */
+/* S21: a child works on the GPU, although fork() created it after the parent had initialised CUDA. Repaired: the
+ * child is created first. */
 #include "scenario.h"
 
 #include <stdio.h>

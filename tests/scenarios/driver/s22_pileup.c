@@ -1,4 +1,4 @@
-/* S22: on a machine with several GPUs four workers all make their context on GPU 0. Not all of them fit there, while
+/* S22: on a machine with several GPUs, four workers all create their context on GPU 0. Not all of them fit there, while
  * the other GPUs are idle. Repaired: worker i uses GPU i modulo the number of GPUs. */
 #include "scenario.h"
 
@@ -34,7 +34,7 @@ static int start_worker(const char *program, int ordinal, int ready_fd, int go_f
     return scenario_start(program, arguments);
 }
 
-/* Start a worker and wait until its allocation has succeeded or failed, or it has died. */
+/* Start a worker and wait until its allocation has succeeded or failed, or the worker has died. */
 static int start_and_wait(const char *program, int ordinal, int go_fd)
 {
     int ready[2];
@@ -49,13 +49,13 @@ static int start_and_wait(const char *program, int ordinal, int go_fd)
     return pid;
 }
 
-/* Start the workers one after the other, then let all continue. Returns how many failed. */
+/* Start the workers one after the other, then let all of them continue. Returns how many failed. */
 static int launch_workers(const char *program, int gpus)
 {
     int go[2], pid[WORKERS], failed = 0;
     if (pipe(go) != 0)
         scenario_fail("no pipe");
-    fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker with this descriptor would wait for itself */
+    fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker that inherits this end would wait for itself */
     for (int index = 0; index < WORKERS; index++)
         pid[index] = start_and_wait(program, index % gpus, go[0]);
     close(go[1]);

@@ -1,8 +1,7 @@
 /* S26: the software of a program does not match the GPU or the driver. The virtual GPU's specification causes the
- * fault (fault=CODE@FUNCTION, driver=VERSION). The program is an ordinary one that loads a library, looks up an
- * optional newer function, and works. Without a fault the optional function may be missing, and the run is clean.
- * --without: if CUDA does not start, the program continues without it, prints nothing, and ends for an unrelated
- * reason. */
+ * fault (fault=CODE@FUNCTION, driver=VERSION). The program is an ordinary one: it loads a library, looks up an
+ * optional newer function, and works. If only the optional function is missing, the run has no fault. --without: if
+ * CUDA does not start, the program continues without it, prints nothing, and fails for an unrelated reason. */
 #include "scenario.h"
 
 #include <dlfcn.h>
@@ -39,7 +38,7 @@ int main(int argc, char **argv)
     gpu_open(&gpu, 0);
     (void)cuGetProcAddress_v2("cuLogsRegisterCallback", &optional, 12090, 0, &found);
     truth("optional", "%d", (int)found);
-    nanosleep(&a_while, NULL); /* a real training runs longer than this */
+    nanosleep(&a_while, NULL); /* a real training run lasts longer than this */
     CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
     CHECK(cuMemAlloc(&block, 4096));
     CHECK(scenario_store(store, block, NULL));

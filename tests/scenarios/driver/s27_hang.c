@@ -1,16 +1,17 @@
-/* S27: the program hangs: a kernel does not end and is waited for or queried again and again, or runs on its own
- * stream while another one is waited for; or two threads take two locks in different order before the next launch.
+/* S27: the program hangs. A kernel does not end, and the program waits for the kernel or queries it again and again. Or
+ * the kernel runs on a second stream while the program waits for the first one. Or two threads take two locks in
+ * different order before the next launch.
  *
- * Programs that only look like it: --repaired (the kernel is only slow, the locks are taken in one order), and after
- * the work on the GPU: --kind join (one stream waits for the other by an event), input (a read without an answer),
+ * Programs that only seem to hang: --repaired (the kernel is only slow, the locks are taken in one order) and, after
+ * the work on the GPU, --kind join (one stream waits for the other by an event), input (a read without an answer),
  * sleep, load (host work without any driver call), pool (threads wait for work while one waits for input).
  *
- * A kernel that nothing waits for, while the program continues on another stream: --kind alone (the launch stays on
- * record), alone-fast (later calls of the program push it out of the record). --repaired: it runs on by design, and
- * ends on command. --kind left, left-asked: the program finally waits for that kernel, or queries it, when its
- * launch is no longer on record.
+ * A kernel that nothing waits for, while the program continues on another stream: --kind alone (the launch stays in
+ * the record of the last calls), alone-fast (later calls push it out of the record). --repaired: the kernel runs on
+ * purpose, and ends on command. --kind left, left-asked: the program finally waits for that kernel, or queries it,
+ * when its launch is no longer in the record.
  *
- * Nothing lasts for ever: a kernel ends after --seconds at the latest, and the rest ends by then, too. */
+ * Nothing lasts for ever: a kernel ends after --seconds at the latest, and everything else ends by then, too. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -22,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* spin(flag, ns): ends when the flag in pinned memory is set, or after ns. The virtual GPU only uses ns. */
+/* Kernel spin(flag, ns): ends when the flag in pinned memory is set, or after `ns` nanoseconds. The virtual GPU only
+ * uses ns. */
 static const char spin_ptx[] = PTX_HEAD
     ".visible .global .align 8 .u64 gpuwhy_model_spin[8] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 0, 2};\n"
     ".visible .entry spin(.param .u64 flag, .param .u64 ns)\n{\n.reg .b64 %d<6>;\n.reg .b32 %r0;\n.reg .pred %p<2>;\n"
@@ -66,7 +68,7 @@ static void open_all(struct gpu *gpu)
 
 /* ---- the kinds ---- */
 
-/* noinline: compilers merge two equal calls, and then neither has its own line. */
+/* The functions are noinline because compilers merge two equal calls, and then neither has its own line. */
 __attribute__((noinline)) static void wait_for_kernel(int repaired)
 {
     for (int i = 0; repaired && i < 12; i++) { /* slow, but all kernels end */
@@ -95,7 +97,7 @@ __attribute__((noinline)) static void wait_for_both(int repaired)
     CHECK(cuCtxSynchronize()); /* mark: other */
 }
 
-/* Query the kernel on the other stream, and in between wait for a stream that has nothing to do. */
+/* Query the kernel on the other stream, and between the queries wait for a stream that has nothing to do. */
 static void wait_again(int repaired)
 {
     launch_spin(0.001);
@@ -106,8 +108,8 @@ static void wait_again(int repaired)
     }
 }
 
-/* Use two streams like the twin of wait_again(). The kernel that is not waited for directly came before an event for
- * which the stream waited. Then the program rests for a while without a fault. */
+/* Use two streams as wait_again() does, but without a fault: the other stream's kernel comes before an event that the
+ * stream waits for. Afterwards the program is idle for a while. */
 static void join_by_event(void)
 {
     CUevent event;
@@ -124,7 +126,7 @@ static void join_by_event(void)
     CHECK(cuEventDestroy(event));
 }
 
-enum { FAST_STEPS = 3000 }; /* each uses two of the 2,048 entries of a thread's ring */
+enum { FAST_STEPS = 3000 }; /* a step adds two of the 2,048 entries of a thread's ring */
 
 static void step(void)
 {
@@ -137,11 +139,11 @@ __attribute__((noinline)) static void leave_alone(int fast, int repaired)
 {
     launch_spin_on(other, repaired ? 8 : (double)seconds);
     if (repaired)
-        seconds = 7; /* the virtual GPU ignores the flag: there the kernel ends by itself a little later */
+        seconds = 7; /* the virtual GPU ignores the flag; its kernel ends by itself a little later */
     for (int i = 0; fast && i < FAST_STEPS; i++)
         step();
     truth("steps", "1");
-    for (int i = 0; i < 20 * (int)seconds; i++) { /* after 50 s the launch has left the ring */
+    for (int i = 0; i < 20 * (int)seconds; i++) { /* after 50 s, the launch is no longer in the ring */
         step();
         usleep(50000);
     }
@@ -149,7 +151,7 @@ __attribute__((noinline)) static void leave_alone(int fast, int repaired)
     CHECK(cuCtxSynchronize());
 }
 
-/* The launch is not among the last calls any more when the program waits for it. */
+/* When the program waits for the kernel, the launch is no longer among the thread's recorded calls. */
 __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);
@@ -159,7 +161,7 @@ __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
         usleep(1000);
     CHECK(cuStreamSynchronize(other)); /* mark: left */
     if (asks)
-        sleep(4); /* rests after everything has ended */
+        sleep(4); /* be idle after everything has ended */
 }
 
 static pthread_mutex_t weights = PTHREAD_MUTEX_INITIALIZER, gradients = PTHREAD_MUTEX_INITIALIZER;
@@ -220,7 +222,7 @@ static void wait_for_input(void)
     struct timespec time = {.tv_sec = seconds};
     if (pipe(fds) != 0)
         scenario_fail("no pipe");
-    if (fork() == 0) { /* the child writes the input in the end */
+    if (fork() == 0) { /* the child ends the input after --seconds */
         nanosleep(&time, NULL);
         _exit(0);
     }

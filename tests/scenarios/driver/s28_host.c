@@ -1,5 +1,5 @@
 /* S28: a program uses the GPU without a fault and then ends for an unrelated reason: a crash in its own code, an
- * abort, an exit status of its own, a signal from outside. */
+ * abort, an exit status of its own, a signal from another process. */
 #include "scenario.h"
 
 #include <signal.h>
@@ -22,14 +22,14 @@ static void use_the_gpu(void)
     gpu_close(&gpu);
 }
 
-/* Write through a pointer that was never set. It is volatile to hide it from the compiler. */
+/* Write through an invalid pointer. It is volatile, so that the compiler does not see its value. */
 static void crash(void)
 {
     int *volatile never_set = (int *)16;
     *never_set = 1;
 }
 
-/* Allocate more than any GPU has, and never end. */
+/* Request more memory than any GPU has, and then hang. */
 static void get_stuck(void)
 {
     struct gpu gpu;

@@ -1,5 +1,5 @@
-/* S29: page-locked host memory is refused, because the range is already registered, or because the host has no more
- * of it. The GPU is not out of memory. Repaired: registered once; a small request. */
+/* S29: the driver refuses page-locked host memory, because the range is already registered, or because the host has no
+ * more such memory. The GPU is not out of memory. Repaired: the range is registered once, and the request is small. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* S32: the device is reset between two model calls, by this program or by another part of it on its own thread (--by
- * library), and an object of the first call is used in the second: a pointer in a kernel, a copy or a free, a
- * stream, an event, a module, a function of it, an executable graph, the context. Repaired: the second call creates
- * all objects again. */
+/* S32: the device is reset between two model calls, by the program itself or by a library on its own thread (--by
+ * library). The second call then uses an object of the first call: a pointer in a kernel, a copy or a free, a stream,
+ * an event, a module, a function of the module, an executable graph, or the context. Repaired: the second call
+ * creates all objects again. */
 #include "scenario.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ static CUgraphExec steps_record(const struct call *call)
     return steps;
 }
 
-/* Keep the objects that `call` already has, and create the rest. */
+/* Keep the objects that `call` already has, and create the missing ones. */
 static void call_begin(struct call *call)
 {
     if (call->module == NULL)
@@ -57,7 +57,7 @@ static void call_compute(const struct call *call)
     CHECK(cuStreamSynchronize(call->stream));
 }
 
-/* Only a kernel gets the pointer. */
+/* Use the pointer only in a kernel. */
 static void call_launch(const struct call *call)
 {
     CHECK(scenario_store(call->store, call->weights, call->stream));
@@ -72,7 +72,8 @@ static void call_end(const struct call *call)
     CHECK(cuMemFree(call->weights));
 }
 
-/* A second library in the process, such as numba beside PyTorch: it resets the device as if it were the only user. */
+/* Imitate a second library in the process, such as numba beside PyTorch: reset the device as if nothing else used
+ * it. */
 static void *library_close(void *device)
 {
     CHECK(cuDevicePrimaryCtxReset(*(CUdevice *)device));

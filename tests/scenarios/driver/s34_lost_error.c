@@ -1,5 +1,6 @@
-/* S34: a copy fails and its result is ignored. The error is kept, as the runtime API does, and the check after a
- * good launch reports it. Repaired: the copy is right. With --unnoticed the error is never read. */
+/* S34: a copy fails, and the program ignores its result. The error is stored, as in the runtime API, and the check
+ * after a later, correct launch reports it. Repaired: the copy is correct. With --unnoticed, the error is never
+ * read. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 static CUresult first_error;
 
-/* As in a program that wraps its calls and checks for errors only now and then. */
+/* Store the first error, like a program that wraps its calls and checks for errors only now and then. */
 static void keep(CUresult result)
 {
     if (first_error == CUDA_SUCCESS)

@@ -2,7 +2,8 @@
  * too little memory. The parent exits 0. It forks before any process initialises CUDA, as required.
  *
  * Repaired: the children have no fault. --replace: the parent checks, and another child does the work of the failed
- * one. --handle: the child requests less after the failure. --late: the parent does not wait at all for a while. */
+ * one. --handle: the child requests less after the failure. --late: for a while, the parent does not wait for its
+ * children. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 enum { CHILDREN = 2 };
 
 struct order {
-    const char *of; /* cause of its death: address, memory */
+    const char *of; /* why the child fails: address or memory */
     int fails, handles;
 };
 
@@ -52,7 +53,7 @@ static int start_child(const struct order *order)
     struct gpu gpu;
     truth(order->fails ? "failing_pid" : "working_pid", "%d", (int)getpid());
     gpu_open(&gpu, 0);
-    usleep(300000); /* long enough to be seen from outside */
+    usleep(300000); /* long enough for other programs to see the child */
     if (strcmp(order->of, "memory") == 0)
         use_memory(order);
     else
@@ -77,7 +78,7 @@ int main(int argc, char **argv)
     for (int index = 0; index < CHILDREN; index++)
         pid[index] = start_child(&(struct order){of, index == 1 && !repaired, handle});
     if (late)
-        sleep(1); /* the children end, and the parent does not wait for them */
+        sleep(1); /* the children end while the parent does not wait for them */
     for (int index = 0; index < CHILDREN; index++) {
         int status = scenario_wait(pid[index]);
         if (replace && status != 0)

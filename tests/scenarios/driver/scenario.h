@@ -1,7 +1,8 @@
 /* Code shared by the scenario programs: a module with one kernel, and two common options.
  *
- * Each program has one known fault, or, with --repaired, does the same work without it. It prints the same with and
- * without an observer. Facts about itself go to the file of --truth. It exits 1 if the fault occurred. */
+ * Each program has one known fault. With --repaired, it does the same work without the fault. Its output does not
+ * depend on whether it is observed. It writes facts about itself to the file of --truth. It exits 1 if the fault
+ * occurred. */
 #ifndef SCENARIO_H
 #define SCENARIO_H
 
@@ -9,7 +10,7 @@
 #include "options.h"
 #include "truth.h"
 
-/* kernel store(CUdeviceptr p): writes 32 bits to p. Faults if p does not point to live memory, on a real and a
+/* Kernel store(CUdeviceptr p): writes 32 bits to p. Faults if p does not point to live memory, on a real and on a
  * virtual GPU. */
 extern const char scenario_ptx[];
 
@@ -19,12 +20,12 @@ CUresult scenario_store(CUfunction store, CUdeviceptr address, CUstream stream);
 /* Print one line on stderr and exit 1. */
 __attribute__((noreturn, format(printf, 1, 2))) void scenario_fail(const char *format, ...);
 
-/* Return free and total memory of the current device, from cuMemGetInfo. */
+/* Return the free and the total memory of the current device, from cuMemGetInfo. */
 void scenario_memory(size_t *ret_free, size_t *ret_total);
 
-/* Start this program again with other arguments (the list ends with NULL). Returns its pid. */
+/* Start this program again with other arguments (the list ends with NULL). Returns the new process's pid. */
 int scenario_start(const char *program, const char *const *arguments);
-/* Wait for a process; returns its exit status, or 128 + its signal. */
+/* Wait for a process. Returns its exit status, or 128 + the signal that ended it. */
 int scenario_wait(int pid);
 
 #endif

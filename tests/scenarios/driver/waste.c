@@ -1,4 +1,4 @@
-/* A healthy program that wastes time: it waits after each small launch. Repaired: it waits now and then. */
+/* A healthy program that wastes time: it waits after each small launch. Repaired: it waits only now and then. */
 #include "scenario.h"
 
 #include <stdio.h>

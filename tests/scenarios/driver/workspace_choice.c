@@ -1,6 +1,6 @@
-/* Imitates a library's choice of an algorithm: each step requests the workspace of the fast algorithm and, if that
- * fails, the small one of the slow algorithm. Meanwhile the program keeps more and more memory, so that it is slow
- * from some step on. Repaired: it keeps less, and there is always enough memory. */
+/* Imitates a library's choice of an algorithm: each step requests the workspace of the fast algorithm. If that request
+ * fails, it requests the smaller workspace of the slow algorithm. Meanwhile the program keeps more and more memory, so
+ * that at some step only the slow algorithm is left. Repaired: the program keeps less, and the fast one always fits. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     const size_t kept_bytes = (size_t)(repaired ? 16 : 128) << 20;
     const struct timespec a_while = {.tv_nsec = 400000000};
     gpu_open(&gpu, 0);
-    nanosleep(&a_while, NULL); /* a real training runs longer than this */
+    nanosleep(&a_while, NULL); /* a real training run lasts longer than this */
     CUmodule module = gpu_load(ptx);
     CUfunction kernel[ALGORITHMS] = {gpu_kernel(module, "conv_large"), gpu_kernel(module, "conv_small")};
     truth("large_bytes", "%zu", workspace_bytes[0]);

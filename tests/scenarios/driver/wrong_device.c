@@ -1,6 +1,6 @@
-/* Two GPUs, and a call on one of them that uses an object of the other: a kernel is launched while the wrong GPU is
- * current, a stream of the other GPU is used, an event of the other GPU is recorded. Repaired: the right GPU is made
- * current first. */
+/* A program uses two GPUs, and a call on one of them uses an object of the other: a kernel is launched while the wrong
+ * GPU is current, a stream of the other GPU is used, an event of the other GPU is recorded. Repaired: the right GPU is
+ * made current first. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     struct side first, second;
     CUresult result;
     side_open(&first, 0);
-    side_open(&second, 1); /* current from here on */
+    side_open(&second, 1); /* this GPU is current from here on */
     if (repaired)
         CHECK(cuCtxSetCurrent(first.gpu.context));
     if (strcmp(use, "event") == 0)

@@ -1,5 +1,5 @@
-/* The call is on a path that compilers consider rare, and move out of the function: into "keep.cold", which has no
- * name any more when the program is stripped. */
+/* The calls are on a path that compilers consider rare and move out of the function, into "keep.cold". When the program
+ * is stripped, that code has no name any more. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
-/* A program that allocates like PyTorch, with the fake libraries beside it, and writes what it did to a file.
+/* A program that allocates like PyTorch, together with the fake libraries, and writes what it did to a file.
  *
  * usage: course_prog TRUTH CUDA SCENARIO [NUMBER]
  *   TRUTH     file to write; CUDA: path of the fake libc10_cuda.so
  *   random    NUMBER events with blocks of all sizes, then a failed allocation
  *   global    the same, with the library opened with RTLD_GLOBAL
- *   alone     the same without a driver call before: nothing is followed
+ *   alone     the same without an earlier driver call: nothing is recorded
  *   training  iterations of 54 requests with launches and waits, 3 of them kept, then a failed allocation
  *   threads   NUMBER events on each of four devices, one thread each, then a failed allocation on each
  *   shared    four threads on one device, each call under one lock, as in PyTorch
@@ -13,18 +13,19 @@
  *   many      NUMBER blocks alive at once
  *   leak      400 iterations that keep 15 MiB each, then the process dies of the failed allocation
  *   late      a calm phase of 2,000 iterations, then the same as `leak`
- *   full      the same bytes, all before the iterations, which keep nothing; then the process dies in the same way
+ *   full      like `leak`, but all bytes are kept before the iterations, which keep nothing
  *   rests     NUMBER calm iterations of a small program, then some that keep 15 MiB each, then a failed allocation
  *   calm      NUMBER calm iterations, then a failed allocation
  *   bench     NUMBER events of a process that uses much of the GPU; prints nanoseconds per event
  *   bench_small  the same for a process that uses little
- *   cold      the same with cold caches, as in a training: one core allocates, another one frees, and between two
- *             events COLD_KIB of other memory is read and written; prints nanoseconds per event, without the time
- *             between events
+ *   cold      the same with cold caches, as in a real training run: one core allocates, another one frees, and
+ *             between two events COLD_KIB of other memory is read and written; prints nanoseconds per event, without
+ *             the time between events
  *
  * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" for each request (FREED_ORDER 0:
- * alive), "device N requests frees live_count live_bytes peak_bytes" for a device when an allocation fails, and
- * "passed USAGES OOMS STRANGE" against "made USAGES OOMS". */
+ * alive), and "device N requests frees live_count live_bytes peak_bytes" for a device when an allocation fails.
+ * "passed USAGES OOMS STRANGE" counts the calls that the fake libraries received, and "made USAGES OOMS" the calls
+ * that the program made. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -47,10 +48,10 @@ typedef struct request {
 } request;
 
 typedef struct books {
-    request *request; /* [0] is unused */
+    request *request; /* the first element is unused */
     uint64_t count, room, frees, live_count, live_bytes, peak_bytes;
     uint64_t next_address;
-    uint64_t *live; /* orders of live requests */
+    uint64_t *live; /* the orders of the live requests */
     uint64_t random;
 } books;
 
@@ -87,7 +88,7 @@ static uint64_t allocate(int device, uint64_t bytes)
             fail("no memory");
     }
     uint64_t order = ++b->count, address = 0;
-    /* Half of the time use an address that was used before, as caching allocators do. */
+    /* Half of the time, use an address that was used before, as caching allocators do. */
     if (order > 64 && next_random(b) % 2 == 0) {
         const request *old = &b->request[order - 1 - next_random(b) % 60];
         bool used = old->freed_order == 0;
@@ -138,7 +139,7 @@ static void one_event(int device)
     books *b = &of[device];
     uint64_t dice = next_random(b) % 100;
     bool free_one = b->live_count > 0 && (dice < 48 || b->live_count > 3000);
-    if (free_one) /* mostly young blocks */
+    if (free_one) /* mostly the newest block */
         release_at(device, dice % 4 == 0 ? next_random(b) % b->live_count : b->live_count - 1);
     else if (dice < 60)
         allocate(device, odd[next_random(b) % (sizeof odd / sizeof odd[0])]);
@@ -227,7 +228,7 @@ static void training(uint64_t iterations)
             launch();
         }
         for (unsigned k = 54; k-- > 0;)
-            if (k % 18 != 0) /* three are never freed */
+            if (k % 18 != 0) /* three blocks are never freed */
                 release(0, order[k]);
         wait_for_it();
     }
@@ -237,7 +238,7 @@ static void training(uint64_t iterations)
 typedef struct job {
     int device;
     uint64_t count;
-    pthread_mutex_t *lock; /* NULL: none */
+    pthread_mutex_t *lock; /* NULL: call without a lock */
 } job;
 
 static void *thread_of_device(void *user)
@@ -248,7 +249,7 @@ static void *thread_of_device(void *user)
     return NULL;
 }
 
-/* Each thread uses its own addresses on device 0, so that without a lock only the order is undefined. */
+/* Each thread uses its own addresses on device 0. So without a lock, only the order of the events is undefined. */
 static void *thread_of_all(void *user)
 {
     const job *j = user;
@@ -282,7 +283,7 @@ static void forks(uint64_t count)
     for (uint64_t i = 0; i < count; i++)
         one_event(0);
     pid_t child = fork();
-    if (child == 0) { /* records nothing, whatever it does */
+    if (child == 0) { /* the child records nothing */
         books before = of[0];
         for (uint64_t i = 0; i < 1000; i++)
             one_event(0);
@@ -337,12 +338,12 @@ static void rests(uint64_t count)
         take(KEPT);
         if (i == KEEPING / 2)
             for (uint64_t k = 1; k <= 5; k++)
-                release(0, k); /* older than the rest */
+                release(0, k); /* older than the blocks that are kept */
     }
     refuse(0);
 }
 
-/* The process has 7 of 8 GiB from the driver; the next request of PyTorch fails. */
+/* The process has 7 of the GPU's 8 GiB, so that PyTorch's next request to the driver fails. */
 static void dies(bool leaks)
 {
     enum { KEPT = 15 << 20, ITERATIONS = 400 };
@@ -376,7 +377,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Iterations of 54 blocks that are allocated and freed, with no other work: the calls and their recording. */
+/* Time iterations that only allocate and free 54 blocks: the cost of the calls and of their recording. */
 static void bench(uint64_t count)
 {
     double best = 1e18;
@@ -398,12 +399,12 @@ static void bench(uint64_t count)
 
 enum { COLD_KIB = 64, COLD_WALK = 4 << 20, COLD_BLOCKS = 54, COLD_ROUNDS = 15, COLD_INTERRUPTED_NS = 20000 };
 
-static _Atomic uint64_t cold_turn; /* even: the allocating thread has its turn */
+static _Atomic uint64_t cold_turn; /* even: it is the allocating thread's turn */
 static uint64_t cold_iterations;
-static uint64_t cold_ticks_max; /* longer intervals were interrupted */
+static uint64_t cold_ticks_max; /* a longer interval was interrupted */
 static double cold_round_ns[2][COLD_ROUNDS];
 
-/* A clock that costs little and keeps our code from moving across it. */
+/* Read a clock that costs little. Our code cannot move across the call. */
 static uint64_t cold_ticks(void)
 {
 #if defined(__x86_64__)
@@ -416,7 +417,7 @@ static uint64_t cold_ticks(void)
 #endif
 }
 
-/* A window that moves through more memory than the core's own caches hold. */
+/* Touch a window that moves through more memory than the core's own caches hold. */
 static void touch_other_memory(volatile uint8_t *memory, size_t *at)
 {
     for (size_t done = 0; done < (size_t)COLD_KIB << 10; done += 64)
@@ -460,7 +461,7 @@ static void *cold_thread(void *user)
         fail("no memory");
     if (set_current(context) != 0)
         fail("no context");
-    wait_for_it(); /* a thread without driver calls is a different case */
+    wait_for_it(); /* make a driver call, because a thread without one is a different case */
     for (unsigned round = 0; round < COLD_ROUNDS; round++) {
         uint64_t took = 0, events = 0;
         double begin_ns = now_ns();

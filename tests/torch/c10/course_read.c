@@ -1,4 +1,4 @@
-/* Print the allocators of a recording's model as lines for test_course.py: course_read RECORDING */
+/* Print the allocators of a recording's model as lines for test_course.py. Usage: course_read RECORDING */
 #include "gw_model_facts.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Replaces PyTorch's libc10.so: the two functions, which count their calls. */
+/* Replaces PyTorch's libc10.so. It only has the two functions that gpuwhy observes, and they count their calls. */
 #include "gw_c10_door.h"
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@ void usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_b
            gw_c10_device device) __asm__(GW_C10_USAGE);
 void oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device) __asm__(GW_C10_OOM);
 
-/* Checks for the caller that all arguments arrived unchanged. */
+/* Count a call, and check that all arguments arrived unchanged. */
 void usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     atomic_fetch_add(&fake_c10_seen.usages, 1);

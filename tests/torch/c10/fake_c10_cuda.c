@@ -1,4 +1,4 @@
-/* Replaces PyTorch's libc10_cuda.so: an allocator that only counts, and calls c10 through its PLT. */
+/* Replaces PyTorch's libc10_cuda.so. Its allocator only counts, and calls libc10.so through the PLT. */
 #include "gw_c10_door.h"
 
 #include <stdatomic.h>
