@@ -1,15 +1,17 @@
-/* Measure what gpuwhy costs per call: one process using the driver API, with calls that alternately go through the
+/* Measure what gpuwhy costs per call. One process uses the driver API, and its calls alternately go through gpuwhy's
  * facade and bypass it.
  *
  *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
  *   hook_cost --layout
  *
  * A block is a burst of the same call. Blocks with and without gpuwhy alternate (on off off on ...), so that drift
- * of the machine affects both. "Off" calls the driver's own function, found in the file that the buffer's header
- * names; "on" calls the function that any program finds under that name. Without gpuwhy all blocks are direct calls.
+ * of the machine affects both. An "off" block calls the driver's own function, found in the file named in the header
+ * of gpuwhy's buffer. An "on" block calls the function that any program finds under that name. Without gpuwhy, all
+ * blocks call the driver directly.
+ *
  * Prints one JSON object; bench.py computes the statistics. Launches are measured a second time with other memory
- * touched between them, like a program that works between its calls. --layout prints what training.py must know
- * about a buffer. */
+ * accessed between them, as in a program that works between its calls. --layout prints the offsets in a buffer that
+ * training.py needs. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -26,17 +28,18 @@
 
 enum {
     LAUNCHES = 200,
-    LAUNCH_BLOCKS_TIMES = 5, /* launches are fast: run this many times more blocks of them */
+    LAUNCH_BLOCKS_TIMES = 5, /* a launch is short: measure this many times more blocks */
     COLD_LAUNCHES = 50,
-    COLD_BYTES = 256 << 10, /* touched between two launches ... */
+    COLD_BYTES = 256 << 10, /* bytes accessed between two launches ... */
     COLD_WALK = 8 << 20,    /* ... in a window that moves through this many bytes */
     PAIRS = 100,
-    TAIL_BLOCKS = 20, /* a p99.9 is computed over this many blocks of one kind */
+    TAIL_BLOCKS = 20, /* compute one p99.9 from this many blocks of the same kind */
     BLOCKS = 400,
     BLOCKS_MAX = 4000,
     ALLOC_BYTES = 4096,
-    DEPTH = 60,      /* native frames when call sites are measured */
-    NEW_IN_BLOCK = 8 /* new sites per block: each is about 25 records; the buffer is emptied ten times a second */
+    DEPTH = 60, /* native frames when call sites are measured */
+    /* New sites per block. A site takes about 25 records, and the buffer is emptied ten times per second. */
+    NEW_IN_BLOCK = 8
 };
 
 #define DRIVER_FUNCTIONS(X)                                                                                            \
@@ -103,7 +106,7 @@ static void open_driver(const char *path, struct driver *to)
     memcpy(&to->free_async, &found, sizeof found);
 }
 
-/* Map this process's buffer; NULL if the process is not recorded. */
+/* Map the buffer of this process. Returns NULL if the process is not recorded. */
 static gw_buffer_head *map_buffer(void)
 {
     const char *folder = getenv("GPUWHY_RUN_DIR");
@@ -138,7 +141,7 @@ static uint64_t now_ns(void)
 static double block_ns[2][BLOCKS_MAX * LAUNCH_BLOCKS_TIMES];
 static float call_ns[2][BLOCKS_MAX * PAIRS];
 
-/* on off off on on off off on ... */
+/* True if block number `block` is an "on" block. The order is: on off off on on off off on ... */
 static bool is_on(int block)
 {
     return (block & 3) == 0 || (block & 3) == 3;
@@ -180,7 +183,7 @@ static void touch_other_memory(void)
     at = (at + COLD_BYTES) % COLD_WALK;
 }
 
-/* Time each launch separately: the clock costs the same with and without gpuwhy. */
+/* Time each launch separately. Reading the clock costs the same with and without gpuwhy. */
 static void measure_cold_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
@@ -245,14 +248,15 @@ static float timed_alloc(const struct driver *by, bool async)
 
 /* What "on" and "off" mean in a measurement. */
 typedef enum comparison {
-    WITH_AND_WITHOUT_US, /* without call sites in either */
-    SITE_KNOWN,          /* with and without call sites; always the same site, DEPTH frames deep */
-    SITE_NEW             /* as above, but a new site each time: all functions are known, the path through them is not */
+    WITH_AND_WITHOUT_US, /* compare calls with and without gpuwhy; no call sites in either case */
+    SITE_KNOWN,          /* compare with and without call sites: always the same site, DEPTH frames deep */
+    SITE_NEW             /* compare with and without call sites: a new path through known functions each time */
 } comparison;
 
 static volatile unsigned kept;
 
-/* Bit n of `path` selects the line from which the n-th frame calls the next one. */
+/* Time an allocation `depth` frames down the stack. Bit n of `path` selects the line from which frame n calls the next
+ * frame. */
 static __attribute__((noinline)) float deep_alloc(unsigned depth, uint64_t path, bool async)
 {
     float ns;
@@ -278,7 +282,8 @@ static float compared_alloc(gw_buffer_head *head, comparison what, bool async, b
     return deep_alloc(DEPTH, what == SITE_NEW ? ++count * 0x9e3779b97f4a7c15ull : 0, async);
 }
 
-/* Time each allocation separately, because the tail matters. The pause lets the supervisor empty the buffer. */
+/* Time each allocation separately to get the tail of the distribution. The supervisor empties the buffer during the
+ * pauses. */
 static void measure_allocations(gw_buffer_head *head, const char *name, comparison what, bool async, int blocks)
 {
     int count[2] = {0, 0}, used[2] = {0, 0}, each = what == SITE_NEW ? NEW_IN_BLOCK : PAIRS;
@@ -321,7 +326,8 @@ static bool async_works(void)
     return driver.free_async(address, NULL) == CUDA_SUCCESS;
 }
 
-/* Print where a buffer has the switch of call sites and the call counters: training.py cannot read the C header. */
+/* Print the offsets of the switch for call sites and of the call counters in a buffer. training.py cannot read the C
+ * header. */
 static void print_layout(void)
 {
     printf("{\"sites_switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n", offsetof(gw_buffer_head, sites_off),

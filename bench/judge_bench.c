@@ -1,8 +1,9 @@
-/* Measure how fast `gpuwhy explain` processes a recording (read, model, judge) on one core: gw_judge_bench
- * [LIVE_BLOCKS [EVENTS]].
+/* Measure how fast `gpuwhy explain` processes a recording (read, model, judge) on one core.
  *
- * made_recording.h describes the mix of events. Writing is not timed. Prints the median of five rounds, with the
- * slowest and the fastest. */
+ *   gw_judge_bench [LIVE_BLOCKS [EVENTS]]
+ *
+ * made_recording.h describes the mix of events. The time to write the recording is not measured. Prints the median,
+ * the slowest and the fastest of five rounds. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_model.h"

@@ -1,4 +1,4 @@
-/* Write a made-up recording of any size: see made_recording.h. */
+/* Write a synthetic recording of any size: see made_recording.h. */
 #include "made_recording.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static uint64_t random_next(void)
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2",      "cuMemAllocAsync",    "cuMemFreeAsync",
                                        "cuEventCreate", "cuEventDestroy_v2", "cuModuleGetFunction"};
 
-/* 256 sizes, like a training that repeats itself. A quarter of them are at most 1 MiB. */
+/* Return one of 256 sizes, because a training repeats a limited set of sizes. A quarter of them are at most 1 MiB. */
 static uint64_t made_bytes(unsigned sort)
 {
     return sort < 64 ? 512u * (1 + sort * 31) : (uint64_t)(sort - 63) * 341 * 1024;

@@ -1,6 +1,8 @@
-/* Measure what it costs to record the calls that put work in order (src/hook/order.c), and to write them before a
- * free. One process using the driver API makes the same bursts before and after the hook starts to record order, and
- * again with a copy on another stream before each free. Prints the median of bursts in ns per call. Absolute times
+/* Measure two costs: recording the calls that determine the order of work (src/hook/order.c), and writing these
+ * records before a free.
+ *
+ * One process uses the driver API. It runs the same bursts of calls before and after the hook starts to record order,
+ * and again with a copy on another stream before each free. Prints the median time per call in ns. Absolute times
  * depend on the machine: compare only within one run.
  *
  *   gpuwhy run --quiet --gpu virtual:h200 -- bench-order-cost */
@@ -72,7 +74,8 @@ static void allocate(void)
         CHECK(cuMemAllocAsync(&block[i], 4096, computing));
 }
 
-/* Then the hook must check the order for each free of the burst; the first one writes the steps. */
+/* Allocate the blocks and copy on another stream. The hook must then check the order at each free of the burst, and
+ * writes the steps at the first one. */
 static void allocate_and_copy(void)
 {
     allocate();
@@ -91,7 +94,7 @@ static double measure(void (*before)(void), void (*call)(int))
             call(i);
         burst_ns[b] = (now_ns() - begin) / CALLS;
         CHECK(cuCtxSynchronize());
-        usleep(2000); /* give the supervisor time: calls cost more when the buffer is full */
+        usleep(2000); /* let the supervisor empty the buffer: calls cost more when it is full */
     }
     qsort(burst_ns, BURSTS, sizeof burst_ns[0], compare);
     return burst_ns[BURSTS / 2];
@@ -120,12 +123,12 @@ int main(void)
     for (int i = 0; i < STEPS; i++)
         off[i] = measure(nothing, steps[i].call);
     void *locked;
-    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* from here on the steps are recorded */
+    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* the hook records the steps after this call */
     for (int i = 0; i < STEPS; i++) {
         double on = measure(nothing, steps[i].call);
         printf("%-22s %7.1f ns, noted %7.1f ns: %+.1f ns\n", steps[i].name, off[i], on, on - off[i]);
     }
-    for (int i = 0; i < 2000; i++) /* push all copies out of the ring of steps */
+    for (int i = 0; i < 2000; i++) /* overwrite all copies in the ring of steps */
         record(i), wait(i);
     double without = measure(allocate, free_one);
     double with = measure(allocate_and_copy, free_one);

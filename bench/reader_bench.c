@@ -1,5 +1,8 @@
-/* Measure how fast a recording is written and read: gw_reader_bench [EVENTS [LIVE_BLOCKS]]. made_recording.h
- * describes the mix of events. */
+/* Measure how fast a recording is written and read.
+ *
+ *   gw_reader_bench [EVENTS [LIVE_BLOCKS]]
+ *
+ * made_recording.h describes the mix of events. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "made_recording.h"

@@ -1,5 +1,5 @@
-/* Measure what gpuwhy's libraries cost a program that never uses a GPU: `true` is started alternately with and
- * without them.
+/* Measure how much gpuwhy's libraries slow down the start of a program that never uses a GPU: run `true` alternately
+ * with and without them.
  *
  *   gpuwhy run --quiet -- start_cost [pairs]
  *

@@ -1,10 +1,10 @@
-/* Demonstrates libgpuscope: the same run many times in one process, and every run behaves like the first.
+/* Demonstrate libgpuscope: a process repeats the same run many times, and every run behaves like the first.
  *
  *     scope_demo [--runs N] [--memory SIZE] [--batch N] [--warm] [--fault]
  *
- * A run finds the largest micro-batch that fits into the memory, plans the memory of an iteration ahead, executes a
- * few iterations, and ends. All memory then returns to the driver. --warm keeps the context between runs. --fault
- * ruins a run with a wild pointer, in a separate process, and continues. Exits 0 if all runs were alike. */
+ * A run finds the largest micro-batch that fits into the memory, plans the memory of an iteration, executes a few
+ * iterations, and ends. All memory is then returned to the driver. --warm keeps the context between runs. --fault
+ * makes a run in a separate process fail with a wild pointer, and then continues. Exits 0 if all runs were alike. */
 #include "options.h"
 
 #include <gpuwhy/scope.h>
@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char ptx[] =
-    ".version 7.0\n.target sm_70\n.address_size 64\n"
-    /* The virtual GPU runs no kernels. This one faults if its first parameter does not point to memory. */
-    ".visible .global .align 8 .u64 gpuwhy_model_step[5] = {0x4D4B594857555047, 1, 1, 1, 0};\n"
-    ".visible .entry step(.param .u64 p)\n{\n.reg .b64 %d;\n.reg .b32 %r;\n"
-    "ld.param.u64 %d, [p];\nmov.u32 %r, 1;\nst.global.u32 [%d], %r;\nret;\n}\n";
+/* The virtual GPU does not execute kernels. The object gpuwhy_model_step makes it report a fault if the kernel's
+ * first parameter does not point to memory. */
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                          ".visible .global .align 8 .u64 gpuwhy_model_step[5] = {0x4D4B594857555047, 1, 1, 1, 0};\n"
+                          ".visible .entry step(.param .u64 p)\n{\n.reg .b64 %d;\n.reg .b32 %r;\n"
+                          "ld.param.u64 %d, [p];\nmov.u32 %r, 1;\nst.global.u32 [%d], %r;\nret;\n}\n";
 
 enum { LAYERS = 8, ITERATIONS = 5 };
 
@@ -25,7 +25,7 @@ struct settings {
     long long runs, memory_bytes, batch;
 };
 
-/* Memory that layer `i` keeps for this number of images. */
+/* Return the memory that layer `i` keeps for this number of images. */
 static size_t layer_bytes(int i, size_t images)
 {
     return images * (size_t)(LAYERS - i) * 20000;
@@ -38,7 +38,8 @@ struct iteration {
     gs_plan_size size;
 };
 
-/* Plan one iteration: the forward pass allocates what it keeps, and the backward pass frees it layer by layer. */
+/* Plan one iteration: the forward pass allocates the memory that it keeps, and the backward pass frees it layer by
+ * layer. */
 static gs_status plan_iteration(size_t images, struct iteration *ret)
 {
     size_t saved[LAYERS], gradient;
@@ -79,7 +80,7 @@ static gs_status bytes_for(void *unused, size_t images, uint64_t *ret_bytes)
 
 /* ---- one run ---- */
 
-/* Execute one iteration with the same calls as in the plan. */
+/* Execute one iteration. The calls must be the same as in the plan. */
 static gs_status iterate(gs_arena *arena, CUfunction step, size_t images, CUstream stream)
 {
     CUdeviceptr saved[LAYERS], gradient;
@@ -100,8 +101,7 @@ static gs_status iterate(gs_arena *arena, CUfunction step, size_t images, CUstre
 }
 
 struct seen {
-    uint64_t images, peak_bytes,
-        driver_bytes; /* the largest micro-batch; the scope's peak; memory that was missing on the GPU */
+    uint64_t images, peak_bytes, driver_bytes; /* the largest micro-batch; the scope's peak; memory in use on the GPU */
 };
 
 static gs_status work(gs_scope *scope, const struct settings *settings, struct iteration *iteration, struct seen *seen)
@@ -168,7 +168,7 @@ static gs_status run(gs_scope *outer, const struct settings *settings, struct se
 
 /* ---- a run that is ruined ---- */
 
-/* Ruin a run in a separate process, so that this process stays usable. */
+/* Make a run fail. gs_run_in_child() calls this in a separate process, so that this process stays usable. */
 static gs_status ruin(const void *input, size_t input_bytes, gs_reply *reply)
 {
     (void)input;

@@ -1,8 +1,8 @@
-/* Run a function in a fresh process: the program is started again, and gs_child_main() calls the function there.
+/* Run a function in a new process: start the program again, where gs_child_main() calls the function.
  *
- * Input and output are in two anonymous files, so that neither side waits for the other and the output of a dying
- * child is kept. The output file begins with a header that the child writes last. A third descriptor is the write
- * end of a pipe that is never written to: the parent detects the end of the child when the pipe closes. */
+ * Input and output are in two anonymous files, so that neither process waits for the other and the output survives
+ * when the child dies. The output file begins with a header that the child writes last. The child also has the write
+ * end of a pipe, to which it writes nothing: when the child ends, the pipe closes, and the parent detects this. */
 #include "gwi_scope.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VARIABLE "GPUSCOPE_CHILD" /* "INPUT:OUTPUT:LIFE:NAME": descriptors and the name of the entry */
+#define VARIABLE "GPUSCOPE_CHILD" /* value "INPUT:OUTPUT:LIFE:NAME": three descriptors and the name of the entry */
 
 typedef struct header {
     uint64_t magic; /* 0 until the function has returned */
@@ -34,7 +34,7 @@ struct gs_reply {
 
 extern char **environ;
 
-static const gs_child_entry *known_entries; /* static, owned by the program; set by gs_child_main() */
+static const gs_child_entry *known_entries; /* the program's list, which stays valid; set by gs_child_main() */
 static const char *known_program;
 
 static gs_status write_all(int fd, const void *data, size_t bytes)
@@ -97,7 +97,7 @@ void gs_child_main(int argc, char **argv, const gs_child_entry *entries)
     set_close_on_exec(input);
     set_close_on_exec(output);
     set_close_on_exec(life);
-    unsetenv(VARIABLE); /* `name` is not used any more */
+    unsetenv(VARIABLE); /* invalidates `name`, which is not used below */
     if (entries->name != NULL)
         end.status = run(entries, input, output);
     end.has_failure = gwi_process_failure(&end.failure);
@@ -144,7 +144,7 @@ static gs_status make_files(child *c, const void *input, size_t input_bytes)
     return status == GS_OK ? write_all(c->output, &none, sizeof none) : status;
 }
 
-/* Build the child's environment. The caller owns the result and its first string. */
+/* Build the child's environment. The caller owns the returned array and its first string. */
 static char **make_environment(const char *name, const int numbers[3])
 {
     size_t count = 0;
@@ -161,8 +161,8 @@ static char **make_environment(const char *name, const int numbers[3])
     return copy;
 }
 
-/* Start the child. The descriptors get numbers that are free in parent and child, and other programs started
- * meanwhile do not inherit them. */
+/* Start the child. The descriptors get numbers that are free in the parent and in the child. Other programs that are
+ * started meanwhile do not inherit them. */
 static gs_status start(child *c, const char *name)
 {
     gs_status status = GS_FAILED;
@@ -182,7 +182,7 @@ static gs_status start(child *c, const char *name)
         status = GS_NO_HOST_MEMORY;
         goto out;
     }
-    /* Duplicating a descriptor onto itself clears close-on-exec, in the child only. */
+    /* Duplicate each descriptor onto itself: this clears close-on-exec, but only in the child. */
     for (int i = 0; i < 3; i++) {
         if (posix_spawn_file_actions_adddup2(&actions, numbers[i], numbers[i]) != 0)
             goto out;

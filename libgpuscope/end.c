@@ -1,8 +1,8 @@
-/* The end of a scope: wait for its work, release everything in the right order, compare the free memory, and release
- * the context.
+/* End a scope: wait for its work, release everything in the right order, compare the free memory, and release the
+ * context.
  *
  * A dead scope cannot wait, and no release works any more. Only its context is released, which frees everything in
- * it. Whatever the driver still keeps is freed when the process ends. */
+ * the context. Memory that the driver still keeps is freed when the process ends. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -16,15 +16,15 @@
 typedef struct ending {
     gs_scope *scope;
     gs_report *report;  /* owned until it is passed to the caller */
-    gwi_thing **things; /* owned: everything held by the scope and its inner scopes, in the order of release */
+    gwi_thing **things; /* owned: all things of the scope and its inner scopes, in the order of release */
     size_t thing_count;
     const char *file;
     int line;
-    CUcontext before; /* context to make current again */
-    bool is_switched; /* the scope's context had to be made current */
+    CUcontext before; /* the context to make current again at the end */
+    bool is_switched; /* the scope's context was not current and had to be made so */
 } ending;
 
-/* Visit a scope and its inner scopes, outer ones first. */
+/* Return the next scope of a walk over `outer` and its inner scopes. Outer scopes come first. */
 static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 {
     if (at->children != NULL)
@@ -36,7 +36,7 @@ static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 
 /* ---- before anything is done ---- */
 
-/* Return an entry of another thread, or NULL. */
+/* Return an entry of another thread. Returns NULL if there is none. */
 static const gwi_entry *other_entry_locked(gs_scope *scope)
 {
     long self = syscall(SYS_gettid);
@@ -71,7 +71,7 @@ static gs_status shut(ending *end)
     gs_status status = GS_OK;
     char why[200] = "the scope is being ended already";
     pthread_mutex_lock(&gwi_lock);
-    /* After a fork only one thread is left, and its id is different. */
+    /* After a fork, only one thread is left and its id is new. Entries of other threads do not count then. */
     const gwi_entry *other = gwi_driver_is_forked() ? NULL : other_entry_locked(end->scope);
     if (other != NULL)
         snprintf(why, sizeof why, "thread %ld is inside, since %s:%d", other->thread, other->file, other->line);
@@ -103,7 +103,7 @@ static bool is_same_place(const gwi_thing *a, const gwi_thing *b)
     return compare_things(&left, &right) == 0;
 }
 
-/* Allocate everything that the end needs, before anything is changed. */
+/* Allocate all memory that the end needs before anything is changed. */
 static gs_status make_room(ending *end)
 {
     end->report = calloc(1, sizeof *end->report);
@@ -181,7 +181,7 @@ static gs_status failed(ending *end, gs_source source, int code, const char *cal
     return gwi_failed(end->scope, source, code, call, NULL, end->file, end->line);
 }
 
-/* Make the scope's context current. If that fails, returns false: nothing can be released one by one. */
+/* Make the scope's context current. Returns false on failure: nothing can then be released one by one. */
 static bool enter_context(ending *end)
 {
     const char *call = "cuCtxGetCurrent";
@@ -211,8 +211,8 @@ static void wait_for_work(ending *end)
     }
 }
 
-/* Whether a failed release may be repeated. It may for memory: the driver reports an error if it no longer knows the
- * address. It may not for a handle that might be gone, because drivers crash on such a handle. */
+/* True if a failed release may be repeated. It may for memory, because the driver reports an error if the address is no
+ * longer valid. It may not for a handle that might be destroyed already, because drivers crash on such a handle. */
 static bool may_try_again(const gwi_thing *thing, int code)
 {
     bool is_memory = thing->kind == GS_KIND_ORDERED || thing->kind == GS_KIND_DEVICE || thing->kind == GS_KIND_MAPPED ||
@@ -220,7 +220,7 @@ static bool may_try_again(const gwi_thing *thing, int code)
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
-/* Release one thing. Returns true if it was released. */
+/* Release one thing. Returns true if it was released. *ret_again: the parent scope may try again. */
 static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 {
     gs_source source;
@@ -239,7 +239,7 @@ static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 static void release_all(ending *end, bool can_release)
 {
     gs_scope *parent = end->scope->parent;
-    bool has_ordered = false; /* ordered memory was released, but returns to the pool only when its stream gets there */
+    bool has_ordered = false; /* stream-ordered memory was released; it is in the pool only after its stream's work */
     for (size_t i = 0; i < end->thing_count; i++) {
         gwi_thing *thing = end->things[i];
         bool again = can_release;
@@ -265,8 +265,8 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
 }
 
-/* Memory that a context is known to keep after everything was released: 0.55 MiB for each stream, at the largest
- * number that existed at once, and a page that small blocks share with blocks of others. */
+/* Return the memory that a context normally keeps after everything was released: 0.55 MiB for each stream, counting the
+ * largest number of streams that existed at once, and one page that is shared by small blocks. */
 static uint64_t allowed_bytes_locked(const gs_scope *scope)
 {
     enum { STREAM_BYTES = 576 << 10 };
@@ -312,8 +312,8 @@ static void leave(ending *end)
         failed(end, GS_FROM_DRIVER, code, "cuCtxSetCurrent");
 }
 
-/* Release the context, only once. After a failed release it is not known whether it took effect, and a second
- * release might take the context away from other users. */
+/* Release the context only once. After a failed release it is unknown whether it took effect, and a second release
+ * might take the context away from other users. */
 static void release_context(ending *end)
 {
     gs_report *report = end->report;

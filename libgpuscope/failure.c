@@ -1,4 +1,4 @@
-/* Record the first failure: what failed, where, and whether work can go on after it. */
+/* Record the first failure: which call failed, where, and whether the context is still usable. */
 #include "gwi_scope.h"
 
 #include "gw_data.h"
@@ -22,7 +22,7 @@ const char *gs_status_text(int status)
     return status >= 0 && status < GS_STATUS_COUNT ? texts[status] : "not a status";
 }
 
-/* Copy the end of a path, which is more useful than its beginning. */
+/* Copy the end of a path if it is too long. The end is more useful than the beginning. */
 static void copy_end(char *to, size_t to_bytes, const char *from)
 {
     size_t bytes = from == NULL ? 0 : strlen(from);
@@ -46,7 +46,7 @@ static void describe_code(gs_failure *failure)
         name = error->driver_name != NULL ? error->driver_name : error->runtime_name;
         text = error->meaning;
     }
-    if (gwi_driver_is_loaded()) { /* use the driver's own message if it has one */
+    if (gwi_driver_is_loaded()) { /* prefer the driver's own message */
         const char *own_name = NULL, *own_text = NULL;
         if (gwi_cuda.cuGetErrorName(failure->code, &own_name) == 0 && own_name != NULL)
             name = own_name;
@@ -57,7 +57,7 @@ static void describe_code(gs_failure *failure)
              text == NULL ? "" : text);
 }
 
-/* Look up whether the error is sticky; -1 if it may or may not be. */
+/* Look up whether the error is sticky. Returns -1 if the number does not determine it. */
 static int sticks_by_table(gs_source source, int code)
 {
     const gw_cuda_error *error = source == GS_FROM_DRIVER ? gw_data_cuda_error((unsigned)code) : NULL;
@@ -70,7 +70,7 @@ static int sticks_by_table(gs_source source, int code)
     case GW_STICKY_PRACTICE:
         return 1;
     case GW_STICKY_NO:
-        return error->usable == GW_USABLE_NO; /* without a context the effect is the same as a sticky error */
+        return error->usable == GW_USABLE_NO; /* a destroyed context has the same effect as a sticky error */
     default:
         return -1;
     }
@@ -160,7 +160,7 @@ bool gwi_process_failure(gs_failure *ret_failure)
     return has;
 }
 
-/* If the error number does not show whether the context is dead, find out with a harmless call. */
+/* If the error number does not show whether the context is dead, make a harmless call to find out. */
 static void ask_driver(gs_failure *failure)
 {
     size_t free_bytes, total_bytes;
@@ -217,7 +217,7 @@ int gs_death(const gs_scope *scope, gs_failure *ret_failure)
     if (scope == NULL || !gwi_is_dead(scope))
         return 0;
     if (gwi_driver_is_forked())
-        gwi_driver_load(ret_failure); /* sets the reason why the driver cannot be used */
+        gwi_driver_load(ret_failure); /* sets the reason why the driver is not usable */
     else
         *ret_failure = scope->device->death;
     return 1;

@@ -1,5 +1,5 @@
-/* The CUDA driver, loaded at run time. Functions have their exported names, whose meaning never changes; their types
- * are from api/driver.api. */
+/* Load the CUDA driver at run time. The functions in gwi_driver have their exported names, whose meaning never changes.
+ * Their types are taken from api/driver.api. */
 #ifndef GWI_DRIVER_H
 #define GWI_DRIVER_H
 
@@ -7,7 +7,7 @@
 
 #include <gpuwhy/scope.h>
 
-/* Every driver since CUDA 11.4 has all of them. */
+/* Every driver since CUDA 11.4 has all of these functions. */
 #define GWI_DRIVER_CALLS(X)                                                                                            \
     X(cuGetErrorName)                                                                                                  \
     X(cuGetErrorString)                                                                                                \
@@ -55,16 +55,16 @@ typedef struct gwi_driver {
 #undef GWI_X
 } gwi_driver;
 
-/* Filled by gwi_driver_load() and constant afterwards. */
+/* The driver's functions. gwi_driver_load() fills them in; they do not change afterwards. */
 extern gwi_driver gwi_cuda;
 
-/* Load and initialise the driver, once per process. After a failure the next caller tries again. Any thread. Unless
- * GS_OK, *ret_failure has the reason. */
+/* Load and initialise the driver once per process. After a failure the next call tries again. Any thread may call this.
+ * Unless GS_OK is returned, *ret_failure contains the reason. */
 gs_status gwi_driver_load(gs_failure *ret_failure);
-/* Whether the driver is loaded and its functions may be called. */
+/* True if the driver is loaded and its functions may be called. */
 int gwi_driver_is_loaded(void);
 void *gwi_driver_symbol(const char *name);
-/* Whether the process was forked after the driver was initialised. The driver does not work in such a process. */
+/* True if the process was forked after the driver was initialised. The driver does not work in such a process. */
 int gwi_driver_is_forked(void);
 
 #endif

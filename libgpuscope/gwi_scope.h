@@ -18,21 +18,21 @@ typedef struct gwi_device {
     int device;
     CUcontext context; /* keeps its value for the life of the process */
     atomic_int is_dead;
-    gs_failure death;      /* written once, before is_dead */
-    uint64_t taken_bytes;  /* by all scopes, in whole pages */
-    bool has_shared_pages; /* small blocks, which share pages, were allocated */
+    gs_failure death;      /* written once, before is_dead is set */
+    uint64_t taken_bytes;  /* device memory used by all scopes, in whole pages */
+    bool has_shared_pages; /* small blocks were allocated; small blocks share pages */
 } gwi_device;
 
-/* Something that a scope owns: an entry of the scope's list and of the global table. */
+/* A resource that a scope owns. It is in the scope's list and in the global table. */
 typedef struct gwi_thing {
     gs_kind kind;
     uint64_t handle;
     uint64_t bytes;       /* requested size */
     uint64_t taken_bytes; /* device memory that the driver uses for it */
-    const char *file;     /* static, from the caller */
+    const char *file;     /* the caller's source file; a static string */
     int line;
-    bool is_inner;  /* block of an arena or workspace, or a pool; cannot be freed by its address */
-    bool is_failed; /* releasing it failed */
+    bool is_inner;  /* a pool, or the block of an arena or workspace: not to be freed by its address */
+    bool is_failed; /* the release of the thing failed */
     gs_scope *scope;
     struct gwi_thing *next, *previous;
     struct gwi_thing *bucket_next;
@@ -44,15 +44,15 @@ typedef struct gwi_helper {
     gs_scope *scope;
 } gwi_helper;
 
-/* A thread inside a scope. */
+/* A thread that has entered a scope. */
 typedef struct gwi_entry {
     gs_scope *scope;
     long thread; /* the system's thread id */
     const char *file;
     int line;
-    CUcontext before;        /* the context that was current before */
-    struct gwi_entry *outer; /* the same thread's enclosing entry */
-    struct gwi_entry *next;  /* next entry of the same scope */
+    CUcontext before;        /* the context that was current before the thread entered */
+    struct gwi_entry *outer; /* the enclosing entry of the same thread */
+    struct gwi_entry *next;  /* the next entry of the same scope */
 } gwi_entry;
 
 struct gs_scope {
@@ -74,7 +74,7 @@ struct gs_scope {
     uint64_t pool; /* 0: none yet */
     bool has_no_pools;
 
-    /* including inner scopes */
+    /* The sums below include inner scopes. */
     uint64_t live_bytes, peak_bytes, taken_bytes;
     uint64_t pinned_bytes, pinned_peak_bytes;
     size_t streams_made;
@@ -88,54 +88,57 @@ struct gs_scope {
 extern pthread_mutex_t gwi_lock;
 
 /* failure.c */
-/* Fill in a failure. No list is changed. */
+/* Fill in a failure without storing it in any list. */
 void gwi_describe(gs_failure *failure, gs_source source, int code, const char *call, const char *file, int line);
 /* Fill in a failure for an error detected by libgpuscope. Returns `status`. `failure` may be NULL. */
 __attribute__((format(printf, 4, 5))) gs_status gwi_refusal(gs_failure *failure, gs_status status, const char *call,
                                                             const char *format, ...);
-/* Keep the failure as the first one of the process and of `scope` (may be NULL), unless they already have one. A
+/* Store the failure as the first failure of the process and of `scope` (may be NULL), unless they already have one. A
  * failure with status GS_DEAD marks the scope's device as dead. */
 void gwi_keep(gs_scope *scope, const gs_failure *failure);
-/* Handle a failed call: keep the failure if it is the first, and find out whether it is sticky. Returns GS_DEAD,
+/* Handle a failed call: store the failure if it is the first, and find out whether it is sticky. Returns GS_DEAD,
  * GS_NO_MEMORY or GS_FAILED. `note` (may be NULL) is appended to the text. */
 gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *call, const char *note, const char *file,
                      int line);
-/* Report an error detected by libgpuscope and keep it in the same way. `scope` may be NULL. */
+/* Report an error detected by libgpuscope, and store it if it is the first failure. `scope` may be NULL. */
 __attribute__((format(printf, 6, 7))) gs_status gwi_refuse(gs_scope *scope, gs_status status, const char *call,
                                                            const char *file, int line, const char *format, ...);
-/* While it is set, out-of-memory failures of this thread are not kept, because a smaller request follows. */
+/* While this is true, out-of-memory failures of this thread are not stored, because a smaller request follows. */
 extern _Thread_local bool gwi_is_trial;
 bool gwi_is_dead(const gs_scope *scope);
-/* Return the first failure in the process. */
+/* Read the first failure of the process. Returns false if there is none. */
 bool gwi_process_failure(gs_failure *ret_failure);
 
 /* scope.c */
-/* Return the thread's innermost scope; NULL if there is none. */
+/* Return the innermost scope of the calling thread. Returns NULL if there is none. */
 gs_scope *gwi_current(void);
-/* Whether the calling thread may use the scope: GS_OK, GS_DEAD, or GS_MISUSE, which is kept. */
+/* Check that the calling thread may use the scope. Returns GS_OK, GS_DEAD, or GS_MISUSE, which is stored as a
+ * failure. */
 gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int line);
 /* Pass a line to the user's log callback, if there is one. */
 __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *format, ...);
-/* Remove all entries of the calling thread from `scope` and its inner scopes. *ret_before: the context that was
- * current before them. */
+/* Remove all entries of the calling thread from `scope` and its inner scopes. *ret_before is the context that was
+ * current before the thread entered them. Returns false if there were no entries. */
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
-/* Create a thing and reserve `taken_bytes` in the budgets. Finish with gwi_thing_own() or gwi_thing_drop(). GS_OK,
- * GS_NO_MEMORY (kept), GS_NO_HOST_MEMORY (kept). */
+/* Create a thing and reserve `taken_bytes` in the budgets. The caller must finish with gwi_thing_own() or
+ * gwi_thing_drop(). Returns GS_OK, or stores and returns GS_NO_MEMORY or GS_NO_HOST_MEMORY. */
 gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const char *call, const char *file, int line,
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
-void gwi_thing_drop(gwi_thing *thing); /* free a thing that is in no list */
-/* Remove a thing from its scope, which is `scope` or one around it. NULL: no such thing. */
+void gwi_thing_drop(gwi_thing *thing); /* free a thing that is not in any list */
+/* Remove a thing from its owner, which is `scope` or a scope around it. Returns NULL if there is no such thing. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);
-/* Whether the error means that the driver has no such thing. A second release could then hit an unrelated object. */
+/* True if the error means that the driver does not know the thing. A second release could then destroy an unrelated
+ * object. */
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
-/* Add a thing that was removed with gwi_thing_take() to the list of `scope`. */
+/* Add a thing that gwi_thing_take() removed to the list of `scope`. */
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
-/* Release a thing. Returns 0 or the error of the driver or library; *ret_call is the function that was called. */
+/* Release a thing. Returns 0 or the error of the driver or library. *ret_call is the name of the function that was
+ * called. */
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
@@ -148,7 +151,8 @@ void *gwi_library_symbol(gs_source source, const char *name);
 /* memory.c */
 gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr *ret, const char *call,
                     const char *file, int line);
-/* Return what the driver uses for a block of device memory: multiples of 512 bytes up to 1 MiB, whole pages above. */
+/* Return the memory that the driver uses for a block of device memory: multiples of 512 bytes up to 1 MiB, whole pages
+ * for larger blocks. */
 uint64_t gwi_taken_bytes(uint64_t bytes);
 
 /* plan.c */
@@ -160,10 +164,10 @@ typedef struct gwi_plan_step {
 } gwi_plan_step;
 size_t gwi_plan_step_count(const gs_plan *plan);
 gwi_plan_step gwi_plan_step_at(const gs_plan *plan, size_t step);
-uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: not closed, or empty */
+uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: the plan is not closed, or is empty */
 
 /* work.c */
-/* The newest launch of this thread. */
+/* The latest launch of this thread. */
 typedef struct gwi_last_launch {
     const char *call, *file;
     int line;

@@ -1,5 +1,5 @@
-/* Handles of cuDNN, cuBLAS, cuBLASLt and NCCL: each library is loaded for the first handle; handles are created and
- * destroyed here. The program itself uses them. */
+/* Create and destroy the handles of cuDNN, cuBLAS, cuBLASLt and NCCL. The first handle loads its library. The program
+ * itself uses the handles. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -18,10 +18,10 @@ typedef int nccl_create_function(void **ret, int ranks, gs_nccl_id id, int rank)
 typedef struct library {
     gs_source source;
     gs_kind kind;
-    const char *variable; /* environment variable with another file name */
-    const char *files[4]; /* newest first, as the dynamic loader finds them */
+    const char *variable; /* environment variable that names another file */
+    const char *files[4]; /* file names for the dynamic loader, newest version first */
     const char *create, *destroy, *set_stream, *error;
-    void *handle; /* from dlopen, kept for the life of the process; protected by load_lock, like the fields below */
+    void *handle; /* from dlopen(), never closed; load_lock protects this field and the fields below */
     create_function *do_create;
     destroy_function *do_destroy;
     set_stream_function *do_set_stream;
@@ -121,7 +121,7 @@ static gs_status load_locked(library *lib, char *why, size_t why_bytes)
         missing = lib->destroy;
     if (!find(handle, lib->create, &lib->do_create))
         missing = lib->create;
-    find(handle, lib->error, &lib->do_error); /* cuBLAS has it since 11.4; without it only the error number is shown */
+    find(handle, lib->error, &lib->do_error); /* missing in cuBLAS before 11.4: then only show the error number */
     if (missing != NULL) {
         snprintf(why, why_bytes, "the library has no %s", missing);
         dlclose(handle);
@@ -131,7 +131,7 @@ static gs_status load_locked(library *lib, char *why, size_t why_bytes)
     return GS_OK;
 }
 
-/* Load a library. Its functions are constant afterwards. */
+/* Load a library. Its functions do not change afterwards. */
 static gs_status load(gs_scope *scope, gs_source source, const char *call, const char *file, int line,
                       library **ret_library)
 {
@@ -176,7 +176,7 @@ int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const
     return lib->do_destroy(handle);
 }
 
-/* Add a new handle to the scope, or keep the failure. */
+/* Add a new handle to the scope, or store the failure. */
 static gs_status own(gwi_thing *thing, const library *lib, int code, void *handle)
 {
     gs_scope *scope = thing->scope;
@@ -211,7 +211,7 @@ static gs_status make(gs_scope *scope, gs_source source, CUstream stream, void *
     if (code != 0) {
         status = gwi_failed(scope, source, code, lib->set_stream, NULL, file, line);
         gs_status closed = gs_handle_close_at(scope, lib->kind, handle, file, line);
-        (void)closed; /* report the first failure */
+        (void)closed; /* ignore this result: the first failure is reported */
         return status;
     }
     *ret = handle;
@@ -261,7 +261,7 @@ gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank,
         status = gwi_thing_new(scope, GS_KIND_NCCL, 0, "gs_nccl", file, line, &thing);
     if (status != GS_OK)
         return status;
-    memcpy(&create, &lib->do_create, sizeof create); /* the only function with other arguments */
+    memcpy(&create, &lib->do_create, sizeof create); /* NCCL's function has other arguments than all others */
     int code = create(&handle, ranks, *id, rank);
     status = own(thing, lib, code, handle);
     if (status == GS_OK)

@@ -1,6 +1,6 @@
-/* Train a small CNN that uses GPU memory as a framework does: weights, gradients and Adam's two moments live as long
- * as a run. Each forward pass saves what the backward pass needs, and the backward pass frees it layer by layer.
- * Batches are loaded one ahead on their own stream.
+/* Train a small CNN that uses GPU memory as a framework does. Weights, gradients and Adam's two moments exist for a
+ * whole run. Each forward pass saves what the backward pass needs, and the backward pass frees it layer by layer.
+ * The next batch is loaded on a stream of its own while the current one is processed.
  *
  * Without a fault option the program is healthy: it frees all memory and exits 0. Each fault option makes one of the
  * mistakes that kill real training runs. See ../README.md. */
@@ -19,7 +19,7 @@
 struct settings {
     long long batch, iterations, runs;
     const char *allocator, *save, *truth;
-    /* the faults */
+    /* options that select a fault */
     int keep_runs, leak_batch, leak_workspace, unchecked, bad_address;
     long long leak_streams, leak_contexts, whole_data_set;
 };
@@ -35,7 +35,7 @@ struct batch {
     struct tensor images, labels;
 };
 
-/* Everything that one training run allocates when it begins and frees when it ends. */
+/* Everything that a training run allocates when it begins and frees when it ends. */
 struct run {
     struct {
         struct tensor weight, gradient, moment1, moment2;
@@ -43,9 +43,9 @@ struct run {
     struct {
         struct tensor output, indices; /* saved by the forward pass for the backward pass */
     } saved[LAYER_COUNT];
-    struct tensor raw[2]; /* images as bytes, as loaded by the host: one in use, one being filled */
+    struct tensor raw[2]; /* image bytes copied from the host: one buffer in use, one being filled */
     struct tensor loss;
-    struct batch evaluation; /* the batch of the last, forward-only pass */
+    struct batch evaluation; /* batch of the final forward pass */
 };
 
 struct trainer {
@@ -57,11 +57,11 @@ struct trainer {
     unsigned char *host_images; /* pinned */
     int *host_labels;           /* pinned */
     float *host_loss;           /* pinned */
-    struct tensor data_set;     /* --whole-data-set */
+    struct tensor data_set;     /* used only with --whole-data-set */
     size_t live_bytes, live_blocks;
     long long leaked_streams, leaked_contexts;
     long long run_number, iteration;
-    const char *doing; /* for messages: the layer, or "loader" */
+    const char *doing; /* current activity for messages: a layer, or "loader" */
 };
 
 /* ---- memory ---- */
@@ -90,7 +90,7 @@ static struct tensor tensor_new(struct trainer *t, size_t count, size_t element_
                                    : cuMemAlloc(&tensor.address, tensor.bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && t->set.unchecked) {
         truth("ignored_bytes", "%zu", tensor.bytes);
-        return tensor; /* --unchecked: the result is not checked, and the address stays 0 */
+        return tensor; /* --unchecked: ignore the failure, so that the address stays 0 */
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         report_failed_allocation(t, tensor.bytes);
@@ -137,14 +137,14 @@ static void launch(struct trainer *t, enum kernel kernel, struct tensor out, str
 
 /* ---- batches ---- */
 
-/* Start to load the next batch on the copy stream. The compute stream will wait for it. */
+/* Start to load the next batch on the copy stream. The compute stream will wait for the batch. */
 static struct batch batch_load(struct trainer *t, struct run *run)
 {
     size_t count = (size_t)t->set.batch;
     t->doing = "loader";
     struct tensor raw = run->raw[t->iteration % 2];
     struct batch batch = {floats_new(t, count * IMAGE_ELEMENTS), tensor_new(t, count, sizeof(int))};
-    if (uses_pool(t)) /* allocated in the order of the compute stream, but filled on the other stream */
+    if (uses_pool(t)) /* the memory is allocated on the compute stream, but filled on the copy stream */
         CHECK(cuStreamSynchronize(t->compute));
     CHECK(cuMemcpyHtoDAsync(raw.address, t->host_images, raw.bytes, t->copy));
     CHECK(cuMemcpyHtoDAsync(batch.labels.address, t->host_labels, batch.labels.bytes, t->copy));
@@ -185,7 +185,7 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
         break;
     case LAYER_RELU:
         launch(t, KERNEL_relu_forward, out, in, in);
-        tensor_free(t, &run->saved[index - 1].output); /* ReLU needs its result, but its input is not needed any more */
+        tensor_free(t, &run->saved[index - 1].output); /* ReLU's backward pass needs only the result, not the input */
         break;
     case LAYER_POOL:
         run->saved[index].indices = tensor_new(t, count, sizeof(long long));
@@ -198,7 +198,8 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
     }
 }
 
-/* Compute the gradient of the input from that of the output, and return it. The first layer returns none. */
+/* Return the gradient of the layer's input, computed from the gradient of its output. The first layer has no such
+ * gradient. */
 static struct tensor layer_backward(struct trainer *t, struct run *run, size_t index, struct tensor in,
                                     struct tensor out_gradient)
 {
@@ -265,7 +266,7 @@ static float read_loss(struct trainer *t, const struct run *run)
 
 /* ---- faults that need lines of their own ---- */
 
-/* The mistake "a stream for each layer": new streams are created in every iteration. */
+/* Simulate the mistake of one stream per layer: create new streams in every iteration. */
 static void leak_streams(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_streams; count++) {
@@ -278,7 +279,7 @@ static void leak_streams(struct trainer *t)
     }
 }
 
-/* The mistake "a context for each helper": new contexts are created in every iteration. */
+/* Simulate the mistake of one context per helper: create new contexts in every iteration. */
 static void leak_contexts(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_contexts; count++) {
@@ -292,15 +293,15 @@ static void leak_contexts(struct trainer *t)
     }
 }
 
-/* Launch a report over the classes at the end of a run without waiting for it. The address of its row is computed
- * with the wrong stride, so the row is a tebibyte after the weights. */
+/* Launch the class_report kernel at the end of a run without waiting for it. Its output address is computed with a
+ * wrong stride and lies one tebibyte after the weights. */
 static void report_with_bad_address(struct trainer *t, const struct run *run)
 {
     struct tensor row = run->parameters[0].weight;
     row.address += (CUdeviceptr)1 << 40;
     truth("bad_address", "%llu", (unsigned long long)row.address);
     launch(t, KERNEL_class_report, row, run->parameters[0].weight, run->parameters[0].weight);
-    usleep(50 * 1000); /* give the kernel time to end, and fail, before the next call */
+    usleep(50 * 1000); /* let the kernel run and fail before the next call */
 }
 
 static void try_a_reset(CUresult result)
@@ -354,7 +355,7 @@ static void run_end(struct trainer *t, struct run *run)
 
 static void run_save(const struct trainer *t, const struct run *run)
 {
-    static float weights[128 * 64 * 9 + 128]; /* the largest layer */
+    static float weights[128 * 64 * 9 + 128]; /* enough for the largest layer */
     FILE *file = fopen(t->set.save, "wbe");
     if (file == NULL) {
         perror(t->set.save);
@@ -389,7 +390,7 @@ static void train(struct trainer *t, struct run *run)
         leak_contexts(t);
     }
     run->evaluation = next;
-    forward(t, run, &run->evaluation); /* what this pass saves belongs to the run until its end */
+    forward(t, run, &run->evaluation); /* run_end() frees what this pass saves */
     loss = read_loss(t, run);
     printf("run %lld: %lld iterations of %lld images, loss %.4f\n", t->run_number, t->set.iterations, t->set.batch,
            (double)loss);

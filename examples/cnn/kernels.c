@@ -1,4 +1,4 @@
-/* The kernels of the example, written in PTX with macros: see kernels.h. */
+/* Define the kernels of the example in PTX, with macros: see kernels.h. */
 #include "kernels.h"
 
 #include "kernel_ptx.h"
@@ -13,7 +13,7 @@
 #define LOAD_BYTE(float_register, buffer, count)                                                                       \
     LOAD(float_register, buffer, count, "ld.global.u8 %r0, [%d3];\ncvt.rn.f32.u32 " float_register ", %r0;", "0")
 
-/* out[i] = (a[i mod a_count] + b[i mod b_count]) / 2 for each i below out_count. */
+/* Compute out[i] = (a[i mod a_count] + b[i mod b_count]) / 2 for each i below out_count. */
 #define KERNEL(name, load_a)                                                                                           \
     PTX_FAULTS(name, "0")                                                                                              \
     ".visible .entry " name "(.param .u64 out, .param .u64 a, .param .u64 b,\n"                                        \

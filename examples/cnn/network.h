@@ -1,5 +1,5 @@
-/* The network as a table: 3x28x28 images, two convolutions with ReLU and pooling, one linear layer, ten classes.
- * These rows determine everything that training allocates. */
+/* Describe the network in a table: 3x28x28 images, two convolutions with ReLU and pooling, one linear layer, ten
+ * classes. This table determines all allocations of the training. */
 #ifndef CNN_NETWORK_H
 #define CNN_NETWORK_H
 
@@ -10,8 +10,8 @@ enum layer_kind { LAYER_CONV, LAYER_RELU, LAYER_POOL, LAYER_LINEAR };
 struct layer {
     const char *name;
     enum layer_kind kind;
-    size_t outputs;    /* elements of the output, per image */
-    size_t parameters; /* weights and biases; 0: no parameters */
+    size_t outputs;    /* elements of the layer's output, per image */
+    size_t parameters; /* weights and biases; 0: the layer has none */
 };
 
 enum { IMAGE_ELEMENTS = 3 * 28 * 28, LAYER_COUNT = 7 };
@@ -26,7 +26,7 @@ static const struct layer network[LAYER_COUNT] = {
     {"linear", LAYER_LINEAR, 10, 6272 * 10 + 10},
 };
 
-/* Elements that layer `index` reads, per image. */
+/* Return the number of elements that layer `index` reads per image. */
 static inline size_t network_inputs(size_t index)
 {
     return index == 0 ? IMAGE_ELEMENTS : network[index - 1].outputs;

@@ -1,4 +1,5 @@
-/* What every example needs from the CUDA driver: a device, its primary context, and a way to give up on errors. */
+/* Functions that every example needs to use the CUDA driver: open a device with its primary context, load kernels,
+ * and exit on errors. */
 #ifndef EXAMPLE_GPU_H
 #define EXAMPLE_GPU_H
 
@@ -11,20 +12,20 @@ struct gpu {
     CUcontext context; /* the primary context, current in the calling thread */
 };
 
-/* Call cuInit, get device `ordinal` and its primary context. Exits with an error message on failure. */
+/* Call cuInit(), get device `ordinal` and make its primary context current. Exits with an error message on failure. */
 void gpu_open(struct gpu *gpu, int ordinal);
-/* Release the context, and with it everything allocated in it. */
+/* Release the context, which frees everything allocated in it. */
 void gpu_close(struct gpu *gpu);
 
-/* Load PTX text; find a kernel. Both exit with an error message on failure. */
+/* gpu_load() loads PTX text, gpu_kernel() finds a kernel. Both exit with an error message on failure. */
 CUmodule gpu_load(const char *ptx);
 CUfunction gpu_kernel(CUmodule module, const char *name);
 
-/* Make a driver call. On an error, print it on stderr and exit 1. */
+/* Make a driver call. On an error, print the error on stderr and exit with status 1. */
 #define CHECK(call) gpu_check((call), #call)
 void gpu_check(CUresult result, const char *call);
 
-/* Called once before the program exits because of a failed check. NULL: not called. */
+/* If not NULL, this function is called once before the program exits because of a failed call. */
 extern void (*gpu_before_giving_up)(CUresult result);
 
 #endif

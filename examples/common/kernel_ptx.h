@@ -1,8 +1,8 @@
-/* Pieces of PTX text shared by the examples: a module is PTX_HEAD followed by kernels.
+/* Pieces of PTX text shared by the examples. A module is PTX_HEAD followed by kernels.
  *
- * The virtual GPU does not execute kernels, so PTX_FAULTS adds an object that describes when a kernel faults: when
- * its parameter `index` does not point to live memory. A real GPU ignores the object, runs the kernel and faults.
- * The numbers are those of include/gpuwhy/kernel_model.h. */
+ * The virtual GPU does not execute kernels, so PTX_FAULTS adds an object that describes when a kernel faults: if
+ * parameter number `index` does not point to live memory. A real GPU ignores the object and runs the kernel, which
+ * then faults. The numbers are defined in include/gpuwhy/kernel_model.h. */
 #ifndef EXAMPLE_KERNEL_PTX_H
 #define EXAMPLE_KERNEL_PTX_H
 
@@ -14,7 +14,7 @@
 
 #define PTX_FAULTS(name, index) PTX_MODEL(name, "1", "1", index, "0", "0")
 
-/* %d0: the number of this thread in the grid. */
+/* Set %d0 to the number of this thread in the grid. */
 #define PTX_THREAD_NUMBER                                                                                              \
     ".reg .b32 %r<3>;\n.reg .b64 %d<10>;\n.reg .pred %p;\n"                                                            \
     "mov.u32 %r0, %ctaid.x;\nmov.u32 %r1, %ntid.x;\nmov.u32 %r2, %tid.x;\n"                                            \

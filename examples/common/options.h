@@ -1,22 +1,23 @@
-/* Command-line options for small programs: one row per option. `--help` is generated from the rows. */
+/* Parse command-line options of small programs from a table with one row per option. `--help` is generated from the
+ * rows. */
 #ifndef EXAMPLE_OPTIONS_H
 #define EXAMPLE_OPTIONS_H
 
 enum option_kind {
     OPTION_FLAG,   /* --name: int, set to 1 */
-    OPTION_NUMBER, /* --name N: long long; the suffixes K, M, G, KiB, MiB and GiB are allowed */
-    OPTION_TEXT    /* --name TEXT: const char *, borrowed from argv */
+    OPTION_NUMBER, /* --name N: long long, which may have a suffix K, M, G, KiB, MiB or GiB */
+    OPTION_TEXT    /* --name TEXT: const char *, which points into argv */
 };
 
 struct option_row {
-    const char *name; /* NULL ends the table */
+    const char *name; /* NULL: end of the table */
     enum option_kind kind;
     void *target;
     const char *help;
 };
 
-/* Set the targets of the options that are given. `--help` prints the rows and exits 0. An unknown option prints one
- * line and exits 2. */
+/* Store the values of the given options in their targets. `--help` prints the rows and exits with status 0. An
+ * unknown option prints one line and exits with status 2. */
 void options_parse(int argc, char **argv, const struct option_row *rows, const char *summary);
 
 #endif

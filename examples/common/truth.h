@@ -1,10 +1,11 @@
-/* Facts about a program, written for a test that compares them with a verdict: lines `truth key=value` in a separate
- * file, so that stdout belongs to the program. Nothing is written before truth_open(), or after truth_open(NULL). */
+/* Write facts about a program for a test that compares them with a verdict. The facts are lines `truth key=value` in a
+ * separate file, so that they do not mix with the program's own output. Nothing is written before truth_open(), or
+ * after truth_open(NULL). */
 #ifndef EXAMPLE_TRUTH_H
 #define EXAMPLE_TRUTH_H
 
 void truth_open(const char *path);
-/* The line is written at once, because the next call may kill the program. */
+/* Write one line. It reaches the file before the function returns, because the next call may kill the program. */
 __attribute__((format(printf, 2, 3))) void truth(const char *key, const char *format, ...);
 
 #endif

@@ -1,4 +1,4 @@
-/* The back ends of this build. The code that builds a back end defines its macro. */
+/* List the back ends of this build. The build defines a macro for each back end that it includes. */
 #include "backend.h"
 
 #include <string.h>

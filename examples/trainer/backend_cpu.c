@@ -1,5 +1,6 @@
 /* The back end `cpu`: fp32 on the host with oneDNN. Every function has finished its work when it returns, so feed()
- * and settle() do not wait. The same number of threads always gives the same bits, even if that is not requested. */
+ * and settle() do not wait. The same number of threads always gives bit-identical results, even if `deterministic` is
+ * not set. */
 #include "cpu.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ static bool cpu_open(const struct backend_options *options, void **ret_state, st
     return true;
 }
 
-/* True for convolutions, pooling and linear layers; the other steps need no primitive. */
+/* True for convolutions and pooling. The other steps need no primitive of oneDNN. */
 static bool is_dnnl(const struct step *step)
 {
     return (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD) &&
@@ -285,7 +286,7 @@ static bool cpu_settle(void *of, struct results *ret_results, struct reason *rea
 
 /* ---- the host ---- */
 
-/* Return -1 if the file does not have the value. */
+/* Read the value `name` from a file. Returns -1 if the file does not have it. */
 static int64_t kilobytes(const char *path, const char *name)
 {
     char line[256];
@@ -299,7 +300,7 @@ static int64_t kilobytes(const char *path, const char *name)
     return found < 0 ? -1 : found * 1024;
 }
 
-/* Report the host's memory. There is no single temperature for a host. */
+/* Report the host's memory. The temperature is unknown, because a host has more than one. */
 static void cpu_watch(int device, struct backend_watch *ret_watch)
 {
     (void)device;

@@ -1,11 +1,12 @@
-/* The back end for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, its own kernels for the rest.
+/* The back end `cuda` for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, and its own kernels for all
+ * other steps.
  *
  * All work of an iteration is on one stream and uses addresses that never change, while the copy stream transfers
  * the next inputs. Nothing is allocated after load(). Only settle(), put() and get() wait for the GPU.
  *
- * For debugging: TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for everything that it supports,
- * TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution, TRAINER_TELL_TIMES=N logs the time of each
- * step of the N-th iteration, and TRAINER_NVRTC is the compiler's file name. --verbose shows the log. */
+ * For debugging: TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for everything that it supports.
+ * TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution. TRAINER_TELL_TIMES=N logs the time of each
+ * step of the N-th iteration. TRAINER_NVRTC is the file name of the NVRTC library. --verbose shows the log. */
 #include "cuda_conv.h"
 #include "watch.h"
 
@@ -15,7 +16,7 @@
 static bool can(enum precision precision)
 {
     (void)precision;
-    return true; /* bf16 needs Ampere; on older GPUs cuDNN reports this when a step is planned */
+    return true; /* the GPU is not known yet: before Ampere, cuDNN rejects bf16 when a step is planned */
 }
 
 /* ---- opening and closing ---- */
@@ -73,7 +74,7 @@ static bool open(const struct backend_options *options, void **ret_state, struct
 static bool close(void *state, gs_report **ret_report, struct reason *reason)
 {
     struct cuda *cuda = state;
-    gs_wait(cuda->card.compute); /* the end of the scope detects a failure, too */
+    gs_wait(cuda->card.compute); /* ignore the result: the end of the scope detects the failure, too */
     free_packs(cuda);
     conv_free_all(cuda);
     bool is_well = card_close(&cuda->card, ret_report, reason);
@@ -117,8 +118,8 @@ static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *optio
     return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
 }
 
-/* A backward step has two convolutions: `algorithm` has the gradient of the weights in the low half and that of the
- * inputs in the high half. */
+/* A backward step has two convolutions. `algorithm` selects the convolution for the weight gradient in its low half,
+ * and the convolution for the input gradient in its high half. */
 enum { HALF = 32 };
 
 static bool plan_conv(struct cuda *cuda, const struct schedule_options *options, struct step *step, size_t budget_bytes,
@@ -169,7 +170,7 @@ static bool plan(void *state, const struct schedule_options *options, struct ste
 
 /* ---- steps ---- */
 
-/* Weights in the precision that matrix products and convolutions read. */
+/* Return the weights in the precision that matrix products and convolutions read. */
 static CUdeviceptr weights(const struct cuda *cuda, const struct layer *layer)
 {
     const struct schedule *schedule = cuda->card.schedule;
@@ -200,8 +201,8 @@ static gs_status forward_conv(struct cuda *cuda, const struct step *step, void *
     return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
 }
 
-/* Compute the weight gradient first. The input gradient could overwrite the inputs only in a schedule that allows
- * it, and no schedule does. */
+/* Compute the weight gradient first: it reads the inputs. The order would matter only if the input gradient overwrote
+ * the inputs, and no schedule does that. */
 static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
 {
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
@@ -297,7 +298,7 @@ static gs_status backward(struct cuda *cuda, const struct step *step, void **pac
     case LAYER_ADD:
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
-        break; /* schedules have no such step */
+        break; /* no schedule contains this step */
     }
     return GS_OK;
 }
@@ -360,7 +361,8 @@ static gs_status try_step(struct cuda *cuda, const struct step *step)
     return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
 }
 
-/* Run each kind of convolution once in the run's own memory before it has any content. This also loads the kernels. */
+/* Run each kind of convolution once in the run's own memory before the memory has any content. This also loads the
+ * kernels. */
 static gs_status try_all(struct cuda *cuda)
 {
     const struct schedule *schedule = cuda->card.schedule;
@@ -391,7 +393,7 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
     if (status == GS_OK)
-        status = gs_wait(cuda->card.compute); /* the inputs are copied on another stream */
+        status = gs_wait(cuda->card.compute); /* wait, because the inputs are copied on another stream */
     return card_well(&cuda->card, status, "the run's memory", reason);
 }
 

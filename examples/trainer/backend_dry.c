@@ -1,12 +1,12 @@
-/* Allocates a run's memory on a GPU and copies its inputs, but computes nothing: for plans, and for the virtual GPU.
- * The results are always loss 0 and no correct image. */
+/* The back end `dry`: allocate a run's memory on a GPU and copy its inputs, but compute nothing. It is used for plans
+ * and on the virtual GPU. The results are always loss 0 and no correct image. */
 #include "card.h"
 #include "watch.h"
 
 #include <stdlib.h>
 
 struct dry {
-    struct card card; /* first member */
+    struct card card; /* must be the first member: see card.h */
 };
 
 static bool can(enum precision precision)

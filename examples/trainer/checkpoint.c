@@ -37,7 +37,7 @@ static const struct field fields[] = {
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
-/* Write text without line breaks. */
+/* Write text as one line: line breaks are replaced. */
 static int put_text(char *out, size_t bytes, const char *key, const char *text)
 {
     int length = snprintf(out, bytes, "%s %.*s\n", key, CHECKPOINT_TEXT_BYTES - 1, text);
@@ -60,7 +60,7 @@ static int put_field(char *out, size_t bytes, const struct field *field, const s
     case FIELD_DOUBLE:
         break;
     }
-    return snprintf(out, bytes, "%s %a\n", field->key, *(const double *)(const void *)at); /* %a keeps every bit */
+    return snprintf(out, bytes, "%s %a\n", field->key, *(const double *)(const void *)at); /* %a is exact */
 }
 
 static bool get_number(const char *text, uint64_t most, uint64_t *ret)
@@ -209,7 +209,7 @@ static bool write_all(int fd, const void *data, size_t bytes)
 
 static bool write_file(int fd, const struct checkpoint *checkpoint)
 {
-    struct checkpoint copy = *checkpoint; /* a copy of the pointers */
+    struct checkpoint copy = *checkpoint; /* parts_of() needs pointers that are not const */
     struct part parts[PARTS_MAX];
     char head[HEAD_BYTES_MAX];
     uint8_t front[FRONT_BYTES];
@@ -226,7 +226,7 @@ static bool write_file(int fd, const struct checkpoint *checkpoint)
     return is_written;
 }
 
-/* A rename is on the disk only after the folder is synced. */
+/* Sync the folder of a file. A rename is on the disk only after that. */
 static bool sync_folder(const char *path)
 {
     char folder[PATH_BYTES];
@@ -238,7 +238,7 @@ static bool sync_folder(const char *path)
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* some file systems do not support it */
+    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* some file systems cannot sync a folder */
     close(fd);
     return is_synced;
 }
@@ -311,8 +311,8 @@ static bool parse_head(const char *name, const uint8_t *from, size_t bytes, stru
     return true;
 }
 
-/* Parse the counts. They are not trustworthy, so they must match the file's size before memory is allocated for
- * them. */
+/* Check the counts from the file. They may be damaged, so they must match the file's size before memory is
+ * allocated. */
 static bool parse_sizes(const char *name, size_t bytes, const struct checkpoint *checkpoint, struct reason *reason)
 {
     uint64_t most = bytes / sizeof(float);

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Add bytes to `sum`, which is 0 at the beginning. `data` may be NULL if `bytes` is 0. */
+/* Update the checksum `sum` with more bytes. `sum` is 0 at the beginning. `data` may be NULL if `bytes` is 0. */
 uint32_t checksum(uint32_t sum, const void *data, size_t bytes);
-/* The same checksum, computed without zlib. */
+/* Compute the same checksum without zlib. */
 uint32_t checksum_by_bits(uint32_t sum, const void *data, size_t bytes);
 
 #endif

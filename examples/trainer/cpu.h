@@ -1,5 +1,6 @@
-/* Internal header of the back end `cpu`. Convolutions and pooling use oneDNN (cpu_dnnl.c); the rest are loops
- * (cpu_loops.c, cpu_update.c). Everything is fp32, and images are stored as rows, columns, channels. */
+/* Internal header of the back end `cpu`. Convolutions and pooling are primitives of oneDNN and linear layers use its
+ * matrix product (cpu_dnnl.c); all other steps are loops (cpu_loops.c, cpu_update.c). Everything is fp32, and images
+ * are stored as rows, columns, channels. */
 #ifndef TRAINER_CPU_H
 #define TRAINER_CPU_H
 
@@ -24,11 +25,11 @@ struct cpu_call {
     int argument_count;
 };
 
-/* oneDNN's part of a step, in order; empty if the step is a loop. */
+/* The oneDNN calls of a step, in order. Empty if oneDNN does not compute the step. */
 struct cpu_work {
     struct cpu_call calls[CPU_CALLS];
     size_t call_count;
-    dnnl_memory_t memories[CPU_MEMORIES]; /* owned; used by the arguments */
+    dnnl_memory_t memories[CPU_MEMORIES]; /* owned; the arguments use them */
     size_t memory_count;
 };
 
@@ -36,13 +37,13 @@ struct cpu_state {
     struct backend_options options;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t plain, relu, adding; /* store the result; store it after a ReLU; add it */
-    const struct schedule *schedule;           /* borrowed; NULL: not loaded */
+    dnnl_primitive_attr_t plain, relu, adding; /* store the result; store it after a ReLU; add it to the old value */
+    const struct schedule *schedule;           /* borrowed; NULL: load() was not called */
     char *memory;                              /* owned */
     struct cpu_work *works;                    /* owned; one per step */
 };
 
-/* Return the address of a block; NULL for NO_BLOCK. */
+/* Return the address of a block. Returns NULL for NO_BLOCK. */
 static inline void *cpu_block(const struct cpu_state *state, size_t block)
 {
     return block == NO_BLOCK ? NULL : state->memory + schedule_offset(state->schedule, block);
@@ -55,11 +56,11 @@ static inline float *cpu_lasting(const struct cpu_state *state, enum lasting whi
 /* ---- cpu_dnnl.c ---- */
 
 bool cpu_dnnl_open(struct cpu_state *state, struct reason *reason);
-void cpu_dnnl_close(struct cpu_state *state); /* accepts a half-open state */
-/* backend.plan() for the steps done by oneDNN. */
+void cpu_dnnl_close(struct cpu_state *state); /* accepts a state whose opening failed */
+/* Implement backend.plan() for the steps that oneDNN computes. */
 bool cpu_dnnl_plan(struct cpu_state *state, const struct schedule_options *options, struct step *step,
                    size_t budget_bytes, struct reason *reason);
-/* Create what the step needs, in the loaded memory. */
+/* Create the oneDNN calls of the step in the loaded memory. */
 bool cpu_dnnl_build(struct cpu_state *state, const struct step *step, struct cpu_work *work, struct reason *reason);
 bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct reason *reason);
 void cpu_work_clear(struct cpu_work *work); /* accepts a zeroed struct */

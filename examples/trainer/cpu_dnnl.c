@@ -1,17 +1,18 @@
-/* Convolution, pooling and matrix products with oneDNN.
+/* Compute convolutions, pooling and matrix products with oneDNN.
  *
  * A step is one or two primitives of oneDNN. Our tensors are plain (channels last). If an implementation needs
- * another layout (blocked weights), or overwrites data to which we add (gradients), the argument is in the step's
- * workspace, and a reorder before or after the primitive converts it. The same code plans a step and creates it:
- * without memory it only counts. Implementations are listed best first; the first one whose workspace is within the
- * budget is used. step->algorithm has its number, one byte for each primitive. */
+ * another layout (blocked weights), or overwrites data to which we add (gradients), the argument is copied to the
+ * step's workspace: a reorder before or after the primitive converts it. The same code plans a step and creates it;
+ * without memory it only computes the size of the workspace. oneDNN lists the implementations best first, and the
+ * first one whose workspace is within the budget is used. step->algorithm stores the number of the chosen
+ * implementation, one byte for each primitive. */
 #include "cpu.h"
 
 #include <string.h>
 
 enum {
-    ARGUMENTS = 5,  /* per primitive */
-    ALIGNMENT = 64, /* of parts of a workspace */
+    ARGUMENTS = 5,  /* maximum number of arguments of a primitive */
+    ALIGNMENT = 64, /* alignment of the parts of a workspace */
     IMPLEMENTATIONS = 64
 };
 
@@ -73,16 +74,16 @@ void cpu_dnnl_close(struct cpu_state *state)
 enum way { WAY_READ, WAY_WRITE, WAY_ADD };
 
 struct argument {
-    int number; /* DNNL_ARG_ */
+    int number; /* one of oneDNN's DNNL_ARG_ constants */
     enum way way;
-    const dnnl_memory_desc_t *layout; /* layout in the block; NULL: the layout that the primitive needs */
+    const dnnl_memory_desc_t *layout; /* layout of the tensor in our block; NULL: the layout that the primitive needs */
     size_t block, offset_bytes, room_bytes;
 };
 
 struct job {
     const_dnnl_op_desc_t description;
     const_dnnl_primitive_attr_t attributes;
-    const_dnnl_primitive_desc_t hint; /* the forward primitive, for a backward primitive */
+    const_dnnl_primitive_desc_t hint; /* the forward primitive; set only for a backward primitive */
     struct argument arguments[ARGUMENTS];
     size_t argument_count;
 };
@@ -91,7 +92,7 @@ struct builder {
     struct cpu_state *state;
     const struct step *step;
     size_t images;
-    struct cpu_work *work; /* NULL: only count the workspace */
+    struct cpu_work *work; /* NULL: only compute the size of the workspace */
     size_t workspace_used, workspace_most;
     struct reason *reason;
 };
@@ -101,7 +102,7 @@ static size_t bytes_of(const dnnl_memory_desc_t *layout)
     return dnnl_memory_desc_get_size(layout);
 }
 
-/* Create the memory object of an argument; NULL while counting. */
+/* Create the memory object of an argument. While only sizes are computed, the result is NULL. */
 static bool make_memory(struct builder *builder, const dnnl_memory_desc_t *layout, size_t block, size_t offset_bytes,
                         dnnl_memory_t *ret)
 {
@@ -167,7 +168,7 @@ static bool make_reorder(struct builder *builder, const dnnl_memory_desc_t *from
     return is_made;
 }
 
-/* An argument in the layout that the primitive needs, and its location: in our block, or in the workspace. */
+/* An argument of a primitive: its layout, and its memory either in our block or in the workspace. */
 struct bound {
     const dnnl_memory_desc_t *layout;
     dnnl_memory_t ours, memory;
@@ -199,7 +200,7 @@ static bool make_job(struct builder *builder, const_dnnl_primitive_desc_t primit
 {
     struct bound bound[ARGUMENTS];
     dnnl_exec_arg_t arguments[ARGUMENTS];
-    builder->workspace_used = 0; /* the primitives of a step run one after the other and share the workspace */
+    builder->workspace_used = 0; /* the primitives of a step run one after the other, so they share the workspace */
     for (size_t i = 0; i < job->argument_count; i++) {
         if (!bind_argument(builder, primitive, &job->arguments[i], &bound[i]))
             return false;
@@ -223,8 +224,7 @@ static bool begin_search(const struct builder *builder, const struct job *job, d
         layer_kind_text(builder->step->layer->kind), builder->reason);
 }
 
-/* Choose the first implementation whose workspace is within the budget; if there is none, the one with the smallest
- * workspace. */
+/* Choose the first implementation whose workspace is within the budget. If no workspace is, choose the smallest. */
 static bool plan_job(struct builder *builder, const struct job *job, size_t budget_bytes, size_t *ret_number)
 {
     dnnl_primitive_desc_iterator_t search;
@@ -242,7 +242,7 @@ static bool plan_job(struct builder *builder, const struct job *job, size_t budg
             break;
     }
     dnnl_primitive_desc_iterator_destroy(search);
-    if (least_bytes == SIZE_MAX) /* the reason is already set */
+    if (least_bytes == SIZE_MAX) /* no implementation was found; the reason is already set */
         return false;
     builder->workspace_most = least_bytes > builder->workspace_most ? least_bytes : builder->workspace_most;
     return true;
@@ -269,7 +269,7 @@ static bool build_job(struct builder *builder, const struct job *job, size_t num
 
 /* ---- layers ---- */
 
-/* The layouts of a layer's tensors. */
+/* The layouts of a layer's tensors, and the geometry of its window. */
 struct layouts {
     dnnl_memory_desc_t x, y, weights, weights_any, bias;
     dnnl_dims_t window, strides, padding;
@@ -309,7 +309,7 @@ static struct argument whole(int number, enum way way, const dnnl_memory_desc_t 
         .number = number, .way = way, .layout = layout, .block = block, .room_bytes = bytes_of(layout)};
 }
 
-/* A layer's part of the parameters or of the gradients. */
+/* Return an argument for a layer's part of the parameters or of the gradients. */
 static struct argument part(int number, enum way way, const dnnl_memory_desc_t *layout, size_t block, size_t at)
 {
     struct argument argument = whole(number, way, layout, block);
@@ -327,7 +327,8 @@ static struct argument gradient_by_x(const struct step *step, const struct layou
     return whole(DNNL_ARG_DIFF_SRC, step->adds ? WAY_ADD : WAY_WRITE, &layouts->x, step->dx);
 }
 
-/* One byte for each output. Implementations that need more are skipped. */
+/* Return the argument for the positions of the maxima. The block has one byte for each output, so implementations that
+ * need more are skipped. */
 static struct argument winners(enum way way, const struct builder *builder)
 {
     return (struct argument){.number = DNNL_ARG_WORKSPACE,
@@ -336,7 +337,7 @@ static struct argument winners(enum way way, const struct builder *builder)
                              .room_bytes = builder->images * shape_count(builder->step->layer->out)};
 }
 
-/* The one or two jobs of a step, together with the descriptions that they use. */
+/* The one or two jobs of a step, together with the layouts that they use. */
 struct jobs {
     struct layouts layouts;
     dnnl_convolution_desc_t convolution[2];
@@ -485,7 +486,7 @@ static bool jobs_of_pooling_backward(struct jobs *jobs, const struct builder *bu
     return true;
 }
 
-/* The caller zeroes `jobs` before the call and clears it afterwards, even on failure. */
+/* List the jobs of a step. The caller zeroes `jobs` before the call and clears it afterwards, even on failure. */
 static bool jobs_of_step(struct jobs *jobs, const struct builder *builder)
 {
     bool is_convolution = builder->step->layer->kind == LAYER_CONV;
@@ -549,12 +550,12 @@ bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct r
 
 /* ---- linear layers ---- */
 
-/* Matrix products that add to their result directly: no workspace holds a second copy of the gradients, which may have
+/* Compute matrix products that add directly to their result. A second copy of the gradients in a workspace could need
  * hundreds of megabytes. While a product runs, oneDNN packs its operands into memory that is not in the plan (VGG-11:
  * 5 MB). */
 
 struct product {
-    size_t images, inputs, outputs; /* all matrices are stored by rows */
+    size_t images, inputs, outputs; /* all matrices are stored row by row */
 };
 
 static struct product product_of(const struct cpu_state *state, const struct layer *layer)

@@ -1,12 +1,12 @@
-/* Loops for the steps that oneDNN does not fit: a batch normalisation that keeps 1/deviation and adds to gradients,
- * sums, the loss. Sums over a batch are in double. The work is divided independently of the number of threads, so
- * results do not depend on it. */
+/* Compute the steps for which oneDNN is not suitable: a batch normalisation that keeps 1/deviation and adds to
+ * gradients, sums, and the loss. Sums over a batch use double. The division of the work does not depend on the number
+ * of threads, so the results do not either. */
 #include "cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 32 }; /* channels that one thread sums at a time: two cache lines */
+enum { CHUNK = 32 }; /* number of channels that a thread sums at a time: two cache lines */
 
 static const float epsilon = 1e-5F, momentum = 0.1F; /* PyTorch's values for batch normalisation */
 
@@ -29,7 +29,7 @@ static size_t count_of(const struct cpu_state *state, const struct step *step)
 
 static float rectified(float x, bool has_relu)
 {
-    return has_relu && x < 0 ? 0 : x; /* NaN stays NaN */
+    return has_relu && x < 0 ? 0 : x; /* a NaN is returned unchanged */
 }
 
 void cpu_add_forward(const struct cpu_state *state, const struct step *step)
@@ -55,7 +55,7 @@ void cpu_relu_backward(const struct cpu_state *state, const struct step *step)
 
 /* ---- batch normalisation ---- */
 
-/* A tensor as rows of channels, and its channels [at, at + width). */
+/* The channels [at, at + width) of a tensor that is stored as rows of channels. */
 struct chunk {
     size_t rows, channels, at, width;
 };
@@ -74,7 +74,7 @@ static size_t chunk_count(const struct layer *layer)
     return (layer->out.channels + CHUNK - 1) / CHUNK;
 }
 
-/* Compute mean and biased variance of each channel. */
+/* Compute the mean and the biased variance of each channel. */
 static void moments(const struct chunk *chunk, const float *x, double mean[CHUNK], double variance[CHUNK])
 {
     memset(mean, 0, CHUNK * sizeof *mean);
@@ -93,7 +93,7 @@ static void moments(const struct chunk *chunk, const float *x, double mean[CHUNK
         variance[c] /= (double)chunk->rows;
 }
 
-/* The running variance is unbiased, as in PyTorch. */
+/* Update the running mean and variance. The running variance is unbiased, as in PyTorch. */
 static void remember(const struct chunk *chunk, const double *mean, const double *variance, float *running)
 {
     double unbiased = (double)chunk->rows / (double)(chunk->rows - 1);
@@ -142,11 +142,11 @@ void cpu_batchnorm_forward(const struct cpu_state *state, const struct step *ste
     }
 }
 
-/* What the backward step reads. The gradient passes through the layer's ReLU without a branch, because half of the
- * branches would be predicted wrong. */
+/* Inputs of the backward step of batch normalisation. The gradient passes through the layer's ReLU without a branch,
+ * because the processor would mispredict half of the branches. */
 struct backwards {
     const float *x, *dy, *mean, *inverse;
-    const float *y; /* not used without a ReLU, but may be read */
+    const float *y; /* read but ignored if the layer has no ReLU, so it must be valid */
     bool has_relu;
 };
 
@@ -156,7 +156,7 @@ static float through_relu(const struct backwards *of, size_t at)
     return of->has_relu & (y == 0) ? 0 : dy;
 }
 
-/* Sum dy, and dy times the normalised x: the gradients of shift and scale. */
+/* Compute the gradients of shift (the sum of dy) and scale (the sum of dy times the normalised x). */
 static void sums(const struct chunk *chunk, const struct backwards *of, double of_dy[CHUNK], double of_product[CHUNK])
 {
     memset(of_dy, 0, CHUNK * sizeof *of_dy);
@@ -220,7 +220,8 @@ void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *st
 
 /* ---- loss ---- */
 
-/* Softmax and cross entropy of one image; dx may be NULL. Returns the loss; *ret_best is the predicted class. */
+/* Compute softmax and cross entropy of one image, and its gradient unless `dx` is NULL. Returns the loss; *ret_best
+ * is the predicted class. */
 static double image_loss(const float *x, size_t classes, size_t label, float factor, float *dx, size_t *ret_best)
 {
     size_t best = 0;
@@ -247,7 +248,7 @@ bool cpu_loss(const struct cpu_state *state, const struct step *step, const stru
     float factor = iteration->loss_scale / (float)iteration->images_in_step;
     double loss = 0;
     if (dx != NULL)
-        memset(dx, 0, images * classes * sizeof *dx); /* gradients of images that do not count */
+        memset(dx, 0, images * classes * sizeof *dx); /* the gradient of images that do not count is 0 */
     for (size_t i = 0; i < iteration->images; i++) {
         size_t best;
         if (labels[i] < 0 || (size_t)labels[i] >= classes)

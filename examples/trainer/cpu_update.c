@@ -1,4 +1,4 @@
-/* Optimizer steps with PyTorch's formulas: weight decay is added to the gradient. */
+/* Perform optimizer steps with PyTorch's formulas: weight decay is added to the gradient. */
 #include "cpu.h"
 
 #include <math.h>

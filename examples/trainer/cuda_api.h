@@ -1,8 +1,9 @@
-/* Functions of NVIDIA's libraries that the cuda back end uses. The libraries are loaded when the back end is opened,
- * and a build does not need their headers. Numbers and prototypes belong to the libraries' binary interface and are
- * taken from the documentation of cuDNN 8.9 and 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2.
- * tests/trainer/abi_check.py compares them with the real headers if they are available. Handles and descriptors are
- * pointers, enumerations are int. */
+/* Declare the functions of NVIDIA's libraries that the back end `cuda` uses.
+ *
+ * The libraries are loaded when the back end is opened, and a build does not need their headers. The numbers and
+ * prototypes belong to the libraries' binary interface and are taken from the documentation of cuDNN 8.9 and 9,
+ * cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2. tests/trainer/abi_check.py compares them with the real headers if
+ * those are installed. Handles and descriptors are declared as pointers, enumerations as int. */
 #ifndef TRAINER_CUDA_API_H
 #define TRAINER_CUDA_API_H
 
@@ -24,7 +25,7 @@ enum {
     CUDNN_DETERMINISTIC = 1
 };
 
-/* cudnnConvolutionFwdAlgoPerf_t, ...BwdDataAlgoPerf_t and ...BwdFilterAlgoPerf_t: the same layout. */
+/* Matches cudnnConvolutionFwdAlgoPerf_t, ...BwdDataAlgoPerf_t and ...BwdFilterAlgoPerf_t: their layout is the same. */
 struct cudnn_algorithm {
     int algorithm, status;
     float time_ms;
@@ -34,7 +35,7 @@ struct cudnn_algorithm {
 };
 enum { ALGORITHMS_MAX = 10 };
 
-/* The graph interface: kinds of descriptors, types of attributes. */
+/* Constants of the graph interface: kinds of descriptors and types of attributes. */
 enum {
     CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
     CUDNN_BACKEND_ENGINE_DESCRIPTOR = 2,
@@ -110,7 +111,7 @@ enum {
     CUDNN_HEUR_MODE_A = 3
 };
 
-/* X(name, parameters): every function returns a cudnnStatus_t. */
+/* X(name, parameters). Every function returns a cudnnStatus_t. */
 #define CUDNN_CALLS(X)                                                                                                 \
     X(cudnnCreateTensorDescriptor, (void **ret))                                                                       \
     X(cudnnSetTensor4dDescriptor, (void *tensor, int format, int type, int n, int c, int h, int w))                    \

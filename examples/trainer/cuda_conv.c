@@ -1,10 +1,10 @@
-/* Convolutions: find the algorithms for a problem, choose one, and run it.
+/* Find the algorithms for a convolution, choose one, and run it.
  *
  * A convolution with a 1x1 filter and stride 1 is a matrix product and may use cuBLAS, which can add to its result.
- * cuDNN's older interface can do so in fp32. Every other sum uses scratch memory and a kernel of ours. fp32 uses the
- * older interface, which can be kept from using tensor cores (TF32). bf16 and fp16 use the graph interface, the only
- * one with kernels for newer GPUs. The other interface is the fallback: each algorithm is run once before training
- * begins, and is replaced if the GPU refuses it.
+ * cuDNN's older interface can also add to its result in fp32. All other algorithms write to scratch memory, and our
+ * own kernel adds the result. fp32 uses the older interface, because it allows us to disable tensor cores (TF32).
+ * bf16 and fp16 use the graph interface, because only that interface has kernels for newer GPUs. The other interface
+ * is the fallback: each algorithm is run once before training begins, and is replaced if the GPU refuses it.
  *
  * TRAINER_CUDNN=legacy|graph selects one interface for everything that it supports. */
 #include "cuda_conv.h"
@@ -55,7 +55,7 @@ static bool is_gemm(const struct conv_problem *problem)
 
 /* ---- matrix products ---- */
 
-/* cuBLAS needs at least 16 KiB; 32 MiB is its own choice on Hopper. */
+/* cuBLAS needs at least 16 KiB. On Hopper it uses 32 MiB by default. */
 size_t gemm_workspace_bytes(size_t budget_bytes)
 {
     return budget_bytes < BLAS_BYTES_MIN   ? BLAS_BYTES_MIN
@@ -75,7 +75,8 @@ static gs_status set_workspace(struct cuda *cuda, CUdeviceptr workspace, size_t 
     return status;
 }
 
-/* cuBLAS stores matrices by columns, so a matrix stored by rows is its own transpose there. */
+/* Multiply matrices. cuBLAS stores matrices column by column, so it reads our matrices, stored row by row, as their
+ * transposes. */
 gs_status gemm_run(struct cuda *cuda, enum conv_kind kind, enum precision precision, size_t rows, size_t in, size_t out,
                    bool adds, const struct conv_data *data, CUdeviceptr workspace, size_t workspace_bytes)
 {
@@ -158,7 +159,7 @@ static gs_status legacy_describe(struct cuda *cuda, struct conv *conv)
     return status == GS_OK ? legacy_convolution(cuda, problem, &conv->convolution) : status;
 }
 
-/* Return the proposals of cuDNN's heuristics, best first. */
+/* Propose algorithms with cuDNN's heuristics, best first. */
 static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int *ret_count, struct cudnn_algorithm *ret)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -178,8 +179,8 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
                      api->cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, how, w, room, ret_count, ret));
 }
 
-/* Return the workspace of an algorithm. An algorithm that does not support the problem returns an error here, which
- * is not a failure. */
+/* Compute the workspace of an algorithm. cuDNN returns an error here if the algorithm does not support the problem;
+ * this is not a failure. */
 static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -203,7 +204,8 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
                          : 0;
-    /* Its tensors must have less than 2^31 elements. As with a workspace that is too large, fewer images may help. */
+    /* This interface requires tensors with less than 2^31 elements. A smaller batch may help, so report this like a
+     * workspace that is too large. */
     if (!is_int(problem->images * shape_count(problem->in)) || !is_int(problem->images * shape_count(problem->out)))
         return GS_OK;
     gs_status status = legacy_describe(cuda, conv);
@@ -211,7 +213,7 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
         status = legacy_propose(cuda, conv, &count, found);
     for (int i = 0; status == GS_OK && i < count && i < ALGORITHMS_MAX && conv->way_count < way_limit; i++) {
         struct conv_way way = {.kind = WAY_LEGACY, .algorithm = found[i].algorithm, .scratch_bytes = scratch};
-        /* In fp32, skip proposals that use another type of arithmetic, which means tensor cores. */
+        /* In fp32, skip algorithms that use another type of arithmetic, because they use tensor cores. */
         if (found[i].status != 0 || (math == CUDNN_FMA_MATH && found[i].math_type == CUDNN_TENSOR_OP_MATH) ||
             (cuda->options.deterministic && found[i].determinism != CUDNN_DETERMINISTIC))
             continue;
@@ -256,7 +258,7 @@ static bool wants(const char *interface, bool unless_said)
     return said == NULL || said[0] == '\0' ? unless_said : strcmp(said, interface) == 0;
 }
 
-/* Forget the failure of an algorithm that is not used. Otherwise the next real failure would be reported as this
+/* Remove the failure of an algorithm that is not used. Otherwise the next real failure would be reported as this
  * one. */
 static void forgive(struct cuda *cuda)
 {
@@ -271,7 +273,7 @@ static void add_gemm(struct conv *conv)
         (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
 }
 
-/* Find a fallback in case the GPU refuses the first algorithm when it runs. The fallback may not need much memory. */
+/* Find a fallback in case the GPU refuses the first algorithm when it runs. The fallback must not need much memory. */
 static gs_status find_spare(struct cuda *cuda, struct conv *conv)
 {
     size_t budget = conv->problem.budget_bytes, most = conv->ways[0].library_bytes;
@@ -280,7 +282,8 @@ static gs_status find_spare(struct cuda *cuda, struct conv *conv)
     gs_status status = GS_OK;
     if (conv->ways[0].kind != WAY_GRAPH && wants("graph", true))
         graph_find(cuda, conv, 2);
-    if (conv->way_count < 2 && conv->x == NULL && wants("legacy", true)) /* otherwise already tried */
+    /* If x is set, the older interface was already tried. */
+    if (conv->way_count < 2 && conv->x == NULL && wants("legacy", true))
         status = legacy_find(cuda, conv, 2);
     conv->problem.budget_bytes = budget;
     return status;
@@ -290,7 +293,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 {
     const struct conv_problem *problem = &conv->problem;
     bool is_low = problem->precision != PRECISION_FP32, is_timed = cuda->options.tune;
-    /* cuBLAS may be slow for the product of long, thin matrices. */
+    /* For long, thin matrices, cuBLAS may be slow. */
     bool is_gemm_first = is_gemm(problem) && (!is_low || problem->kind != CONV_FILTER || is_timed);
     size_t limit = is_timed ? CONV_WAYS_MAX : 1;
     gs_status status = GS_OK;
@@ -304,7 +307,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
         add_gemm(conv);
     if (conv->way_count == 1 && status == GS_OK)
         status = find_spare(cuda, conv);
-    if (status == GS_FAILED && conv->way_count != 0) { /* other algorithms are left */
+    if (status == GS_FAILED && conv->way_count != 0) { /* there is another algorithm to try */
         forgive(cuda);
         status = GS_OK;
     }
@@ -340,7 +343,7 @@ static bool fits(const struct conv_problem *problem, struct reason *reason)
         return true;
     describe(problem, what, sizeof what);
     because(reason, "%s: too large for the libraries", what);
-    reason->is_memory = true; /* fewer images may help */
+    reason->is_memory = true; /* a smaller batch may help */
     return false;
 }
 
@@ -459,7 +462,7 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
     return status == GS_OK && way->scratch_bytes != 0 ? add_result(cuda, conv, data) : status;
 }
 
-/* Run once to warm up, then return the mean of several runs. */
+/* Measure an algorithm: run it once to warm up, then compute the mean time of several runs. */
 static gs_status time_way(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, CUevent begin,
                           CUevent end, float *ret_ms)
 {
@@ -518,7 +521,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         status = gs_event(cuda->card.scope, 1, &end);
     for (size_t i = 0; i < conv->way_count && status == GS_OK; i++) {
         status = time_way(cuda, conv, i, data, begin, end, &ms);
-        if (status == GS_FAILED) { /* the GPU cannot run this algorithm, but still works */
+        if (status == GS_FAILED) { /* the GPU cannot run this algorithm, but can run others */
             forgive(cuda);
             status = GS_OK;
         } else if (status == GS_OK && (best_ms == 0 || ms < best_ms)) {
@@ -530,7 +533,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         gs_event_close(cuda->card.scope, end);
     if (begin != NULL)
         gs_event_close(cuda->card.scope, begin);
-    conv->is_tried = status == GS_OK && best_ms > 0; /* if no algorithm worked, conv_try() reports the reason */
+    conv->is_tried = status == GS_OK && best_ms > 0; /* if no algorithm worked, conv_try() will report the reason */
     if (conv->is_tried)
         tell(cuda, conv);
     return status;

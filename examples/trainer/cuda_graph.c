@@ -1,8 +1,8 @@
-/* Convolutions with cuDNN's graph interface: a graph of one operation, the engines that its heuristics propose, and
- * an execution plan for each engine that is tried. A plan knows its workspace, and running it costs no more than a
- * launch.
+/* Run convolutions with cuDNN's graph interface: build a graph of one operation, get the engines that cuDNN's
+ * heuristics propose, and create an execution plan for each engine that is tried. A plan contains the size of its
+ * workspace. Running a plan costs no more than a launch.
  *
- * An engine that refuses does not count as a failure of the scope: another one is tried. */
+ * An engine that refuses the operation is not a failure of the scope: another engine is tried. */
 #include "cuda_conv.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ struct attribute {
     const void *values;
 };
 
-/* Set all attributes, up to the first one without values. */
+/* Set all attributes, up to the first attribute without values. */
 static bool fill(struct cuda *cuda, void *descriptor, const struct attribute *attributes)
 {
     if (descriptor == NULL)
@@ -82,7 +82,7 @@ static void *convolution(struct cuda *cuda, struct conv *conv)
     return fill(cuda, descriptor, attributes) ? descriptor : NULL;
 }
 
-/* The names of descriptor and attributes for the three operations. */
+/* The names of the descriptor and the attributes of the three operations. */
 static const struct operation {
     int kind, convolution, x, w, y, alpha, beta;
 } operations[] = {
@@ -137,7 +137,7 @@ static void *graph(struct cuda *cuda, struct conv *conv)
 
 /* ---- engines ---- */
 
-/* Return the number of engines that the heuristics propose, best first. */
+/* Get the engines that the heuristics propose, best first. Returns their number. */
 static int64_t propose(struct cuda *cuda, struct conv *conv, void *of_graph, int mode, void *ret_configs[CONFIGS_MAX])
 {
     int64_t count = 0;
@@ -167,7 +167,7 @@ static bool has_note(const int *notes, int64_t count, int note)
     return false;
 }
 
-/* Whether the engine computes its sums as requested. */
+/* True if the engine computes its sums as requested. */
 static bool suits(struct cuda *cuda, struct conv *conv, void *config)
 {
     int notes[NOTES_MAX];

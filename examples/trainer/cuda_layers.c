@@ -1,5 +1,5 @@
-/* Launch our own kernels: grids, blocks, arguments. A grid depends only on sizes and the GPU, so that sums are
- * always computed in the same order. */
+/* Launch our own kernels with their grids, blocks and arguments. A grid depends only on sizes and on the GPU, so that
+ * sums are always computed in the same order. */
 #include "cuda_state.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 enum { THREADS = 256, LOSS_THREADS = 128, PARTS_MAX = 512, END_SIDE = 32 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
-/* As in cuda_kernels.cu. */
+/* Must match the struct in cuda_kernels.cu. */
 struct pool {
     unsigned channels, height, width, out_height, out_width, kernel, stride, pad;
 };
@@ -17,7 +17,7 @@ struct step_size {
 
 /* ---- shapes of launches ---- */
 
-/* One thread for each 8 elements, and one for each remaining element. */
+/* Return the number of blocks with one thread for each 8 elements and one for each remaining element. */
 static gs_dims blocks_for(size_t count)
 {
     size_t threads = count / 8 + count % 8;
@@ -29,8 +29,8 @@ static size_t at_most(size_t value, size_t limit)
     return value < limit ? value : limit;
 }
 
-/* Rows of channels. `parts` is the number of parts of rows, one block each: enough to keep the GPU busy, with at
- * least four rows per thread. */
+/* Return the grid for rows of channels. The rows are divided into parts, and each part has its own block. There are
+ * enough parts to keep the GPU busy, with at least four rows per thread. */
 static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t parts_max)
 {
     int is_wide = channels % 8 == 0;
@@ -60,13 +60,13 @@ size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels,
     return sums_shape(cuda, rows, channels).grid.y * channels * (size_t)of * sizeof(float);
 }
 
-/* 32 channels per block, 32 threads per channel. */
+/* Return the grid for 32 channels per block and 32 threads per channel. */
 static gs_dims end_grid(size_t channels)
 {
     return gs_dim((unsigned)((channels + END_SIDE - 1) / END_SIDE), 1, 1);
 }
 
-/* Number of threads along a row of pixels' channels, or along channels. */
+/* Return the number of threads for a row of `count` elements. */
 static unsigned along(size_t count)
 {
     unsigned threads = 32;
@@ -141,7 +141,7 @@ gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdevicept
 
 /* ---- batch normalisation ---- */
 
-/* The arguments of its kernels. */
+/* The arguments of the batch normalisation kernels. */
 struct norm {
     CUdeviceptr x, y, dx, dy, saved, workspace, means, scale, shift, scale_gradient, shift_gradient, running;
     unsigned long long rows;
@@ -271,14 +271,14 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                      gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
 }
 
-/* A block covers the channels of up to 256 threads in one image. */
+/* Return the grid for the mean of an image. A block has up to 256 threads, and handles their channels in one image. */
 static struct launch_shape mean_shape(const struct cuda *cuda, size_t channels)
 {
     int is_wide = channels % 8 == 0;
     size_t columns = is_wide ? channels / 8 : channels;
     unsigned threads = along(columns);
     size_t images = cuda->card.schedule->options.images;
-    /* Images are in x, the only dimension that may exceed 65,535. */
+    /* The images are in x, because only x may exceed 65,535. */
     return (struct launch_shape){.grid = gs_dim((unsigned)images, (unsigned)((columns + threads - 1) / threads), 1),
                                  .block = gs_dim(threads, 1, 1),
                                  .is_wide = is_wide};

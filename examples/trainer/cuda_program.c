@@ -1,4 +1,4 @@
-/* Find the libraries' functions, and compile the kernels: NVRTC compiles them for this GPU once per process. */
+/* Find the libraries' functions and compile the kernels. NVRTC compiles them for this GPU once per process. */
 #include "cuda_state.h"
 
 #include "cuda_source.h"
@@ -56,7 +56,7 @@ struct compiler {
 struct program {
     int architecture;
     enum precision precision;
-    char *image; /* owned, for the life of the process */
+    char *image; /* owned; valid until the process ends */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the variables below */
@@ -90,7 +90,8 @@ static bool load_compiler(struct reason *reason)
     return is_whole;
 }
 
-/* Return the newest architecture of the GPU's own family that the compiler supports. Its code runs on the GPU. */
+/* Return the newest architecture in the GPU's own family that the compiler supports and the GPU can run. Returns 0 if
+ * there is none. */
 static int choose_architecture(int card)
 {
     int known[ARCHITECTURES_MAX], count = 0, best = 0;
@@ -138,7 +139,7 @@ static bool compile(int architecture, enum precision precision, char **ret_image
     const char *options[] = {target, element};
     void *program = NULL;
     snprintf(target, sizeof target, "--gpu-architecture=sm_%d", architecture);
-    snprintf(element, sizeof element, "-DELEMENT=%d", (int)precision); /* in the kernels' order */
+    snprintf(element, sizeof element, "-DELEMENT=%d", (int)precision); /* the kernels use the same numbers */
     int code = compiler.nvrtcCreateProgram(&program, cuda_kernels_source, "cuda_kernels.cu", 0, NULL, NULL);
     if (code != 0)
         return because(reason, "nvrtcCreateProgram returned %d", code);

@@ -1,11 +1,11 @@
-/* Internal state of the cuda back end: one device. */
+/* The internal state of the back end `cuda`, for one device. */
 #ifndef TRAINER_CUDA_STATE_H
 #define TRAINER_CUDA_STATE_H
 
 #include "card.h"
 #include "cuda_api.h"
 
-/* Functions of the libraries, found by cuda_find(). */
+/* Functions of NVIDIA's libraries. cuda_find() fills them in. */
 struct cuda_calls {
 #define X(name, parameters) int(*name) parameters;
     CUDNN_CALLS(X) CUBLAS_CALLS(X) NCCL_CALLS(X) DRIVER_CALLS(X)
@@ -27,7 +27,7 @@ struct cuda_calls {
     X(check)                                                                                                           \
     X(sgd)                                                                                                             \
     X(adam)
-/* Each kernel exists twice: [1] for channels in multiples of 8, [0] for others. */
+/* Each of these kernels exists in two versions: [1] for channel counts that are multiples of 8, [0] for others. */
 #define CUDA_KERNEL_PAIRS(X)                                                                                           \
     X(bias)                                                                                                            \
     X(columns)                                                                                                         \
@@ -51,7 +51,7 @@ struct cuda_kernels {
 struct conv;
 
 struct cuda {
-    struct card card; /* first member */
+    struct card card; /* must be the first member: see card.h */
     struct backend_options options;
     struct cuda_calls api;
     void *cudnn, *cublas, *nccl; /* owned by the scope */
@@ -59,41 +59,41 @@ struct cuda {
     CUmodule module; /* NULL: none yet */
     enum precision module_precision;
     struct cuda_kernels kernels;
-    struct conv **convs; /* owned; kept for the life of the state */
+    struct conv **convs; /* owned; valid as long as the state */
     size_t conv_count, conv_room;
-    void **packs; /* owned by the array: cuDNN's packs of each step, for forward or weights, and for inputs; NULL if
-                     there is none */
+    void **packs; /* owned, with its elements; two cuDNN packs for each step: the forward pass or the weight gradient,
+                   * and the input gradient; NULL: no pack yet */
     size_t pack_count;
     uint64_t iterations;        /* training iterations since load() */
-    CUdeviceptr blas_workspace; /* the workspace last set in the handle */
+    CUdeviceptr blas_workspace; /* the workspace last set in the cuBLAS handle */
     size_t blas_bytes;
 };
 
 /* cuda_program.c */
-/* Fill cuda->api. `reason` names a missing function. The libraries must be loaded. */
+/* Fill in cuda->api. On failure, `reason` names the missing function. The libraries must be loaded. */
 bool cuda_find(struct cuda *cuda, struct reason *reason);
 bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
 /* Load the kernels for a precision. They are compiled once per process and loaded once per state. */
 bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason);
 
-/* cuda_times.c: the time of each step of one iteration. */
+/* cuda_times.c: measure the time of each step in one iteration. */
 struct cuda_times {
-    CUevent *events; /* owned; the events belong to the scope: one before each step, and one after the last */
+    CUevent *events; /* owned array; the scope owns the events: one before each step, and one after the last step */
     size_t count;
 };
-/* Create events if this iteration is to be timed (TRAINER_TELL_TIMES=N: the N-th iteration of training); otherwise
- * ret_times has NULL. */
+/* Create the events if this iteration must be timed: TRAINER_TELL_TIMES=N selects the N-th iteration of the training.
+ * Otherwise ret_times->events is NULL. */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
 gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
-/* Wait, and log the time of each kind of step. */
+/* Wait for the events, and log the time of each kind of step. */
 gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 
-/* cuda_layers.c: the steps that are our own kernels. Everything is on the compute stream. */
+/* cuda_layers.c: the steps that use our own kernels. All work is submitted to the compute stream. */
 struct launch_shape {
     gs_dims grid, block;
     int is_wide; /* 8 channels per thread */
 };
-/* Bytes of the partial sums of rows of channels, for `of` sums at once. */
+/* Return the size of the partial sums over rows of channels. `of` is the number of sums computed at the same time. */
 size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);

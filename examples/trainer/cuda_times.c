@@ -1,4 +1,4 @@
-/* Measure where the time of an iteration goes: events between its steps, added up by kind of step. */
+/* Measure how an iteration's time is divided among the kinds of steps, with an event before and after each step. */
 #include "cuda_state.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* Data sets.
+/* Read or generate data sets.
  *
- * A synthetic image is the tile of its class, a pattern of coloured squares repeated over the image, plus noise from
- * a table that each row enters at another place. It is cheap enough for one thread to feed a fast GPU, and any
- * network can learn it. */
+ * Each class of a synthetic data set has a tile, a pattern of coloured squares. An image repeats the tile of its class
+ * over its whole area and adds noise from a table. Each row reads the table from another start position. This is cheap
+ * enough for one thread to feed a fast GPU, and any network can learn it. */
 #include "data.h"
 
 #include <math.h>
@@ -15,10 +15,10 @@ static const float noise_level = 1.0f;
 struct data {
     struct data_options options;
     size_t counts[PART_COUNT];
-    struct pictures pictures[PART_COUNT]; /* from files */
-    float (*values)[256];                 /* owned; value of a byte in each channel of the files */
-    float *tiles;                         /* owned; synthetic: TILE x TILE x channels for each class */
-    float *noise;                         /* owned; NOISE_COUNT values and one more row */
+    struct pictures pictures[PART_COUNT]; /* set only if the images come from files */
+    float (*values)[256];                 /* owned; normalised value of each byte, per channel of the files */
+    float *tiles;                         /* owned; only synthetic sets: TILE x TILE x channels for each class */
+    float *noise; /* owned; NOISE_COUNT values and one more row, so that no row reads past the end */
 };
 
 /* Return a random number for item `index` of kind `what`. */
@@ -47,7 +47,7 @@ static void make_tile(float *tile, size_t channels, uint64_t *state)
         for (size_t y = 0; y < TILE; y++)
             for (size_t x = 0; x < TILE; x++)
                 tile[(y * TILE + x) * channels + channel] =
-                    colour + squares[y / SQUARE * SQUARES + x / SQUARE]; /* as wide as the noise */
+                    colour + squares[y / SQUARE * SQUARES + x / SQUARE]; /* same spread as the noise */
     }
 }
 
@@ -82,7 +82,7 @@ static void make_row(const float *tile_row, const float *noise, size_t tile_coun
     }
 }
 
-/* The images of the test part come later in the same sequence. */
+/* Generate synthetic image `number`. The first numbers are the training images, the following ones the test part. */
 static void make_image(const struct data *data, uint64_t number, float *ret_image, int32_t *ret_label)
 {
     const struct shape *shape = &data->options.shape;
@@ -97,7 +97,7 @@ static void make_image(const struct data *data, uint64_t number, float *ret_imag
 
 /* ---- files ---- */
 
-/* Compute the value of each byte: minus the mean of the training images, divided by their deviation. */
+/* Compute the normalised value of each byte: subtract the mean of the training images and divide by their deviation. */
 static bool make_values(struct data *data, struct reason *reason)
 {
     const struct pictures *train = &data->pictures[PART_TRAIN];

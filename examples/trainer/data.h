@@ -1,9 +1,9 @@
-/* Data sets: where images and labels come from, and their order.
+/* Data sets: they provide images and labels, and their order.
  *
  * A set is stored in host memory as bytes, or generated on demand (synthetic). It is never stored on the GPU as a
  * whole. Images are returned as fp32 in the order rows, columns, channels. Images from files are normalised per
- * channel with mean and deviation of the training images. Grey images are copied into all channels of a model. An
- * open set does not change, and may be used by any thread. */
+ * channel with the mean and the deviation of the training images. A grey image is copied into every channel of the
+ * model's input. A set does not change while it is open, so any thread may use it. */
 #ifndef TRAINER_DATA_H
 #define TRAINER_DATA_H
 
@@ -11,18 +11,19 @@
 
 struct data_options {
     const char *source;  /* "synthetic", "mnist:FOLDER", "cifar10:FOLDER" */
-    struct shape shape;  /* the model's input */
+    struct shape shape;  /* shape of the model's input */
     size_t class_count;  /* number of classes of the model */
-    uint64_t seed;       /* for synthetic images, and for random labels */
-    size_t image_count;  /* synthetic training images; the test part has a fifth as many */
-    bool labels_are_lot; /* training labels are random, so that nothing can be learned from the images */
+    uint64_t seed;       /* seed of synthetic images and of random labels */
+    size_t image_count;  /* number of synthetic training images; the test part has a fifth of it */
+    bool labels_are_lot; /* give the training images random labels, so that nothing can be learned */
 };
 
 struct data;
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason);
 void data_close(struct data *data); /* accepts NULL */
 size_t data_count(const struct data *data, enum part part);
-/* Return image `index` of a part; `index` is below its count. The same index always gives the same image. */
+/* Write image `index` of a part to the output; `index` is less than the number of images in the part. The same index
+ * always gives the same image. */
 void data_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label);
 
 /* Write the order in which an epoch uses `count` images. The same seed and epoch give the same order on every

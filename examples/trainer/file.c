@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Read exactly the expected bytes: a file may become shorter while it is read. */
+/* Read exactly the expected number of bytes. Returns false if the file became shorter meanwhile. */
 static bool fill(int fd, const char *path, struct bytes *bytes, struct reason *reason)
 {
     for (size_t at = 0; at < bytes->count;) {
@@ -48,7 +48,7 @@ static bool read_open(int fd, const char *path, uint64_t most, struct bytes *ret
 
 bool bytes_read(const char *path, uint64_t most, struct bytes *ret, struct reason *reason)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not wait on a pipe: it is rejected */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a pipe: it is rejected below */
     if (fd < 0)
         return because(reason, "%s: %s", path, strerror(errno));
     bool is_read = read_open(fd, path, most, ret, reason);

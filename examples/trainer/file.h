@@ -1,4 +1,4 @@
-/* Read whole files into memory, up to a maximum size. */
+/* Read whole files of limited size into memory. */
 #ifndef TRAINER_FILE_H
 #define TRAINER_FILE_H
 
@@ -8,11 +8,11 @@ struct bytes {
     uint8_t *data; /* owned: free with bytes_clear() */
     size_t count;
 };
-/* Read a regular file of at most `most` bytes. `reason` names the file and the problem. */
+/* Read a regular file of at most `most` bytes. On failure, `reason` names the file and the problem. */
 bool bytes_read(const char *path, uint64_t most, struct bytes *ret, struct reason *reason);
 void bytes_clear(struct bytes *bytes); /* accepts a zeroed struct */
 
-/* Numbers in a file, independent of the machine's byte order. */
+/* Read numbers from a file, independent of the machine's byte order. */
 static inline uint32_t big_u32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];

@@ -1,4 +1,4 @@
-/* Choose batch, precision and workspaces that fit into the memory, by planning. */
+/* Choose batch, precision and workspaces that fit into the memory, by making plans. */
 #include "fit.h"
 
 #include <inttypes.h>
@@ -62,13 +62,13 @@ uint64_t fit_budget(const struct fit_request *request, struct fit *ret_fit)
 
 struct attempt {
     const struct fit_request *request;
-    struct fit fit; /* the configuration being tried; has its plan once it fits */
+    struct fit fit; /* the configuration being tried, with its plan if it fits */
     uint64_t budget_bytes;
-    uint64_t least_bytes; /* the smallest plan of all that were tried */
+    uint64_t least_bytes; /* size of the smallest plan that was tried */
     struct reason *reason;
 };
 
-/* Smaller workspaces may make steps slower; no workspace at all is the last resort. */
+/* Workspace sizes to try, as fractions of the maximum. Less workspace may make steps slower. None (0) is tried last. */
 static const unsigned workspace_parts[] = {1, 4, 16, 0};
 enum { WORKSPACES = sizeof workspace_parts / sizeof *workspace_parts };
 
@@ -94,7 +94,7 @@ static void say_refused(const struct attempt *attempt, uint64_t bytes)
         size_text(attempt->budget_bytes, has));
 }
 
-/* For gs_fit_batch(): use the largest workspace that fits. */
+/* Callback of gs_fit_batch(): use the largest workspace that fits. */
 static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
 {
     struct attempt *attempt = user;
@@ -122,7 +122,7 @@ static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
     return least == UINT64_MAX ? GS_NO_MEMORY : GS_OK;
 }
 
-/* Find the largest micro-batch for one precision, with or without checkpointing; 0 if none fits. */
+/* Find the largest micro-batch for one precision, with or without checkpointing. The result is 0 if none fits. */
 static bool try_one(struct attempt *attempt, enum precision precision, bool checkpointing, size_t *ret_images)
 {
     const struct fit_request *request = attempt->request;
@@ -161,8 +161,7 @@ static size_t precisions_of(const struct fit_request *request, enum precision re
     return count;
 }
 
-/* Try the choices one after the other until one is good enough. If none is, `best` has the one with the largest
- * micro-batch. */
+/* Try the choices one after the other until one is good enough. `best` is the choice with the largest micro-batch. */
 static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_images)
 {
     const struct fit_request *request = attempt->request;
@@ -173,7 +172,7 @@ static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_imag
     for (size_t i = 0; i < count; i++)
         for (int on = checkpointing == CHOICE_ON; on <= (checkpointing != CHOICE_OFF); on++) {
             if (on && checkpointing == CHOICE_AUTO && request->model->segment_count < 2)
-                continue; /* the last segment is kept in any case */
+                continue; /* checkpointing saves nothing: the last segment is always kept */
             if (!try_one(attempt, precisions[i], on, &images))
                 return false;
             if (images > *best_images) {

@@ -1,19 +1,20 @@
 /* Choose how a training fits into its memory limit. The choice is made by planning, before anything is allocated.
  *
- * On each device, the limit `memory_bytes` covers:
- * - taken: the memory of the process on the GPU after the back end was opened and has joined the others (context,
- *   libraries, handles). NVML reports it for the process. If NVML does not list the process, it is the decrease of the
- *   GPU's free memory since before open(), using the largest value of all runs of the process. Without NVML it is
- *   FIT_UNKNOWN_BYTES. On a host (`has_card` false) it is 0: there the limit only covers the plan, without libraries
- *   and data.
+ * On each device, the limit `memory_bytes` covers three sizes:
+ * - taken: the memory of the process on the GPU after the back end was opened and has joined the other devices
+ *   (context, libraries, handles). NVML reports it for the process. If NVML does not list the process, it is the
+ *   decrease of the GPU's free memory since before open(): the largest value of all runs of the process. Without NVML
+ *   it is FIT_UNKNOWN_BYTES. On a host (`has_card` false) it is 0: there the limit only covers the plan, without
+ *   libraries and data.
  * - the plan: everything that the run allocates, to the byte, including workspaces.
- * - FIT_RESERVE_BYTES: what libraries load late (kernels on first use), and the driver's pages. Whether it was
- *   enough is measured after the first step (train.h).
+ * - FIT_RESERVE_BYTES: memory that libraries allocate late (kernels on first use), and rounding to the driver's pages.
+ *   Whether this reserve was enough is measured after the first step (train.h).
  * Without a limit, the GPU's free memory is used instead.
  *
- * Memory is saved in the cheapest way first. The micro-batch is made as large as possible. If it would be smaller
- * than FIT_USEFUL_IMAGES, checkpointing is tried, then the next allowed precision, then the choice with the largest
- * micro-batch. For each of them, workspaces are reduced before the micro-batch is. */
+ * The cheapest way to save memory is tried first. The micro-batch is made as large as possible. If it would be smaller
+ * than FIT_USEFUL_IMAGES, checkpointing is tried, then the next allowed precision. If no choice reaches
+ * FIT_USEFUL_IMAGES, the choice with the largest micro-batch is used. For each choice, smaller workspaces are tried
+ * before a smaller micro-batch. */
 #ifndef TRAINER_FIT_H
 #define TRAINER_FIT_H
 
@@ -28,11 +29,11 @@ enum choice { CHOICE_OFF, CHOICE_ON, CHOICE_AUTO };
 
 struct fit_options {
     uint64_t memory_bytes;    /* the memory limit; 0: none */
-    uint64_t workspace_bytes; /* maximum for one step; 0: FIT_WORKSPACE_BYTES */
+    uint64_t workspace_bytes; /* maximum for each step; 0: FIT_WORKSPACE_BYTES */
     size_t micro_batch;       /* per device; 0: the largest that fits and divides the device's part of the batch */
     enum choice checkpointing;
     enum precision precision; /* the precision to try first */
-    bool chooses_precision;   /* try fp32, then bf16 if the back end supports it */
+    bool chooses_precision;   /* try fp32 first, then bf16 if the back end supports it */
 };
 
 struct fit_request {
@@ -40,11 +41,11 @@ struct fit_request {
     const struct model *model;
     const struct backend *backend;
     void *state;   /* open */
-    size_t images; /* images of a step on this device */
+    size_t images; /* images per step on this device */
     enum optimizer optimizer;
     bool has_card;
-    int64_t taken_bytes;                       /* see above, from fit_taken(); -1: unknown */
-    int64_t free_bytes;                        /* of the GPU, now; -1: unknown */
+    int64_t taken_bytes;                       /* size "taken" above, from fit_taken(); -1: unknown */
+    int64_t free_bytes;                        /* current free memory of the GPU; -1: unknown */
     void (*say)(void *user, const char *line); /* reports each choice and its reason in one line; may be NULL */
     void *user;
 };
@@ -53,14 +54,15 @@ struct fit {
     struct schedule_options schedule; /* the options for schedule_make() */
     uint64_t workspace_bytes;
     uint64_t plan_bytes, taken_bytes, reserve_bytes;
-    uint64_t limit_bytes; /* limit of the three sums together; 0: none */
+    uint64_t limit_bytes; /* limit of the sum of the three sizes; 0: none */
 };
 
-/* Return the GPU memory used by open(), from watch() before and after it. -1: unknown. */
+/* Return the GPU memory that open() used. `before` and `after` were read with watch(). Returns -1 if it is unknown. */
 int64_t fit_taken(const struct backend_watch *before, const struct backend_watch *after);
-/* Return the memory left for the plan. UINT64_MAX: no limit. */
+/* Return the memory left for the plan. Returns UINT64_MAX if there is no limit. */
 uint64_t fit_budget(const struct fit_request *request, struct fit *ret_fit);
-/* Choose. If nothing fits, `reason` has what the smallest choice needs, and is_memory is set. */
+/* Choose a configuration that fits. If nothing fits, `reason` contains the memory need of the smallest choice, and
+ * is_memory is set. */
 bool fit_choose(const struct fit_request *request, struct fit *ret_fit, struct reason *reason);
 
 /* Format a size such as "7.25 GiB"; returns `out`. */

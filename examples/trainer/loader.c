@@ -1,30 +1,31 @@
-/* The loader's thread.
+/* Run the loader's thread.
  *
- * A host buffer is written after the previous copy from it is complete (fed()). It is fed after the computation on
- * its previous content was submitted to the device, because only then does the back end know which steps the copy
- * must wait for. All waiting uses counters that only grow: micro-batches fed by the loader, micro-batches passed by
- * the other side.
+ * The loader writes to a host buffer only when the previous copy from it is complete (fed()). It copies the buffer to
+ * the device only when the computation that reads the previous content of the device's buffer was submitted. Only
+ * then does the back end know which steps the copy must wait for. All waiting uses counters that only grow:
+ * micro-batches fed by the loader, and micro-batches passed by the caller.
  *
- * Helper threads fill a part of a buffer's images, each the same part in every buffer. */
+ * Each helper thread fills the same part of the images in every buffer. */
 #include "loader.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 /* numbers in a micro-batch */ };
+/* Helpers are used if a micro-batch has at least WORTH_HELP numbers. */
+enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 };
 
 struct helper {
     struct loader *loader;
-    int index; /* from 1: the loader's thread fills the first part */
+    int index; /* number of the part that the helper fills, from 1: the loader's thread fills part 0 */
     pthread_t thread;
 };
 
 struct loader {
     struct loader_options options;
-    float *images[TURNS]; /* owned, by host_free() */
+    float *images[TURNS]; /* owned; released with host_free() */
     int32_t *labels[TURNS];
-    uint32_t *order; /* owned; order of epoch order_epoch; used only by the loader's thread */
+    uint32_t *order; /* owned; the order of epoch order_epoch; used only by the loader's thread */
     uint64_t order_epoch;
     bool has_order;
 
@@ -34,17 +35,17 @@ struct loader {
     pthread_cond_t changed;
     struct load loads[TURNS]; /* protected by lock, like all fields below */
     uint64_t fed_count, taken_count, passed_count;
-    bool is_over; /* nothing more will be fed: the end was reached, or it failed */
+    bool is_over; /* nothing more will be fed: the data ended or the loader failed */
     bool has_failed;
     struct reason reason;
-    bool stops; /* the thread must stop */
+    bool stops; /* the loader's thread must stop */
 
     struct helper helpers[HELPERS_MAX];
     int helper_count; /* running */
     pthread_mutex_t help_lock;
     pthread_cond_t help_changed;
-    uint64_t help_wanted; /* number of buffers to fill so far; protected by help_lock, like the fields below */
-    int helping;          /* helpers still working on the newest buffer */
+    uint64_t help_wanted; /* number of buffers to fill so far; help_lock protects this field and the fields below */
+    int helping;          /* helpers that are still working on the newest buffer */
     struct load help_load;
     bool help_ends;
 };
@@ -68,7 +69,7 @@ static bool is_stopped(struct loader *loader)
     return stops;
 }
 
-/* Fill one thread's part of the images; stops early if the loader must stop. */
+/* Fill one thread's part of the images. Returns early if the loader must stop. */
 static void fill_part(struct loader *loader, const struct load *load, int part)
 {
     const struct loader_options *options = &loader->options;
@@ -122,7 +123,7 @@ static void wait_for_helpers(struct loader *loader)
     pthread_mutex_unlock(&loader->help_lock);
 }
 
-/* Returns false if the loader must stop. */
+/* Fill a host buffer. Returns false if the loader must stop. */
 static bool fill(struct loader *loader, const struct load *load)
 {
     if (load->part == PART_TRAIN)
@@ -135,7 +136,8 @@ static bool fill(struct loader *loader, const struct load *load)
     return !is_stopped(loader);
 }
 
-/* Wait until the computation on the previous content of the device's buffers was submitted. */
+/* Wait until the computation that reads the device's buffers of this turn was submitted. Returns false if the loader
+ * must stop. */
 static bool wait_for_turn(struct loader *loader, uint64_t number)
 {
     pthread_mutex_lock(&loader->lock);
@@ -172,14 +174,14 @@ static bool feed_next(struct loader *loader, uint64_t number, bool *ret_is_over,
     return true;
 }
 
-/* Start the helpers before the first buffer is filled, so that each helper's part never changes. */
+/* Start the helpers before the first buffer is filled, so that the part of each helper never changes. */
 static void begin_helpers(struct loader *loader)
 {
     const struct loader_options *options = &loader->options;
     int wanted = options->threads - 1 < HELPERS_MAX ? options->threads - 1 : HELPERS_MAX;
     if (options->images * options->image_count < WORTH_HELP)
         return;
-    pthread_mutex_lock(&loader->help_lock); /* the helpers read the count after all of them were started */
+    pthread_mutex_lock(&loader->help_lock); /* the helpers must not read the count until all of them are started */
     while (loader->helper_count < wanted) {
         struct helper *helper = &loader->helpers[loader->helper_count];
         *helper = (struct helper){.loader = loader, .index = loader->helper_count + 1};
@@ -297,7 +299,7 @@ static void stop(struct loader *loader)
     pthread_join(loader->thread, NULL);
 }
 
-/* A copy from the buffers may still be running. */
+/* Wait for copies that still read the host buffers, then free the buffers. */
 static void give_memory(struct loader *loader)
 {
     const struct loader_options *options = &loader->options;

@@ -1,8 +1,8 @@
 /* Train a small convolutional network, or print its plan.
  *
- * Exit status: 0: all runs finished, and all runs after the second used the same memory as the second; 1: a run
- * failed, or used other memory; 2: wrong options; 3: a device did not come back; 4: stopped by a signal, after writing
- * a checkpoint if one is named. */
+ * Exit status: 0: all runs finished, and every run after the second used the same memory as the second; 1: a run
+ * failed, or used different memory; 2: wrong options; 3: a device did not stop after a failure; 4: stopped by a signal,
+ * after writing a checkpoint if a checkpoint file was given. */
 #include "options.h"
 #include "train.h"
 
@@ -147,7 +147,7 @@ static void set_fit(const struct settings *s, struct fit_options *fit)
                                 .chooses_precision = precision == PRECISION_COUNT};
 }
 
-/* A name without a folder is a model in the program's folder. */
+/* Return the path of a model file. A model name without a folder is a file in the program's folder. */
 static const char *model_path(const char *model, char path[PATH_BYTES])
 {
     char program[PATH_BYTES];
@@ -212,7 +212,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
 
 /* ---- runs ---- */
 
-/* Heap memory that the process uses after a run. */
+/* Return the heap memory that the process uses after a run. */
 static size_t heap_bytes(void)
 {
     struct mallinfo2 heap = mallinfo2();
@@ -236,7 +236,8 @@ static void print_run(long long run, const struct train_result *result)
     fflush(stdout);
 }
 
-/* Libraries keep some memory after the first run. From the second run on nothing may change. */
+/* True if both runs used the same memory. Libraries keep some memory after the first run, but from the second run on
+ * nothing may change. */
 static bool is_alike(const struct train_result *one, const struct train_result *other)
 {
     return one->fit.plan_bytes == other->fit.plan_bytes && one->peak_bytes == other->peak_bytes &&
@@ -270,7 +271,7 @@ static int run_all(struct train_options *options, long long runs)
     return status;
 }
 
-/* The first signal stops the training cleanly, a second one kills the process. */
+/* Stop the training cleanly on the first signal. A second signal kills the process. */
 static void on_signal(int number)
 {
     (void)number;

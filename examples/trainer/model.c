@@ -1,4 +1,4 @@
-/* Read a model's description. */
+/* Read the description of a model. */
 #include "model.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@ enum {
     WORDS_MAX = 16,
     NAME_BYTES = 32,
     LAYERS_MAX = 4096,
-    SIZE_LIMIT = 1 << 16, /* maximum of a channel count or a side */
+    SIZE_LIMIT = 1 << 16, /* maximum channel count, width or height */
     WINDOW_LIMIT = 255,
-    ALIGNMENT = 64 /* of each layer's parameters, in numbers */
+    ALIGNMENT = 64 /* alignment of each layer's parameters, in numbers */
 };
 
 const char *layer_kind_text(enum layer_kind kind)
@@ -31,9 +31,9 @@ struct reader {
     int line;
     struct reason *reason;
     char *words[WORDS_MAX];    /* the words of this line */
-    size_t word_count, at;     /* at: the next word to read */
-    char (*names)[NAME_BYTES]; /* owned; one per layer, "" if it has no name */
-    bool *is_read;             /* owned; another layer reads this layer */
+    size_t word_count, at;     /* at: index of the next word to read */
+    char (*names)[NAME_BYTES]; /* owned; name of each layer, "" if it has none */
+    bool *is_read;             /* owned; per layer: true if another layer reads it */
     size_t segment;
     struct model *model;
 };
@@ -66,7 +66,7 @@ static const char *next_word(struct reader *reader)
     return reader->at < reader->word_count ? reader->words[reader->at++] : NULL;
 }
 
-/* If the next word is `word`, step over it. */
+/* If the next word is `word`, skip it and return true. */
 static bool takes(struct reader *reader, const char *word)
 {
     if (reader->at == reader->word_count || strcmp(reader->words[reader->at], word) != 0)
@@ -103,7 +103,7 @@ static bool named(struct reader *reader, const char *name, size_t *ret_layer)
 
 /* ---- layers ---- */
 
-/* What may follow the numbers of a layer. */
+/* Options that may follow the numbers of a layer. */
 enum { TAKES_RELU = 1, TAKES_WINDOW = 2, TAKES_BIAS = 4 };
 
 static bool read_options(struct reader *reader, struct layer *layer, unsigned allowed)
@@ -251,8 +251,8 @@ static bool shape_linear(struct reader *reader, struct layer *layer)
     return true;
 }
 
-/* In the order of the kinds: parse the words of a line, then compute shape and parameters once the previous layer is
- * known. */
+/* For each kind of layer, in the order of enum layer_kind: a function that parses its line, and a function that
+ * computes shape and parameters when the previous layer is known. */
 static const struct {
     bool (*read)(struct reader *, struct layer *);
     bool (*shape)(struct reader *, struct layer *);
@@ -295,7 +295,7 @@ static bool find_kind(const struct reader *reader, const char *word, enum layer_
     return bad_word(reader, "no such layer:", word);
 }
 
-/* Read "NAME =" before a layer. */
+/* Read the "NAME =" before a layer. */
 static bool read_name(struct reader *reader, char *name)
 {
     if (reader->word_count < 2 || strcmp(reader->words[1], "=") != 0)
@@ -312,7 +312,7 @@ static bool read_layer(struct reader *reader)
     struct model *model = reader->model;
     struct layer layer = {.line = reader->line, .segment = reader->segment};
     char name[NAME_BYTES] = "";
-    size_t above = model->layer_count - 1; /* the default if no layer is named; the first line has none */
+    size_t above = model->layer_count - 1; /* default for a line that names no layer: the line above */
     layer.from[0] = SIZE_MAX;
     if (!read_name(reader, name))
         return false;
@@ -368,7 +368,7 @@ static bool read_lines(struct reader *reader, FILE *file)
     return !ferror(file) || bad(reader, strerror(errno));
 }
 
-/* Check the rules for the model as a whole. */
+/* Check the rules that concern the whole model. */
 static bool check(const struct reader *reader)
 {
     const struct model *model = reader->model;
@@ -419,7 +419,7 @@ bool model_read(const char *path, struct model *ret_model, struct reason *reason
     model.class_count = model.layers[model.layer_count - 1].out.channels;
     model.segment_count = model.layers[model.layer_count - 1].segment + 1;
     *ret_model = model;
-    model.layers = NULL; /* now owned by the caller */
+    model.layers = NULL; /* the caller owns the layers now */
     is_good = true;
 out:
     if (file != NULL)
@@ -438,7 +438,7 @@ void model_clear(struct model *model)
 
 /* ---- initial values ---- */
 
-/* Whether a ReLU follows the layer, possibly after a batch normalisation. */
+/* True if a ReLU follows the layer, with or without a batch normalisation in between. */
 static bool feeds_relu(const struct model *model, size_t index)
 {
     if (model->layers[index].has_relu)

@@ -1,8 +1,8 @@
 /* Read labelled images from files.
  *
- * IDX (the page of MNIST, yann.lecun.com/exdb/mnist): u32 magic, most significant byte first: 0x0803 for images,
- * 0x0801 for labels; u32 count; for images u32 rows, u32 columns; then one byte each.
- * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): records of one label byte and 32x32 bytes each of red,
+ * IDX (described on the page of MNIST, yann.lecun.com/exdb/mnist): u32 magic, most significant byte first: 0x0803 for
+ * images, 0x0801 for labels; u32 count; for images u32 rows, u32 columns; then one byte per pixel or label.
+ * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): each record is one label byte and 32x32 bytes each of red,
  * green and blue. */
 #include "pictures.h"
 

@@ -1,7 +1,7 @@
-/* Labelled images from the files of MNIST, Fashion-MNIST (IDX) and CIFAR-10 (binary).
+/* Read labelled images from the files of MNIST, Fashion-MNIST (IDX) and CIFAR-10 (binary).
  *
- * Sizes in a file are checked against the file's size before they are used. A reason names the file, the byte and
- * the problem. No threads, no shared state. */
+ * Sizes in a file are checked against the file's size before they are used. On failure, `reason` names the file, the
+ * byte and the problem. The functions share no state. */
 #ifndef TRAINER_PICTURES_H
 #define TRAINER_PICTURES_H
 
@@ -11,20 +11,22 @@
 struct pictures {
     struct shape shape;
     size_t count;
-    uint8_t *pixels; /* owned; rows, columns, channels for each image */
+    uint8_t *pixels; /* owned; rows, columns and channels of each image in turn */
     uint8_t *labels; /* owned */
 };
 void pictures_clear(struct pictures *pictures); /* accepts a zeroed struct */
 
-/* `images_name` and `labels_name` are only used in reasons. Labels are below `class_count`. */
+/* Parse a pair of IDX files. `images_name` and `labels_name` are only used in error messages. Labels must be below
+ * `class_count`. */
 bool pictures_from_idx(const char *images_name, const struct bytes *images, const char *labels_name,
                        const struct bytes *labels, size_t class_count, struct pictures *ret, struct reason *reason);
-/* Add the records of one file to `pictures`, which must be zeroed before the first file. */
+/* Append the records of one file to `pictures`, which the caller zeroes before the first file. */
 bool pictures_add_cifar10(const char *name, const struct bytes *bytes, struct pictures *pictures,
                           struct reason *reason);
 
 enum part { PART_TRAIN, PART_TEST, PART_COUNT };
-/* Read the files of a folder under the names of the original downloads. Compressed files are rejected with a hint. */
+/* Read the files in a folder. They must have the names of the original downloads. Compressed files are rejected with a
+ * hint. */
 bool pictures_read_mnist(const char *folder, enum part part, struct pictures *ret, struct reason *reason);
 bool pictures_read_cifar10(const char *folder, enum part part, struct pictures *ret, struct reason *reason);
 

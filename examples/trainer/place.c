@@ -1,4 +1,4 @@
-/* Which images a step uses, and what comes next: see place.h. */
+/* Compute which images a step uses and which step follows: see place.h. */
 #include "place.h"
 
 void place_step(const struct way *way, struct place *place)

@@ -1,4 +1,4 @@
-/* Print a plan. */
+/* Print the plan of a training. */
 #include "train.h"
 #include "watch.h"
 
@@ -20,7 +20,8 @@ static uint64_t block_bytes(const struct schedule *schedule, size_t block)
     return block == NO_BLOCK ? 0 : schedule->block_bytes[block];
 }
 
-/* Each block is written by one step. Blocks of an iteration that are not alive at the same time share memory. */
+/* Print the sums of the blocks. A block is counted at the step that first writes it. Blocks of an iteration that are
+ * not alive at the same time share memory. */
 static void print_blocks(const struct schedule *schedule, FILE *out)
 {
     uint64_t lasting = 0, results = 0, gradients = 0, saved = 0, workspace_most = 0;

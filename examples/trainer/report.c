@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 static const double watch_every_s = 1, show_every_s = 0.2;
-enum { TEMPERATURE_BACK = 5 }; /* degrees below the limit before a temperature warning is repeated */
+/* A temperature warning is repeated only after a drop to this many degrees below the limit. */
+enum { TEMPERATURE_BACK = 5 };
 
 double seconds_now(void)
 {
@@ -59,7 +60,7 @@ void report_log(struct report *report, const char *format, ...)
     int length = vsnprintf(line, sizeof line - 1, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= sizeof line - 1)
-        return; /* do not write half an object */
+        return; /* do not write an incomplete object */
     line[length] = '\n';
     fwrite(line, 1, (size_t)length + 1, report->options.log);
     fflush(report->options.log);

@@ -1,6 +1,8 @@
-/* Report a training while it runs: one JSON line per step in a log, a progress line on stderr, and warnings.
+/* Report a training while it runs: write one JSON line per step to a log, and print a progress line and warnings on
+ * stderr.
  *
- * The log has one object per line, complete lines only. Unknown values are null. One thread. */
+ * The log has one object per line, and every line is complete. Unknown values are null. Only one thread may use a
+ * report. */
 #ifndef TRAINER_REPORT_H
 #define TRAINER_REPORT_H
 
@@ -11,42 +13,42 @@
 struct report_options {
     FILE *log;               /* borrowed; NULL: none */
     FILE *progress;          /* borrowed; NULL: none */
-    uint64_t progress_every; /* steps, if `progress` is not a terminal */
+    uint64_t progress_every; /* progress lines are this many steps apart if `progress` is not a terminal */
     void (*watch)(int device, struct backend_watch *ret_watch);
     int devices;
-    uint64_t memory_warn_bytes; /* memory of this process on one GPU; 0: no warning */
-    int temperature_warn;       /* degrees Celsius; 0: no warning */
+    uint64_t memory_warn_bytes; /* warn if the process uses more memory on one GPU; 0: never warn */
+    int temperature_warn;       /* warn above this temperature in degrees Celsius; 0: never warn */
 };
 
 struct step_report {
     uint64_t step, last_step, epoch;
-    double loss; /* mean over the step's images; NaN: broken */
+    double loss; /* mean over the step's images; NaN if the step is broken */
     double accuracy;
-    double images_per_s; /* since the previous report */
+    double images_per_s; /* mean rate since the previous report */
     double scale;
-    bool is_broken; /* gradients were not finite: the parameters were not updated */
+    bool is_broken; /* a gradient was not finite, so the parameters were not updated */
 };
 
 struct report {
     struct report_options options;
-    struct backend_watch watch;  /* worst of the devices: most own memory, least free memory, hottest */
+    struct backend_watch watch;  /* worst values of all devices: own memory, free memory, temperature */
     double watched_at, shown_at; /* s */
-    bool is_terminal, has_line;  /* has_line: the progress line is not ended yet */
+    bool is_terminal, has_line;  /* has_line: the progress line has no line end yet */
     bool memory_warned, temperature_warned;
 };
 
 double seconds_now(void); /* monotonic */
 
 struct report report_begin(const struct report_options *options);
-/* Write one line to the log: a JSON object without the line end. */
+/* Write one line to the log. The format produces a JSON object without the line end. */
 __attribute__((format(printf, 2, 3))) void report_log(struct report *report, const char *format, ...);
-/* Print a line for the user without damaging the progress line. */
+/* Print a line for the user. A progress line on the terminal stays intact. */
 __attribute__((format(printf, 2, 3))) void report_say(struct report *report, const char *format, ...);
 void report_step(struct report *report, const struct step_report *step);
 void report_end(struct report *report);
 /* Format text as a JSON string with quotes; returns `out`. */
 char *json_text(const char *text, char *out, size_t out_bytes);
-/* Format a number. NaN does not exist in JSON and becomes null, and so does a negative number, which means unknown. */
+/* Format a number for JSON. NaN (not allowed in JSON) and negative numbers (which mean unknown) become null. */
 const char *json_number(double number, char out[32]);
 
 #endif

@@ -1,5 +1,5 @@
-/* The loss scale: multiplying the loss before the backward pass keeps small gradients representable in fp16. Plain
- * data. */
+/* The loss scale. The loss is multiplied by it before the backward pass, so that fp16 can represent small gradients.
+ * The functions only change the struct. */
 #ifndef TRAINER_SCALE_H
 #define TRAINER_SCALE_H
 
@@ -8,21 +8,21 @@
 enum scaling { SCALING_NONE, SCALING_FIXED, SCALING_DYNAMIC };
 
 #define SCALE_BEGIN 65536.0f
-#define SCALE_MOST  16777216.0f /* 2^24: larger values gain nothing */
+#define SCALE_MOST  16777216.0f /* 2^24: larger values have no benefit */
 enum { SCALE_AFTER = 2000, SCALE_BROKEN_MOST = 50 };
 
 struct scale {
     enum scaling scaling;
-    uint64_t after; /* number of good steps after which it doubles; dynamic only */
+    uint64_t after; /* for a dynamic scale: number of good steps after which the scale doubles */
     float now;
-    uint64_t good_steps;      /* since the last change */
+    uint64_t good_steps;      /* good steps since the last change of the scale */
     uint64_t broken_steps;    /* total */
-    uint64_t broken_in_a_row; /* most recent, with a scale that cannot become smaller */
+    uint64_t broken_in_a_row; /* broken steps up to now, while the scale could not become smaller */
 };
-/* `fixed` is used for SCALING_FIXED. */
+/* Return the scale at the beginning. `fixed` is the scale for SCALING_FIXED. */
 struct scale scale_begin(enum scaling scaling, float fixed);
 /* Adjust the scale after a step: halve it if the step was broken, double it after enough good steps. Returns false
- * if SCALE_BROKEN_MOST steps in a row were broken although the scale can no longer be the reason. */
+ * after SCALE_BROKEN_MOST broken steps in a row that a smaller scale cannot prevent. */
 bool scale_step(struct scale *scale, bool is_broken);
 
 #endif

@@ -1,5 +1,5 @@
-/* Make a schedule. First the steps are created, over any number of blocks. Then the first and last step of each
- * block is determined. Finally the plan lets blocks that are never alive at the same time share memory. */
+/* Make a schedule. First create the steps, with as many blocks as they need. Then determine the first and the last step
+ * that uses each block. Finally, gs_plan lets blocks that are never alive at the same time share memory. */
 #include "schedule.h"
 
 #include "backend.h"
@@ -15,14 +15,14 @@ struct maker {
     size_t budget_bytes;
     struct reason *reason;
     size_t step_room, block_room;
-    /* One entry per layer: */
-    size_t *y;        /* block of its newest result */
-    size_t *saved;    /* saved by its forward step for the backward step */
-    size_t *gradient; /* gradient of its result; NO_BLOCK: none yet */
-    bool *is_trained; /* there are parameters in this layer or before it */
-    bool *is_kept;    /* its result is kept until the backward pass */
-    bool *is_needed;  /* the backward pass needs its result */
-    size_t *owners;   /* one entry per block: number of gradients that it represents */
+    /* Arrays with one entry per layer: */
+    size_t *y;        /* block of the layer's newest result */
+    size_t *saved;    /* block that the forward step saves for the backward step */
+    size_t *gradient; /* gradient of the layer's result; NO_BLOCK: none yet */
+    bool *is_trained; /* this layer or a layer before it has parameters */
+    bool *is_kept;    /* the layer's result is kept until the backward pass */
+    bool *is_needed;  /* the backward pass needs the layer's result */
+    size_t *owners;   /* number of layers whose gradient the block stores; one entry per block */
 };
 
 const char *step_kind_text(enum step_kind kind)
@@ -41,7 +41,7 @@ static bool no_memory(struct reason *reason)
     return false;
 }
 
-/* Add a block of `count` numbers with `each` bytes; NO_BLOCK if the size is 0. */
+/* Add a block for `count` numbers of `each` bytes. *ret is NO_BLOCK if the size is 0. */
 static bool new_block(struct maker *maker, size_t count, size_t each, size_t *ret)
 {
     struct schedule *schedule = maker->schedule;
@@ -72,7 +72,7 @@ static bool new_block(struct maker *maker, size_t count, size_t each, size_t *re
     return true;
 }
 
-/* Add a block for the result of a layer, or for its gradient. */
+/* Add a block for the result of a layer or for the gradient of a result. */
 static bool new_result(struct maker *maker, const struct layer *layer, size_t *ret)
 {
     size_t numbers;
@@ -94,7 +94,7 @@ static struct step empty_step(enum step_kind kind, const struct layer *layer)
                          .workspace = NO_BLOCK};
 }
 
-/* Let the back end choose the algorithm, and append the step. */
+/* Let the back end choose the algorithm of the step, and append the step. */
 static bool add_step(struct maker *maker, struct step step)
 {
     struct schedule *schedule = maker->schedule;
@@ -121,7 +121,7 @@ static bool save_block(struct maker *maker, const struct layer *layer, size_t *r
 {
     if (layer->kind == LAYER_BATCHNORM)
         return new_block(maker, 2 * layer->out.channels, sizeof(float), ret);
-    if (layer->kind == LAYER_MAXPOOL) /* no overflow: the block of the result was created with this product */
+    if (layer->kind == LAYER_MAXPOOL) /* no overflow: the block of the result has the same number of elements */
         return new_block(maker, shape_count(layer->out) * maker->schedule->options.images, 1, ret);
     *ret = NO_BLOCK;
     return true;
@@ -162,7 +162,7 @@ static bool reads_input(const struct layer *layer)
     return layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_LINEAR;
 }
 
-/* Mark the results that the backward pass reads, and those that are kept for it. */
+/* Mark the results that the backward pass reads, and the results that are kept until then. */
 static void mark(struct maker *maker)
 {
     const struct model *model = maker->model;
@@ -178,12 +178,13 @@ static void mark(struct maker *maker)
     for (size_t i = 0; i < model->layer_count; i++) {
         maker->is_kept[i] =
             !maker->schedule->options.checkpointing || i == 0 || model->layers[i].segment + 1 == model->segment_count;
-        for (size_t j = i + 1; j < model->layer_count && !maker->is_kept[i]; j++) /* needed by another segment */
+        /* Keep a result that another segment reads. */
+        for (size_t j = i + 1; j < model->layer_count && !maker->is_kept[i]; j++)
             maker->is_kept[i] = model->layers[j].segment != model->layers[i].segment &&
                                 (model->layers[j].from[0] == i ||
                                  (model->layers[j].kind == LAYER_ADD && model->layers[j].from[1] == i));
     }
-    /* A layer that is computed again reads its inputs again. */
+    /* Mark the inputs of each layer that is computed again, because the layer reads them again. */
     for (size_t i = model->layer_count; i-- > 1;)
         if (maker->is_needed[i] && !maker->is_kept[i]) {
             maker->is_needed[model->layers[i].from[0]] = true;
@@ -192,7 +193,8 @@ static void mark(struct maker *maker)
         }
 }
 
-/* Compute again what a segment did not keep, before its backward steps. `last` is its last layer. */
+/* Add the steps that compute again what a segment did not keep. They precede the segment's backward steps. `last` is
+ * the last layer of the segment. */
 static bool compute_again(struct maker *maker, size_t last)
 {
     const struct model *model = maker->model;
@@ -205,7 +207,7 @@ static bool compute_again(struct maker *maker, size_t last)
     return true;
 }
 
-/* Before a gradient is changed in place, give the layer a copy of its own if the gradient is shared. */
+/* Prepare a gradient for a change in place: if other layers share it, make a copy for this layer. */
 static bool own_gradient(struct maker *maker, size_t index)
 {
     size_t shared = maker->gradient[index];
@@ -221,7 +223,8 @@ static bool own_gradient(struct maker *maker, size_t index)
     return add_step(maker, step);
 }
 
-/* Choose where the step stores the gradient of the result of layer `to`: a new block, or the existing one. */
+/* Choose where the step stores the gradient of the result of layer `to`: in a new block, or in the existing one, to
+ * which the step then adds. */
 static bool give_gradient(struct maker *maker, size_t to, struct step *step)
 {
     if (!maker->is_trained[to])
@@ -240,7 +243,7 @@ static bool give_gradient(struct maker *maker, size_t to, struct step *step)
     return true;
 }
 
-/* The gradient of a sum is passed on unchanged to both inputs. */
+/* Pass the gradient of a sum unchanged to both inputs. */
 static bool backward_add(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
@@ -356,11 +359,11 @@ static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
     memcpy(ret_blocks, blocks, sizeof blocks);
 }
 
-/* Maps blocks to their numbers in the plan. NO_BLOCK stays NO_BLOCK. */
+/* The lifetimes of blocks, and their numbers in the plan. NO_BLOCK stays NO_BLOCK. */
 struct places {
-    size_t *last;   /* owned; the last step that uses the block */
-    size_t *number; /* owned; in the plan */
-    size_t *bytes;  /* owned; indexed by number */
+    size_t *last;   /* owned; the last step that uses each block */
+    size_t *number; /* owned; number of each block in the plan */
+    size_t *bytes;  /* owned; size of each block, indexed by number in the plan */
     size_t count;
 };
 
@@ -385,7 +388,7 @@ static gs_status tell_plan(struct schedule *schedule, struct places *places)
         for (int k = 0; k < BLOCKS_OF_STEP && status == GS_OK; k++)
             if (*blocks[k] != NO_BLOCK && places->last[*blocks[k]] == i) {
                 status = gs_plan_free(schedule->plan, places->number[*blocks[k]]);
-                places->last[*blocks[k]] = SIZE_MAX; /* a block may occur twice in a step */
+                places->last[*blocks[k]] = SIZE_MAX; /* a step may use the same block twice */
             }
     }
     return status == GS_OK ? gs_plan_close(schedule->plan, &schedule->size) : status;
@@ -405,7 +408,7 @@ static void find_last(struct schedule *schedule, size_t *last)
             last[schedule->lasting[i]] = SIZE_MAX;
 }
 
-/* From now on, blocks have the numbers of the plan. */
+/* Replace the numbers of all blocks by their numbers in the plan. */
 static void renumber(struct schedule *schedule, struct places *places)
 {
     size_t *blocks[BLOCKS_OF_STEP];

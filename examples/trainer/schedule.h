@@ -1,16 +1,16 @@
-/* One iteration over one micro-batch, planned before it runs: the steps in order, and the location of each block of
+/* Plan one iteration over one micro-batch before it runs: the order of the steps, and the location of each block of
  * memory.
  *
- * All memory of a run is one piece. It has the blocks that live as long as the run (parameters, optimizer, inputs),
- * and the blocks that an iteration creates and frees. Each block has a fixed location (gs_plan), so the memory of a
- * run is known to the byte before the first step, and there is no fragmentation. Back ends execute the steps and
- * allocate nothing while training.
+ * All memory of a run is one allocation. It contains the blocks that live as long as the run (parameters, optimizer,
+ * inputs) and the blocks that each iteration creates and frees. Every block has a fixed location (gs_plan), so the
+ * memory of a run is known to the byte before the first step, and there is no fragmentation. Back ends execute the
+ * steps and allocate nothing while training.
  *
- * With checkpointing, results inside a segment are not kept but computed again when the backward pass needs them.
- * The last segment is always kept.
+ * With checkpointing, results inside a segment are not kept. They are computed again when the backward pass needs
+ * them. The results of the last segment are always kept.
  *
- * A schedule is plain data and needs no GPU. One thread at a time may use it while it is made, any number
- * afterwards. */
+ * A schedule is plain data and needs no GPU. Only one thread may use it while it is made. Any number of threads may
+ * read it afterwards. */
 #ifndef TRAINER_SCHEDULE_H
 #define TRAINER_SCHEDULE_H
 
@@ -21,13 +21,14 @@
 #define NO_BLOCK SIZE_MAX
 
 enum step_kind {
-    STEP_INPUT,   /* y = x, in the precision of the activations */
+    STEP_INPUT,   /* y = x, converted to the precision of the activations */
     STEP_FORWARD, /* y = layer(x, x2), including its ReLU */
-    STEP_LOSS, /* dx = gradient of the mean loss with respect to the logits x, times the loss scale; adds to the results
-                */
-    STEP_RELU, /* set dy to 0 where y is 0, in place, before STEP_BACKWARD of a layer with a ReLU. Batch normalisation
-                  does this in its own STEP_BACKWARD without writing to dy */
-    STEP_BACKWARD, /* dx (+)= gradient of x, parameter gradients += ; dx may be NO_BLOCK */
+    /* dx = loss scale * gradient of the mean loss with respect to the logits x; also updates struct results. */
+    STEP_LOSS,
+    /* Set dy to 0 in place where y is 0. This precedes STEP_BACKWARD of a layer with a ReLU, except for batch
+     * normalisation, whose STEP_BACKWARD does it without writing to dy. */
+    STEP_RELU,
+    STEP_BACKWARD, /* dx = (or +=) gradient of x, and parameter gradients += ...; dx may be NO_BLOCK */
     STEP_COPY,     /* dx = dy */
     STEP_SUM,      /* dx += dy */
     STEP_KIND_COUNT
@@ -37,24 +38,24 @@ const char *step_kind_text(enum step_kind kind);
 struct step {
     enum step_kind kind;
     const struct layer *layer; /* borrowed from the model */
-    bool is_again;             /* computed a second time: do not update the running statistics */
-    bool adds;                 /* add to dx */
-    size_t x, x2, y;           /* blocks; NO_BLOCK if the step has none */
+    bool is_again;             /* the result is computed a second time: do not update the running statistics */
+    bool adds;                 /* add to dx instead of overwriting it */
+    size_t x, x2, y;           /* block numbers; NO_BLOCK if the step has no such block */
     size_t dx, dy;
     size_t saved; /* LAYER_BATCHNORM: mean and 1/deviation of this batch, fp32, out.channels each. LAYER_MAXPOOL: the
                      position of the maximum in its window, one byte per number of y */
-    size_t workspace; /* used while the step runs; NO_BLOCK: none */
+    size_t workspace; /* memory used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
-    size_t algorithm; /* private to the back end, chosen by plan() */
+    size_t algorithm; /* chosen by plan(); only the back end knows its meaning */
 };
 
 /* Blocks that live as long as the run. */
 enum lasting {
     LASTING_PARAMETERS, /* fp32 */
     LASTING_GRADIENTS,  /* fp32, summed over the micro-batches of a step */
-    LASTING_MOMENT_1,   /* momentum of SGD, mean of Adam; fp32 */
-    LASTING_MOMENT_2,   /* Adam's; else NO_BLOCK */
-    LASTING_LOW,        /* parameters in the precision of the activations; NO_BLOCK for fp32 */
+    LASTING_MOMENT_1,   /* fp32; the momentum of SGD, or Adam's mean of the gradients */
+    LASTING_MOMENT_2,   /* fp32; Adam's mean of the squared gradients; NO_BLOCK for SGD */
+    LASTING_LOW,        /* copy of the parameters in the precision of the activations; NO_BLOCK for fp32 */
     LASTING_STATISTICS, /* fp32; NO_BLOCK: the model has none */
     LASTING_INPUT_0,    /* two buffers for images (fp32) and labels (int32), filled in turn */
     LASTING_INPUT_1,
@@ -64,16 +65,16 @@ enum lasting {
     LASTING_COUNT
 };
 
-/* Results counted on the GPU and read by the host once per step. */
+/* Results that the GPU computes and the host reads, at most once per step. */
 struct results {
-    float loss;       /* sum over the images of this step */
-    uint32_t correct; /* number of images predicted right */
-    uint32_t broken;  /* gradients that are not finite: the parameters must not be updated */
+    float loss;       /* sum over the images of the step */
+    uint32_t correct; /* number of images whose class was predicted correctly */
+    uint32_t broken;  /* number of gradients that are not finite; if it is not 0, the parameters are not updated */
     uint32_t reserved;
 };
 
 struct schedule_options {
-    size_t images; /* per micro-batch */
+    size_t images; /* images per micro-batch */
     enum precision precision;
     enum optimizer optimizer;
     bool checkpointing;
@@ -85,22 +86,22 @@ struct schedule {
     struct step *steps;        /* owned */
     size_t step_count;
     size_t block_count;
-    size_t *block_bytes; /* owned; the requested sizes */
+    size_t *block_bytes; /* owned; requested size of each block */
     size_t lasting[LASTING_COUNT];
-    gs_plan *plan; /* owned; closed: block numbers are those of the plan */
+    gs_plan *plan; /* owned; a closed plan, which uses the same block numbers */
     gs_plan_size size;
 };
 
-/* Make a schedule. `backend` chooses the workspace of each step, at most `workspace_budget_bytes`; `state` is its
- * open state. Without a back end (NULL) there are no workspaces. */
+/* Make a schedule. `backend` chooses the workspace of each step, at most `workspace_budget_bytes`. `state` is an open
+ * state of the back end. If `backend` is NULL, the steps have no workspaces. */
 struct backend;
 bool schedule_make(const struct model *model, const struct schedule_options *options, const struct backend *backend,
                    void *state, size_t workspace_budget_bytes, struct schedule *ret_schedule, struct reason *reason);
 void schedule_clear(struct schedule *schedule); /* accepts a zeroed struct */
 /* Return the location of a block in the run's memory. */
 uint64_t schedule_offset(const struct schedule *schedule, size_t block);
-/* Return the input buffer that STEP_INPUT reads and STEP_LOSS compares with; `turn` is 0 or 1. STEP_INPUT's x and
- * STEP_LOSS's x2 are the buffers of turn 0. */
+/* schedule_input() returns the block of images of `turn` (0 or 1), schedule_labels() the block of labels. In the steps,
+ * STEP_INPUT's x and STEP_LOSS's x2 are the blocks of turn 0. */
 size_t schedule_input(const struct schedule *schedule, unsigned turn);
 size_t schedule_labels(const struct schedule *schedule, unsigned turn);
 

@@ -1,4 +1,4 @@
-/* Copy parameters, moments and statistics to a device and back. */
+/* Copy parameters, moments and statistics from a checkpoint to a device and back. */
 #include "worker.h"
 
 struct item {

@@ -1,4 +1,4 @@
-/* Let the threads of a training's devices wait for each other: see team.h. */
+/* Let the device threads of a training wait for each other: see team.h. */
 #include "team.h"
 
 #include <stdio.h>

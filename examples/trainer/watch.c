@@ -1,4 +1,4 @@
-/* Read a GPU's values through NVML. */
+/* Read the current values of a GPU through NVML. */
 #include "watch.h"
 
 #include <dlfcn.h>
@@ -9,14 +9,14 @@
 
 enum { DEVICES = 16 };
 
-/* Declarations from nvml.h and cuda.h. */
+/* Copies of declarations in nvml.h and cuda.h. */
 typedef struct nvml_device *nvml_device;
 struct nvml_memory {
     unsigned long long total_bytes, free_bytes, used_bytes;
 };
 struct nvml_process {
     unsigned pid;
-    unsigned long long used_bytes; /* ~0: not known */
+    unsigned long long used_bytes; /* ~0: unknown */
     unsigned instance, compute_instance;
 };
 

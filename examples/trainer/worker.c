@@ -1,4 +1,4 @@
-/* One device of a training. */
+/* Run one device of a training. */
 #include "worker.h"
 
 #include "watch.h"
@@ -22,7 +22,7 @@ static const struct backend *backend_of(const struct worker *worker)
     return worker->training->options->backend;
 }
 
-/* Meet the other devices; fails if one of them has failed. */
+/* Wait for the other devices. Returns false if a device has failed. */
 static bool meet(struct worker *worker, struct reason *reason)
 {
     return team_meet(&worker->training->team) || because(reason, "another device failed");
@@ -68,7 +68,7 @@ static void say_choice(void *user, const char *line)
     report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
 }
 
-/* Note in the report if the checkpoint was made with another choice. */
+/* Report if the checkpoint was made with another micro-batch or precision, and store the current choice. */
 static void note_choice(struct training *training)
 {
     struct checkpoint *start = &training->start;
@@ -83,7 +83,7 @@ static void note_choice(struct training *training)
     snprintf(start->precision, sizeof start->precision, "%s", precision);
 }
 
-/* Choose what all devices can do, limited by the device with the least memory. */
+/* Choose a configuration for all devices. The device with the least memory determines it. */
 static bool choose(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -141,9 +141,9 @@ static bool open_loader(struct worker *worker, struct reason *reason)
     return loader_open(&loader_options, &worker->loader, reason);
 }
 
-/* The context outlives the first run (cudart in cuDNN keeps it). A later run finds its memory in use before open(),
- * and if NVML does not list the process, that memory is not recognised as ours. So the largest value that any run of
- * the process measured is used. */
+/* Return the GPU memory that open() used. The context outlives the first run (cudart in cuDNN keeps it). A later run
+ * then finds this memory in use before open(), and unless NVML lists the process, cannot recognise the memory as
+ * its own. So return the largest value measured in any run of the process. */
 static int64_t taken_by_open(int device, const struct backend_watch *before, const struct backend_watch *after)
 {
     static _Atomic int64_t most_bytes[TRAIN_DEVICES_MAX];
@@ -156,7 +156,7 @@ static int64_t taken_by_open(int device, const struct backend_watch *before, con
     return taken_bytes;
 }
 
-/* Open, measure, join, choose and load; all devices do this at the same time. */
+/* Open the device, measure memory, join the others, choose and load. All devices do this at the same time. */
 static bool begin(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -209,7 +209,7 @@ static bool update(struct worker *worker, struct reason *reason)
     return backend_of(worker)->update(worker->state, &step, reason);
 }
 
-/* Submit a step to the device without waiting for anything. */
+/* Submit all work of a step to the device without waiting. */
 static bool tell_step(struct worker *worker, struct reason *reason)
 {
     const struct way *way = &worker->training->way;
@@ -242,10 +242,10 @@ static bool reads_results(const struct worker *worker)
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
            options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
            is_checkpoint_due(worker) ||
-           (way->devices == 1 && is_stop_wanted()); /* with several devices, all must stop at the same step */
+           (way->devices == 1 && is_stop_wanted()); /* several devices must stop together: gather() decides */
 }
 
-/* Combine the results of all devices in the first device's results. */
+/* Wait for the step and sum the results of all devices. */
 static bool gather(struct worker *worker, struct results *ret_results, double *ret_loss, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -265,7 +265,7 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
         ret_results->broken += training->results[i].broken;
     }
     worker->is_stopped = training->stops;
-    return devices == 1 || meet(worker, reason); /* all devices have read them */
+    return devices == 1 || meet(worker, reason); /* wait until all devices have read the results */
 }
 
 static void tell_results(struct worker *worker, const struct results *results, double loss, float scale)
@@ -291,7 +291,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
     }
 }
 
-/* Once the kernels are loaded, measure whether the memory limit was kept. */
+/* Check that the memory limit was kept, when the kernels are loaded. Returns false if it was exceeded. */
 static bool is_promise_kept(struct worker *worker, struct reason *reason)
 {
     uint64_t promised = options_of(worker)->fit.memory_bytes;
@@ -346,7 +346,8 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     return true;
 }
 
-/* Work of the first device after a step whose results were read, while the others wait for the next sum. */
+/* Evaluate and write checkpoints if they are due. Only the first device does this, after a step whose results were
+ * read, while the other devices wait for the next sum of gradients. */
 static bool between_steps(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
@@ -393,7 +394,7 @@ static bool all_steps(struct worker *worker, struct reason *reason)
         if (!tell_step(worker, reason))
             return false;
         if (!reads_results(worker)) {
-            worker->update_number++; /* the results were not read: count the step as good, but do not reset the count of
+            worker->update_number++; /* the results were not read, so assume a good step, but do not reset the count of
                                         broken steps in a row */
             worker->scale.good_steps++;
             continue;
@@ -424,9 +425,9 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    /* cuDNN and cuBLAS keep the context, with their kernels in it, for the rest of the process: 14 MiB on an H200,
-     * and only after the first run. Other programs on the GPU change the value, too. So a difference is reported but
-     * is not a failure. */
+    /* cuDNN and cuBLAS keep the context with their kernels until the process ends: 14 MiB on an H200, and only after
+     * the first run. Other programs on the GPU change the value, too. A difference is therefore reported, but is not a
+     * failure. */
     if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
         worker->training->missing_bytes[worker->device] = report->missing_bytes;
@@ -452,7 +453,7 @@ void worker_run(struct worker *worker)
     struct team *team = &worker->training->team;
     bool is_well = begin(worker, &reason) && all_steps(worker, &reason);
     if (!is_well)
-        team_fail(team, &reason); /* first of all, so that no other device waits for this one */
+        team_fail(team, &reason); /* report the failure first, so that no other device waits for this device */
     if (is_first(worker))
         tell_end(worker);
     loader_close(worker->loader);

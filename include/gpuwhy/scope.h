@@ -41,7 +41,7 @@
 extern "C" {
 #endif
 
-/* As in <cuda.h>, repeated for programs without it. */
+/* The same declarations as in <cuda.h>, for programs that do not include it. */
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
@@ -60,7 +60,7 @@ typedef struct gs_scope gs_scope;
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
-/* X(name, text). The numbers are part of the interface: add new ones at the end. */
+/* X(name, text). The numbers are part of the interface, so add new statuses at the end. */
 #define GS_STATUSES(X)                                                                                                 \
     X(OK, "success")                                                                                                   \
     X(NO_MEMORY, "the card, or the scope's share of it, has no room; nothing else is wrong")                           \
@@ -93,7 +93,7 @@ typedef enum gs_source {
     GS_FROM_CUBLAS,
     GS_FROM_CUBLASLT,
     GS_FROM_NCCL,
-    GS_FROM_SCOPE, /* refused by the scope library: `code` is 0, `text` has the reason */
+    GS_FROM_SCOPE, /* an error detected by this library: `code` is 0, `text` has the reason */
     GS_SOURCE_COUNT
 } gs_source;
 
@@ -104,31 +104,34 @@ typedef struct gs_failure {
     int code;
     int is_sticky;
     int line, launch_line; /* launch_*: the latest launch of this thread before the failure; "" and 0: none */
-    char call[128];        /* as written in the source */
-    char file[128];        /* a longer path is cut at the front */
-    char text[320];        /* the error's name, number and text */
+    char call[128];        /* source text of the failed call */
+    char file[128];        /* only the end of a longer path is stored */
+    char text[320];        /* name, number and text of the error */
     char launch_file[128];
-    char launch_call[64]; /* the kernel, as written in the source */
+    char launch_call[64]; /* source text of the kernel argument */
 } gs_failure;
 
-/* Read the first failure of a scope, or if it has none, the failure that killed its device. A NULL scope means the
- * first failure of the process. Returns 1 if there is one, else 0 with *ret_failure unchanged. */
+/* Read the first failure of a scope. If the scope has none, read the failure that killed its device. If `scope` is
+ * NULL, read the first failure of the process. Returns 1 if there is a failure. Otherwise returns 0 and leaves
+ * *ret_failure unchanged. */
 GS_API int gs_first_failure(const gs_scope *scope, gs_failure *ret_failure);
-/* Read the failure that killed the scope's device, which may be later than the scope's first failure. Returns 0 if
- * the device is alive. */
+/* Read the failure that killed the scope's device. It may be later than the scope's first failure. Returns 0 if the
+ * device is alive. */
 GS_API int gs_death(const gs_scope *scope, gs_failure *ret_failure);
-/* Forget the failure after it was handled, so that the next one becomes the first. A dead scope stays dead. */
+/* Forget the first failure after the program handled it, so that the next failure becomes the first. A dead scope stays
+ * dead. */
 GS_API void gs_forgive(gs_scope *scope);
 /* Write "file:line: call: text" and other details in one or two lines. Returns `out`. */
 GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes);
 
 /* ---- checked calls ----------------------------------------------------------------------------------------------- */
 
-/* GS_TRY(cuMemsetD32Async(p, 0, n, stream)) evaluates to a status. In a dead scope the call is not made. A failure
- * is stored in the thread's innermost scope. Outside of any scope, only the first failure of the process is stored.
- * Works for CUresult and cudaError_t. The result "not ready" of a query becomes GS_NOT_READY and is not a failure. */
+/* Make a driver call and evaluate to its status: GS_TRY(cuMemsetD32Async(p, 0, n, stream)). In a dead scope the call is
+ * not made. A failure is stored in the thread's innermost scope. Outside of any scope, only the first failure of the
+ * process is stored. Works for CUresult and cudaError_t. The result "not ready" of a query becomes GS_NOT_READY and is
+ * not a failure. */
 #define GS_TRY(call) (gs_alive() ? gs_check(GS_FROM_DRIVER, (int)(call), #call, GS_HERE) : GS_DEAD)
-/* The same for the results of a library: GS_TRY_OF(GS_FROM_CUDNN, cudnnSetStream(handle, stream)). */
+/* Make a library call and evaluate to its status: GS_TRY_OF(GS_FROM_CUDNN, cudnnSetStream(handle, stream)). */
 #define GS_TRY_OF(source, call) (gs_alive() ? gs_check((source), (int)(call), #call, GS_HERE) : GS_DEAD)
 GS_API int gs_alive(void); /* 0: the calling thread's innermost scope is dead */
 GS_API gs_status gs_check(gs_source source, int code, const char *call, const char *file, int line);
@@ -145,8 +148,8 @@ static inline gs_dims gs_dim(unsigned x, unsigned y, unsigned z)
     return dims;
 }
 
-/* Launch a kernel. The arguments after the stream are pointers to the kernel's arguments, at least one (NULL if it
- * has none). */
+/* Launch a kernel. The arguments after `stream` are pointers to the kernel's arguments. Pass NULL if the kernel has no
+ * arguments. */
 #ifdef __cplusplus
 #define GS_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
     gs_launch_pointers(#kernel, GS_HERE, (kernel), (grid), (block), (shared_bytes), (stream), __VA_ARGS__)
@@ -157,43 +160,44 @@ static inline gs_dims gs_dim(unsigned x, unsigned y, unsigned z)
 GS_API gs_status gs_launch(CUfunction kernel, gs_dims grid, gs_dims block, unsigned shared_bytes, CUstream stream,
                            void **arguments, const char *call, const char *file, int line);
 
-/* A function of the driver or of a library by its exported name ("cuMemcpyDtoHAsync_v2",
- * "cudnnSetTensor4dDescriptor"). NULL: not loaded, or no such function. gs_open() loads the driver. The first handle
- * of a library loads the library. */
+/* Return a function of the driver or of a library. `name` is its exported name ("cuMemcpyDtoHAsync_v2",
+ * "cudnnSetTensor4dDescriptor"). Returns NULL if the library is not loaded or has no such function. gs_open() loads the
+ * driver. The first handle of a library loads the library. */
 GS_API void *gs_symbol(gs_source source, const char *name);
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
 enum {
-    GS_WAIT_FOR_LAUNCHES = 1 /* wait after every launch, so that a fault belongs to its launch. Slow: use it to find
-                              * a fault */
+    GS_WAIT_FOR_LAUNCHES = 1 /* wait after every launch, so that a fault is reported for the launch that caused it.
+                              * Slow: use it only to find a fault */
 };
 
-/* Zero selects the default of every option. */
+/* 0 selects the default of every option. */
 typedef struct gs_options {
-    const char *name;      /* NULL: none. The name also becomes a phase for gpuwhy */
-    int device;            /* used by gs_open() only */
+    const char *name;      /* name of the scope and of a phase for gpuwhy; NULL: none */
+    int device;            /* used only by gs_open() */
     unsigned flags;        /* inherited by inner scopes */
-    uint64_t memory_bytes; /* limit for device memory held by the scope and its inner scopes; 0: no limit */
+    uint64_t memory_bytes; /* limit of the device memory of the scope and its inner scopes; 0: no limit */
     void (*log)(void *user, const char *line); /* reports fall-backs and resources held at the end; inherited; called
                                                 * from any thread */
     void *log_user;
     uint64_t reserved[4]; /* must be 0 */
 } gs_options;
 
-/* Open an outermost scope, which retains the device's primary context. `ret_failure` (may be NULL) is written unless
- * GS_OK. */
+/* Open an outermost scope. The scope retains the device's primary context. Unless GS_OK is returned, *ret_failure is
+ * written (`ret_failure` may be NULL). */
 #define gs_open(options, ret_scope, ret_failure) gs_open_at((options), (ret_scope), (ret_failure), GS_HERE)
 GS_API gs_status gs_open_at(const gs_options *options, gs_scope **ret_scope, gs_failure *ret_failure, const char *file,
                             int line);
 
-/* Begin a scope inside `parent` on the same context. `options` may be NULL. Any thread inside a scope of the
- * parent's device may call this. */
+/* Begin a scope inside `parent` on the same context. `options` may be NULL. The calling thread must be inside a scope
+ * of the parent's device. */
 #define gs_begin(parent, options, ret_scope) gs_begin_at((parent), (options), (ret_scope), GS_HERE)
 GS_API gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_scope **ret_scope, const char *file,
                              int line);
 
-/* For other threads. A thread leaves the scope entered last first. When a thread ends, it leaves all its scopes. */
+/* Enter and leave a scope in a thread that did not open it. A thread leaves the scope that it entered last first. When
+ * a thread ends, it leaves all its scopes. */
 #define gs_enter(scope) gs_enter_at((scope), GS_HERE)
 #define gs_leave(scope) gs_leave_at((scope), GS_HERE)
 GS_API gs_status gs_enter_at(gs_scope *scope, const char *file, int line);
@@ -207,7 +211,7 @@ typedef enum gs_kind {
     GS_KIND_CUBLAS,
     GS_KIND_EVENT,
     GS_KIND_ORDERED, /* stream-ordered memory */
-    GS_KIND_POOL,    /* the scope's own pool: never listed as held */
+    GS_KIND_POOL,    /* the scope's own memory pool; never reported as held */
     GS_KIND_DEVICE,  /* device memory */
     GS_KIND_MAPPED,
     GS_KIND_PINNED,
@@ -217,20 +221,20 @@ typedef enum gs_kind {
 } gs_kind;
 GS_API const char *gs_kind_text(int kind); /* "device memory"; static */
 
-/* Resources still held at the end of the scope, by place. */
+/* Resources that were still held at the end of the scope and were created at the same place in the source. */
 typedef struct gs_held {
     gs_kind kind;
     size_t count;
-    uint64_t bytes; /* as requested */
+    uint64_t bytes; /* sum of the requested sizes */
     const char *file;
     int line;
-    char scope[32];    /* the name of the scope that held them */
-    size_t kept_count; /* number of these that could not be released */
+    char scope[32];    /* name of the scope that held the resources */
+    size_t kept_count; /* number of resources that could not be released */
 } gs_held;
 
 typedef enum gs_context_end {
-    GS_CONTEXT_STAYS,    /* an inner scope ended, or others also hold the context */
-    GS_CONTEXT_RELEASED, /* the context was released and has no other holder */
+    GS_CONTEXT_STAYS,    /* this was an inner scope, or others still retain the context */
+    GS_CONTEXT_RELEASED, /* the context was released, and no one else retains it */
     GS_CONTEXT_UNSURE    /* the release failed */
 } gs_context_end;
 
@@ -238,27 +242,28 @@ typedef struct gs_report {
     char name[32];
     int is_dead;
     int has_failure;
-    gs_failure failure; /* the first one */
-    size_t held_count;  /* number of resources */
-    size_t kept_count;  /* number of these not released; an inner scope passes them to its parent, the outermost leaves
-                         * them to the context */
+    gs_failure failure; /* the first failure of the scope */
+    size_t held_count;  /* number of resources still held at the end */
+    size_t kept_count;  /* number of resources that could not be released. An inner scope passes them to its parent;
+                         * after the outermost scope they remain in the context */
     size_t entry_count;
     gs_held *entries;    /* owned; sorted by kind, file, line */
-    uint64_t peak_bytes; /* requested device memory of the scope and its inner scopes */
+    uint64_t peak_bytes; /* largest sum of the device memory requested by the scope and its inner scopes */
     uint64_t pinned_peak_bytes;
     int has_memory; /* the driver could report free memory both at the start and at the end */
     uint64_t free_begin_bytes, free_end_bytes;
-    int64_t missing_bytes; /* decrease of free memory, without what scopes that are still open took meanwhile */
-    /* part of it that a context normally keeps (streams, shared pages); more indicates a leak */
+    int64_t missing_bytes; /* decrease of free memory, minus the memory that scopes still open took meanwhile */
+    /* part of missing_bytes that a context normally keeps (streams, shared pages); a larger value indicates a leak */
     uint64_t allowed_bytes;
     gs_context_end context;
 } gs_report;
 
 /* End a scope and the inner scopes that are still open: wait for the context's work, release everything, and leave the
- * scope. The calling thread need not have entered it. `ret_report` may be NULL; otherwise the caller frees the report.
+ * scope. The calling thread need not have entered the scope. `ret_report` may be NULL; otherwise the caller frees the
+ * report.
  *
- * GS_OK; GS_FAILED: a resource could not be released; GS_DEAD: nothing was waited for, and only the context was
- * released. In these three cases the scope is freed. GS_BUSY, GS_MISUSE, GS_NO_HOST_MEMORY: nothing was done. */
+ * The scope is freed with these results: GS_OK; GS_FAILED: a resource could not be released; GS_DEAD: the context was
+ * released without waiting. The scope is unchanged with these results: GS_BUSY, GS_MISUSE, GS_NO_HOST_MEMORY. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
 GS_API void gs_report_print(const gs_report *report, FILE *out);
@@ -266,16 +271,16 @@ GS_API void gs_report_free(gs_report *report);
 
 typedef struct gs_memory {
     uint64_t live_bytes, peak_bytes; /* requested device memory of the scope and its inner scopes */
-    uint64_t taken_bytes;            /* rounded to the driver's pages; this is the value that memory_bytes limits */
+    uint64_t taken_bytes;            /* the same, rounded to the driver's pages; memory_bytes limits this value */
     uint64_t pinned_live_bytes, pinned_peak_bytes;
     uint64_t limit_bytes;             /* 0: none */
-    uint64_t free_bytes, total_bytes; /* of the whole card, from the driver */
+    uint64_t free_bytes, total_bytes; /* memory of the whole card, reported by the driver */
 } gs_memory;
 #define gs_memory_of(scope, ret_memory) gs_memory_of_at((scope), (ret_memory), GS_HERE)
 GS_API gs_status gs_memory_of_at(gs_scope *scope, gs_memory *ret_memory, const char *file, int line);
 
-/* Set the phase of the process for gpuwhy (gpuwhy.h). A scope with a name does so at its start, and its end restores
- * the parent's name. */
+/* Set the phase of the process for gpuwhy (gpuwhy.h). A scope with a name sets the phase when it begins. When the scope
+ * ends, the name of its parent becomes the phase again. */
 GS_API void gs_phase(const char *name);
 
 /* ---- resources of a scope ----------------------------------------------------------------------------------------
@@ -298,37 +303,37 @@ GS_API void gs_phase(const char *name);
 #define gs_module_close(scope, module)      gs_module_close_at((scope), (module), GS_HERE)
 #define gs_kernel(scope, module, name, ret) gs_kernel_at((scope), (module), (name), (ret), GS_HERE)
 
-/* Device memory. After GS_NO_MEMORY the scope remains usable: request less, or free something. */
+/* Allocate device memory. After GS_NO_MEMORY the scope remains usable: request less memory, or free some first. */
 GS_API gs_status gs_alloc_at(gs_scope *scope, size_t bytes, CUdeviceptr *ret, const char *file, int line);
 GS_API gs_status gs_free_at(gs_scope *scope, CUdeviceptr address, const char *file,
                             int line); /* waits for the device */
-/* Stream-ordered memory from the scope's own pool, which keeps its memory until the scope ends. On cards and drivers
- * without pools it is plain device memory, and the log reports it. */
+/* Allocate stream-ordered memory from the scope's own pool. The pool keeps its memory until the scope ends. On cards
+ * and drivers without pools, the call allocates plain device memory and logs this. */
 GS_API gs_status gs_alloc_ordered_at(gs_scope *scope, size_t bytes, CUstream stream, CUdeviceptr *ret, const char *file,
                                      int line);
 GS_API gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stream, const char *file, int line);
-/* Page-locked host memory. If it is mapped, the card accesses it at *ret_address. */
+/* Allocate page-locked host memory. For mapped memory, *ret_address is the address that the card uses. */
 GS_API gs_status gs_alloc_pinned_at(gs_scope *scope, size_t bytes, void **ret, const char *file, int line);
 GS_API gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdeviceptr *ret_address,
                                     const char *file, int line);
 GS_API gs_status gs_free_host_at(gs_scope *scope, void *memory, const char *file, int line);
-/* These streams do not wait for the default stream. */
+/* Create a stream that does not wait for the default stream. */
 GS_API gs_status gs_stream_at(gs_scope *scope, CUstream *ret, const char *file, int line);
 GS_API gs_status gs_stream_close_at(gs_scope *scope, CUstream stream, const char *file, int line);
 GS_API gs_status gs_event_at(gs_scope *scope, int timing, CUevent *ret, const char *file, int line);
 GS_API gs_status gs_event_close_at(gs_scope *scope, CUevent event, const char *file, int line);
-/* Load PTX text (zero-terminated), a cubin or a fatbin. The text of a failure contains the messages of the driver's
- * compiler. */
+/* Load PTX text (zero-terminated), a cubin or a fatbin. On failure, the failure's text contains the messages of the
+ * driver's compiler. */
 GS_API gs_status gs_module_at(gs_scope *scope, const void *image, CUmodule *ret, const char *file, int line);
 GS_API gs_status gs_module_close_at(gs_scope *scope, CUmodule module, const char *file, int line);
-/* A kernel is valid as long as its module. */
+/* Find a kernel, which is valid as long as its module. */
 GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name, CUfunction *ret, const char *file,
                               int line);
 
-/* Handles of CUDA's libraries, which are loaded with the first handle: cudnnHandle_t, cublasHandle_t,
- * cublasLtHandle_t, ncclComm_t. `stream` (not for cuBLASLt, NCCL) is the stream on which the handle works. The
- * environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT and GPUSCOPE_NCCL name a file to load
- * instead of the one with the newest name. */
+/* Create handles of CUDA's libraries: cudnnHandle_t, cublasHandle_t, cublasLtHandle_t, ncclComm_t. The first handle
+ * loads the library. The handle works on `stream` (not with cuBLASLt and NCCL). By default, the library file with the
+ * newest known name is loaded. The environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT and
+ * GPUSCOPE_NCCL name another file. */
 typedef struct gs_nccl_id {
     char bytes[128];
 } gs_nccl_id;
@@ -346,8 +351,7 @@ GS_API gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, in
                             int line);
 GS_API gs_status gs_handle_close_at(gs_scope *scope, gs_kind kind, void *handle, const char *file, int line);
 
-/* ---- work, in the thread's innermost scope ------------------------------------------------------------------------
- */
+/* ---- work in the thread's innermost scope ------------------------------------------------------------------------ */
 
 #define gs_copy_in(to, from, bytes, stream)  gs_copy_in_at((to), (from), (bytes), (stream), GS_HERE)
 #define gs_copy_out(to, from, bytes, stream) gs_copy_out_at((to), (from), (bytes), (stream), GS_HERE)
@@ -360,7 +364,7 @@ GS_API gs_status gs_handle_close_at(gs_scope *scope, gs_kind kind, void *handle,
 #define gs_wait_all()                        gs_wait_all_at(GS_HERE)
 #define gs_elapsed(begin, end, ret_ms)       gs_elapsed_at((begin), (end), (ret_ms), GS_HERE)
 
-/* Copies and fills run in stream order. They are complete for the host after gs_wait(). */
+/* Copies and fills run in stream order. For the host, they are complete after gs_wait(). */
 GS_API gs_status gs_copy_in_at(CUdeviceptr to, const void *from, size_t bytes, CUstream stream, const char *file,
                                int line);
 GS_API gs_status gs_copy_out_at(void *to, CUdeviceptr from, size_t bytes, CUstream stream, const char *file, int line);
@@ -385,16 +389,16 @@ GS_API gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, const 
 typedef struct gs_plan gs_plan;
 typedef struct gs_plan_size {
     size_t block_count;
-    uint64_t live_peak_bytes; /* the largest sum of blocks that live at once, each rounded to the alignment: no
-                               * layout is smaller */
-    uint64_t arena_bytes;     /* the size of this layout */
+    uint64_t live_peak_bytes; /* largest sum of the blocks alive at the same time, each rounded to the alignment; no
+                               * layout can be smaller */
+    uint64_t arena_bytes;     /* size of this layout */
 } gs_plan_size;
 GS_API gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan);       /* a power of two; 0: 512 */
 GS_API void gs_plan_delete(gs_plan *plan);                                      /* takes NULL */
 GS_API gs_status gs_plan_alloc(gs_plan *plan, size_t bytes, size_t *ret_block); /* blocks are numbered from 0 */
 GS_API gs_status gs_plan_free(gs_plan *plan, size_t block);
-/* End the description and compute the places. Blocks that are not freed live until the end of the iteration. The
- * plan does not change after this call. */
+/* End the description and compute the places of the blocks. Blocks that were not freed live until the end of the
+ * iteration. The plan does not change after this call. */
 GS_API gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size);
 GS_API gs_status gs_plan_offset(const gs_plan *plan, size_t block, uint64_t *ret_offset);
 
@@ -403,11 +407,11 @@ typedef struct gs_arena gs_arena;
 #define gs_arena_open(scope, plan, ret_arena) gs_arena_open_at((scope), (plan), (ret_arena), GS_HERE)
 GS_API gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, const char *file,
                                   int line);
-/* The address of a block of the plan. 0: no such block. */
+/* Return the address of a block of the plan. Returns 0 if there is no such block. */
 GS_API CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block);
-/* Step-by-step access: an iteration repeats the calls of the plan. GS_DIFFERS: the call differs from the plan; the
- * failure's text names the step, and the arena is unchanged. gs_arena_restart() begins an iteration. GS_DIFFERS: the
- * last one was not complete. */
+/* Repeat the allocations and frees of the plan call by call. gs_arena_restart() begins an iteration; it returns
+ * GS_DIFFERS if the previous iteration was not complete. The other calls return GS_DIFFERS if the call differs from the
+ * plan. The failure's text then names the step, and the arena is unchanged. */
 #define gs_arena_restart(arena)           gs_arena_restart_at((arena), GS_HERE)
 #define gs_arena_alloc(arena, bytes, ret) gs_arena_alloc_at((arena), (bytes), (ret), GS_HERE)
 #define gs_arena_free(arena, address)     gs_arena_free_at((arena), (address), GS_HERE)
@@ -425,23 +429,25 @@ typedef struct gs_workspace gs_workspace;
     gs_workspace_choose_at((workspace), (sizes), (count), (ret_choice), (ret), GS_HERE)
 GS_API gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_workspace **ret, const char *file,
                                       int line);
-/* `sizes` starts with the best algorithm. *ret_choice is the index of the selected one, and *ret its memory, valid
- * until the next call (0 for a size of 0 bytes). GS_NO_MEMORY: none fits. */
+/* Choose an algorithm by its workspace. `sizes` begins with the best algorithm. *ret_choice is the index of the chosen
+ * size, and *ret is the workspace, which is valid until the next call (0 for a size of 0 bytes). GS_NO_MEMORY: no size
+ * fits. */
 GS_API gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, size_t count, size_t *ret_choice,
                                         CUdeviceptr *ret, const char *file, int line);
 
 /* ---- largest batch that fits ------------------------------------------------------------------------------------- */
 
-/* Computes the memory that a micro-batch of `n` needs, for example from a plan. GS_OK with *ret_bytes; GS_NO_MEMORY:
- * too large to compute; GS_UNSUPPORTED: n is not possible. Any other status ends the search. */
+/* Compute the memory that a micro-batch of `n` needs, for example from a plan. Return GS_OK and set *ret_bytes;
+ * GS_NO_MEMORY: the size is too large to compute; GS_UNSUPPORTED: n is not possible. Any other status ends the
+ * search. */
 typedef gs_status gs_bytes_for(void *user, size_t n, uint64_t *ret_bytes);
 typedef struct gs_fit {
     uint64_t budget_bytes;
-    size_t n_min, n_max; /* n_min 0: 1; n_max must be set */
-    size_t divides;      /* allow only divisors of it, so that gradient accumulation has equal parts; 0: any n */
+    size_t n_min, n_max; /* n_min: 0 means 1. n_max must be set */
+    size_t divides; /* allow only divisors of this number, so that gradient accumulation has equal parts; 0: any n */
 } gs_fit;
 /* Find the largest n that fits. A larger n may need less memory because algorithms change, so every n is tried,
- * starting with the largest. GS_NO_MEMORY: none fits, and *ret_bytes is what the smallest possible n needs
+ * starting with the largest. GS_NO_MEMORY: no n fits, and *ret_bytes is the need of the smallest possible n
  * (UINT64_MAX: unknown). */
 GS_API gs_status gs_fit_batch(const gs_fit *fit, gs_bytes_for *bytes_for, void *user, size_t *ret_n,
                               uint64_t *ret_bytes);
@@ -456,21 +462,21 @@ typedef struct gs_child_entry {
     gs_child_function *function;
 } gs_child_entry; /* the list ends with {NULL, NULL} and must stay valid */
 GS_API void gs_child_main(int argc, char **argv, const gs_child_entry *entries);
-/* In the child: append bytes to the reply for the parent. The parent receives them even if the child dies. */
+/* Append bytes to the reply for the parent (only in the child). The parent receives them even if the child dies. */
 GS_API gs_status gs_reply_write(gs_reply *reply, const void *data, size_t bytes);
 
 typedef struct gs_child_result {
-    gs_status status; /* the function's return value, or GS_CHILD_DIED, GS_TIMEOUT */
-    int exit_status;  /* of the process; -1: it was ended by a signal */
+    gs_status status; /* return value of the function, or GS_CHILD_DIED or GS_TIMEOUT */
+    int exit_status;  /* exit status of the process; -1: a signal ended it */
     int signal;       /* 0: none */
     int has_failure;
     gs_failure failure; /* the first failure in the child */
     void *output;       /* owned; release it with free() */
     size_t output_bytes;
 } gs_child_result;
-/* Run the function in a child process, which is killed after `timeout_ms` (0: no limit). GS_OK: a child was started
- * and the result is written, with any status; GS_MISUSE: the function is not in the list, or gs_child_main() was not
- * called; GS_FAILED: no process could be started (see errno); GS_NO_HOST_MEMORY. */
+/* Run the function in a child process. The child is killed after `timeout_ms` (0: no limit). GS_OK: a child ran,
+ * and *ret_result is written (its `status` may be an error); GS_MISUSE: the function is not in the list, or
+ * gs_child_main() was not called; GS_FAILED: no process could be started (see errno); GS_NO_HOST_MEMORY. */
 GS_API gs_status gs_run_in_child(gs_child_function *function, const void *input, size_t input_bytes,
                                  unsigned timeout_ms, gs_child_result *ret_result);
 
