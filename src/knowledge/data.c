@@ -1,4 +1,4 @@
-/* Looks up rows of the tables of data/: errors by code or name, and drivers, CUDA versions, cards and frameworks. */
+/* Look up rows in the tables of data/: errors by code or name, and drivers, CUDA versions, cards and frameworks. */
 #include "gw_data.h"
 #include "gw_text.h"
 
@@ -127,7 +127,7 @@ const gw_cuda_family *gw_data_cuda_family(unsigned major)
     return NULL;
 }
 
-/* The first row of a CUDA version (major and minor are compared). NULL: unknown. */
+/* Return the first row of a CUDA version (only major and minor are compared). Returns NULL if there is none. */
 static const gw_driver_row *data_driver_for(gw_version cuda)
 {
     for (size_t i = 0; i < gw_data_driver_compat_count; i++) {
@@ -179,7 +179,7 @@ const gw_capability *gw_data_capability(gw_version capability)
 
 /* ---- frameworks ---- */
 
-/* "2.1.x" matches every release of 2.1. */
+/* True if the pattern matches the release. "2.1.x" matches every release of 2.1. */
 static bool is_release(const char *pattern, gw_version release)
 {
     gw_version wanted;
@@ -189,7 +189,8 @@ static bool is_release(const char *pattern, gw_version release)
     return strcmp(end, ".x") == 0 ? minor_of(release) == wanted : release == wanted;
 }
 
-/* "12.6.3" matches a build with 12.6. "12.1+" matches that version and later ones, also of a later major version. */
+/* True if the pattern matches a build with this CUDA version. "12.6.3" matches every 12.6. "12.1+" matches 12.1 and all
+ * later versions, also of a later major version. */
 static bool is_cuda(const char *pattern, gw_version cuda)
 {
     gw_version wanted;
@@ -222,7 +223,7 @@ const gw_framework_row *gw_data_framework_for(const char *component, gw_version 
         const gw_framework_row *row = &gw_data_framework_compat[i];
         if (strcasecmp(row->component, component) == 0 && row->architectures != NULL &&
             gw_data_covers(row->architectures, capability) == GW_COVER_NATIVE)
-            found = row; /* the file is sorted by release */
+            found = row; /* no break: the file is sorted by release, and the newest row is wanted */
     }
     return found;
 }
@@ -231,7 +232,7 @@ const gw_cudnn_support *gw_data_cudnn_support_of(gw_version cudnn)
 {
     for (size_t i = 0; i < gw_data_cudnn_support_count; i++) {
         const gw_cudnn_support *row = &gw_data_cudnn_support[i];
-        /* a last version of "8.5" includes all of 8.5 */
+        /* a row whose last version is "8.5" includes all of 8.5 */
         if (cudnn >= row->first && (row->last == 0 || cudnn <= row->last || minor_of(cudnn) == row->last))
             return row;
     }

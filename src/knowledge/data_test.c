@@ -1,4 +1,4 @@
-/* Tests lookups in the tables. */
+/* Tests for lookups in the tables of data/. */
 #include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gw_text.h"
@@ -52,7 +52,7 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
     assert_true(error->documented);
     assert_ptr_equal(gw_data_cuda_error_named("cudaErrorIllegalAddress"), error);
     assert_ptr_equal(gw_data_cuda_error_named("CUDA_ERROR_ILLEGAL_ADDRESS"), error);
-    assert_null(gw_data_cuda_error(35)->driver_name); /* only the runtime has this code */
+    assert_null(gw_data_cuda_error(35)->driver_name); /* only the runtime has a name for this code */
     assert_false(gw_data_cuda_error(214)->documented);
     assert_int_equal(gw_data_cuda_error(214)->sticky, GW_STICKY_PRACTICE);
     assert_null(gw_data_cuda_error(65535));
@@ -61,10 +61,10 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
     assert_string_equal(gw_data_xid_of(31)->class, "app-first");
     assert_null(gw_data_xid_of(11004));
     assert_non_null(gw_data_sxid_of(11004));
-    assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* only its name was verified */
+    assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* only the name of this error was verified */
 }
 
-/* The generated header, which the hook, the virtual card and the log reader use, agrees with the table. */
+/* The generated header agrees with the table. The hook, the virtual card and the log reader use this header. */
 static void the_header_agrees_with_every_row(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void the_header_agrees_with_every_row(void **state)
     assert_int_equal(count, 0);
 }
 
-/* Check that every alternative of a pattern is found in the table. Returns their number. */
+/* Check that the table has every alternative of a pattern. Returns the number of alternatives. */
 static size_t walk_pattern(const char *pattern)
 {
     size_t count = 0;
@@ -157,7 +157,8 @@ static void cudnn_numbers_depend_on_the_major_version(void **state)
     assert_null(gw_data_cudnn_status_named(0, "CUDNN_STATUS_"));
 }
 
-/* "CUDA 12.2 on a 525 driver crashes": the minimum for CUDA 12 is 525.60.13. From there on it runs, with limits. */
+/* The claim "CUDA 12.2 on a 525 driver crashes" is wrong. The minimum for CUDA 12 is 525.60.13, and this and later 525
+ * drivers run CUDA 12.2 with limits. */
 static void a_525_driver_runs_cuda_12_2(void **state)
 {
     (void)state;
@@ -170,10 +171,9 @@ static void a_525_driver_runs_cuda_12_2(void **state)
     assert_int_equal(gw_data_driver_fit(v("535.54.03"), v("12.2"), NULL), GW_DRIVER_FULL);
     assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("13.0"), NULL), GW_DRIVER_TOO_OLD);
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("11.4"), NULL), GW_DRIVER_FULL);
-    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL), GW_DRIVER_TOO_OLD); /* there is no family before
-                                                                                            * CUDA 11 */
+    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL), GW_DRIVER_TOO_OLD); /* CUDA 10 has no family */
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("13.9"), NULL),
-                     GW_DRIVER_MINOR); /* not in the table: its family decides */
+                     GW_DRIVER_MINOR); /* not in the table: the family of CUDA 13 decides */
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("14.0"), NULL), GW_DRIVER_UNKNOWN);
     assert_int_equal(gw_data_driver_fit(0, v("12.2"), NULL), GW_DRIVER_UNKNOWN);
     assert_true(gw_data_cuda_of_driver(v("525.60.13"))->cuda == v("12.0"));
@@ -185,8 +185,7 @@ static void code_runs_on_its_own_major_version(void **state)
 {
     (void)state;
     assert_int_equal(gw_data_covers("7.5 8.0 8.6 9.0", v("8.9")), GW_COVER_NATIVE);
-    assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")), GW_COVER_NONE); /* does not run on an older minor
-                                                                               * version */
+    assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")), GW_COVER_NONE); /* 8.6 is newer than the card */
     assert_int_equal(gw_data_covers("7.5 8.0 9.0", v("12.0")), GW_COVER_NONE);
     assert_int_equal(gw_data_covers("7.5 9.0+PTX", v("12.0")), GW_COVER_PTX);
     assert_int_equal(gw_data_covers("12.0+PTX", v("9.0")), GW_COVER_NONE);
@@ -215,7 +214,7 @@ static void frameworks_are_found_by_release_and_cuda(void **state)
     assert_true(gw_data_cudnn_support_of(v("9.20"))->capability_first == v("7.5"));
     assert_true(gw_data_cudnn_support_of(v("9.10.2"))->capability_first == v("5.0"));
     assert_true(gw_data_cudnn_support_of(v("9.5.1"))->cuda_last == v("12.6"));
-    assert_null(gw_data_cudnn_support_of(v("9.7.1"))); /* between two rows: unknown */
+    assert_null(gw_data_cudnn_support_of(v("9.7.1"))); /* between two rows, so unknown */
 }
 
 static void statuses_of_libraries_are_found_by_number(void **state)

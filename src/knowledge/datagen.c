@@ -1,14 +1,14 @@
-/* datagen: reads the tables of data/ and writes the C arrays of gw_data.h, and a header with the driver's results for
- * code that links only to the C library.
+/* datagen: read the tables of data/ and write them as the C arrays of gw_data.h. Also write a header with the driver's
+ * results, for code that links only to the C library.
  *
  *     datagen data-folder output.c gw_cuda_results.h
  *
- * It runs on the build machine during the build. A table is a file with columns separated by one tab, lines starting
- * with '#', one line with the column names, then rows. "-" means unknown. The tables below define the content of each
- * column, the columns that make a row unique, and the rows of other tables that a row needs. On an invalid file,
- * datagen prints file, line and reason, writes nothing, and the build fails.
+ * It runs on the build machine during the build. A table is a file with lines starting with '#', one line with the
+ * column names, then the rows. Columns are separated by one tab. "-" means unknown. The array `tables` below defines
+ * the content of each column, and which columns make a row unique. The check_ functions define which rows of other
+ * tables a row needs. On an invalid file, datagen prints file, line and reason, writes nothing, and the build fails.
  *
- * To add a column, add it here, in the struct of gw_data.h with the same name, and in the file. */
+ * To add a column, add it to `tables`, to the struct of the table in gw_data.h, and to the file. */
 #define _GNU_SOURCE
 #include "gw_text.h"
 #include "gw_version.h"
@@ -25,18 +25,18 @@ enum { COLUMNS_MAX = 16, ROWS_MAX = 1024, LINE_MAX = 2048 };
 
 typedef enum column_type {
     TEXT,           /* any text or "-" */
-    NAME,           /* a text that must not be "-" */
+    NAME,           /* any text except "-" */
     NUMBER,         /* below 65536 */
-    NUMBER_OR_NONE, /* or "-", which is 0 */
-    VERSION,        /* or "-", which is 0 */
-    DRIVER,         /* a version whose text is also stored, because the number loses leading zeros: 450.80.02 */
+    NUMBER_OR_NONE, /* below 65536, or "-", which is stored as 0 */
+    VERSION,        /* 12.4, or "-", which is stored as 0 */
+    DRIVER,         /* a version that is also stored as text, because 450.80.02 as a number loses the zero */
     RELEASE,        /* 2.11.0, 2.1.x */
     VERSION_FROM,   /* 12.6.3, 12.1+, or "-" */
     ARCHITECTURES,  /* 7.5 8.0 12.0+PTX, or "-" */
-    PARTS,          /* literal alternatives of a pattern, separated by |; "=" means the column `text`; or "-" */
-    WORD,           /* one of `words`, kept as text */
-    ENUM,           /* one of `words`, written as a C prefix and the word in capitals */
-    FLAG            /* one of two words; the first one means true */
+    PARTS, /* literal alternatives of a pattern, separated by |; "=" is replaced by the column `text`; or "-" */
+    WORD,  /* one of `words`, stored as text */
+    ENUM,  /* one of `words`, written as `prefix` and the word in capitals */
+    FLAG   /* one of two `words`; the first one means true */
 } column_type;
 
 typedef struct column {
@@ -48,7 +48,7 @@ typedef struct column {
 } column;
 
 typedef struct table {
-    const char *name; /* name of the file without .tsv */
+    const char *name; /* name of the table's file, without .tsv */
     const char *type;
     column columns[COLUMNS_MAX];
 } table;
@@ -152,7 +152,7 @@ typedef struct row {
     int line;
     char *text;                     /* owned; the line, split at its tabs */
     const char *field[COLUMNS_MAX]; /* pointers into `text` or `parts` */
-    char *parts[2];                 /* owned; the columns log_text and cuda_log_text with "=" replaced by the text */
+    char *parts[2]; /* owned; the columns log_text and cuda_log_text, with "=" replaced by the column `text` */
 } row;
 static row rows[TABLE_COUNT][ROWS_MAX];
 static int row_counts[TABLE_COUNT];
@@ -209,7 +209,7 @@ static bool is_architectures(const char *text)
     }
 }
 
-/* True if the parts can be alternatives of a pattern: none is empty, and each contains only literal characters. */
+/* True if `text` consists of literal alternatives of a pattern: none is empty, and none has a special character. */
 static bool is_parts(const char *text)
 {
     if (strpbrk(text, "\\.[](){}*+?^$") != NULL)
@@ -224,7 +224,7 @@ static bool is_parts(const char *text)
     }
 }
 
-/* Index of the word in `words`, or -1. */
+/* Return the index of the word in `words`, or -1. */
 static int word_index(const char *words, const char *text)
 {
     int index = 0;
@@ -395,7 +395,7 @@ static void read_table(int index)
             add_row(index, line, text);
         }
         if (failed && row_counts[index] == 0)
-            break; /* with wrong column names, every row would be reported */
+            break; /* if the column names are wrong, every row would be reported */
     }
     if (ferror(file))
         bad(t, 0, "%s", strerror(errno));
@@ -456,7 +456,7 @@ static const char *field_of(int index, const row *r, const char *name)
     return at < 0 ? "-" : r->field[at];
 }
 
-/* Copy `parts` with "=" replaced by `text`. NULL: out of memory. */
+/* Copy `parts` with "=" replaced by `text`. Returns NULL if out of memory. */
 static char *with_text(const char *parts, const char *text)
 {
     const char *sign = strchr(parts, '=');
@@ -499,7 +499,7 @@ static gw_version minor_of(gw_version version)
     return gw_version_of(gw_version_part(version, 0), gw_version_part(version, 1), 0);
 }
 
-/* True if a row of the table has this version (major and minor) in this column. */
+/* True if a row of the table has this version (major and minor) in the column `name`. */
 static bool has_version(const char *table_name, const char *name, gw_version version)
 {
     int index = table_index(table_name);
@@ -579,7 +579,7 @@ static void check_error(int index, const row *r)
         bad(&tables[index], r->line, "neither the driver nor the runtime has a name for it");
 }
 
-/* Check whether two rows have the same words of a log, or the same old number. */
+/* True if `part` is one of the alternatives in `parts`. */
 static bool has_part(const char *parts, const char *part, size_t bytes)
 {
     for (const char *at = parts; *at != '\0'; at += *at == '|') {

@@ -1,4 +1,4 @@
-/* Tests datagen with broken tables: it rejects each with file, line and reason, and writes nothing. */
+/* Tests that datagen rejects broken tables: it must print file, line and reason, and write nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void copy_tables(void)
     assert_int_equal(run(command, said, sizeof said), 0);
 }
 
-/* Each sed command breaks one table, and datagen must report why. */
+/* Each sed command breaks one table. datagen must report the reason. */
 static void spoilt_tables_are_refused(void **state)
 {
     (void)state;

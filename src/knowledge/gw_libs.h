@@ -1,8 +1,8 @@
-/* Recognises the CUDA libraries among the files of a process or machine: kind, origin and version, and which of them
- * conflict.
+/* Recognise the CUDA libraries among the files of a process or machine: their kind, place and version. Also find
+ * libraries that conflict.
  *
- * No library is loaded and none of its code runs. Each version has a source, because file names are unreliable: a file
- * called libcudnn.so.9 may be any version 9. */
+ * No library is loaded and no code of a library runs. The source of each version is recorded, because a file name is
+ * not reliable: libcudnn.so.9 may be any version 9. */
 #ifndef GW_LIBS_H
 #define GW_LIBS_H
 
@@ -52,9 +52,9 @@ typedef enum gw_library_place {
 typedef enum gw_version_from {
     GW_VERSION_UNKNOWN,
     GW_VERSION_FROM_NAME,    /* libcudart.so.12.4.127 */
-    GW_VERSION_FROM_SONAME,  /* only the major version */
+    GW_VERSION_FROM_SONAME,  /* gives only the major version */
     GW_VERSION_FROM_PACKAGE, /* from the Python package that contains it */
-    GW_VERSION_FROM_CONTENT  /* from a string inside the file */
+    GW_VERSION_FROM_CONTENT  /* from a string in the file's data */
 } gw_version_from;
 
 const char *gw_library_kind_text(gw_library_kind kind);     /* "cudnn" */
@@ -79,45 +79,46 @@ typedef struct gw_libraries {
     size_t count, capacity;
 } gw_libraries;
 
-/* Writes "9.1.0.70", "9.x" if only the first number is known, or "?" if unknown. */
+/* Write "9.1.0.70", or "9.x" if only the first number is known, or "?" if the version is unknown. Returns `out`. */
 char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *library);
 
-/* Fill in what the path shows. Returns false if it is none of the libraries above; *ret_library is then unchanged.
- * The path is copied; it is NULL if out of memory. */
+/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if the path is none of the libraries
+ * above. The path is copied; ret_library->path is NULL if there was no memory. */
 bool gw_library_of_path(const char *path, gw_library *ret_library);
-/* Read the version of the Python package that contains the file, if the path did not show all of it. `root` is
- * prefixed to the path: "" is this machine. Reads a few directories and opens no file. */
+/* Read the version from the directory name of the Python package that contains the file, if the path does not have the
+ * full version. `root` is put before the path; "" means this machine. Only a directory is read, no file is opened. */
 void gw_library_ask_package(const char *root, gw_library *library);
-/* Read the SONAME, and the version from the content for libraries that contain it. Reads headers and some read-only
- * data. A file that is not an ELF file leaves the library unchanged. */
+/* Read the SONAME. For libraries that contain their version as a string, also read the version. Only headers and some
+ * read-only data are read. A file that is not an ELF file leaves the library unchanged. */
 void gw_library_read(const char *root, gw_library *library);
-void gw_library_free(gw_library *library); /* frees its strings */
+void gw_library_free(gw_library *library); /* frees the library's strings */
 
-/* Add a library; the list takes ownership. A path is not added twice. Returns false if it was not added (then it is
- * freed). */
+/* Add a library to the list, which takes ownership. Returns false and frees the library if its path is already in the
+ * list, or if there is no memory. */
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
 /* Free all libraries. The list is empty afterwards. */
 void gw_libraries_free(gw_libraries *list);
-/* The first library of a kind that is not a part. NULL: none. */
+/* Return the first library of a kind that is not a sub-library. Returns NULL if there is none. */
 const gw_library *gw_libraries_find(const gw_libraries *list, gw_library_kind kind);
 
-/* Conflicts among the libraries of ONE process. */
+/* Conflicts between the libraries of one process. */
 typedef enum gw_clash_kind {
-    GW_CLASH_CUDNN_VERSIONS, /* parts of cuDNN with different versions */
-    GW_CLASH_CUDNN_FOLDERS,  /* parts of cuDNN from different folders, with equal or unknown versions */
-    GW_CLASH_CUBLAS_FOLDERS, /* cuBLAS and cuBLASLt, which belong together, from different folders */
-    GW_CLASH_COPIES,         /* two copies of one library with the same major version in different folders */
-    GW_CLASH_STUB,           /* a stub in place of a real library (`b` is the same library) */
+    GW_CLASH_CUDNN_VERSIONS, /* sub-libraries of cuDNN have different versions */
+    GW_CLASH_CUDNN_FOLDERS,  /* sub-libraries of cuDNN are in different folders; their versions are equal or unknown */
+    GW_CLASH_CUBLAS_FOLDERS, /* cuBLAS and cuBLASLt, which belong together, are in different folders */
+    GW_CLASH_COPIES,         /* two copies of a library with the same major version are in different folders */
+    GW_CLASH_STUB,           /* a stub was loaded in place of the real library; `a` and `b` are both the stub */
     GW_CLASH_DRIVERS         /* two copies of the driver */
 } gw_clash_kind;
 typedef struct gw_clash {
     gw_clash_kind kind;
     const gw_library *a, *b; /* borrowed from the list */
 } gw_clash;
-/* Find conflicts, at most one of each kind and library. Returns their number, at most `room`. */
+/* Find conflicts, at most one of each kind for each library. Returns the number of conflicts, at most `room`. */
 size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room);
 
-/* Convert a library to one line and back: the recording's fact "library" (docs/recording-format.md). */
+/* Convert a library to one line of text and back. The recording's fact "library" contains this line
+ * (docs/recording-format.md). */
 enum { GW_LIBRARY_LINE_MAX = 4400 };
 char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *library);
 bool gw_library_from_line(const char *line, gw_library *ret_library);

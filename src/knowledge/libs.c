@@ -1,4 +1,4 @@
-/* Recognises CUDA libraries by their paths, keeps lists of them and finds conflicts between them. */
+/* Recognise CUDA libraries by their paths, keep lists of them and find conflicts between them. */
 #include "gw_array.h"
 #include "gw_libs.h"
 #include "gw_text.h"
@@ -74,8 +74,8 @@ static gw_library_place place_of(const char *path)
     return GW_PLACE_OTHER;
 }
 
-/* Find the row for names such as "libcudart.so.12", "libcudart-d0da41ae.so.11.0" or "libcudnn_ops_infer.so.8".
- * *ret_rest points behind the name, at "-", "_" or ".so". */
+/* Find the kind of library for a file name such as "libcudart.so.12", "libcudart-d0da41ae.so.11.0" or
+ * "libcudnn_ops_infer.so.8". *ret_rest points behind the library's name, at "-", "_" or ".so". */
 static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **ret_rest)
 {
     for (int i = 0; i < GW_LIBRARY_KIND_COUNT; i++) {
@@ -90,7 +90,7 @@ static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **re
     return false;
 }
 
-/* True for libraries that are not in our list although their names begin like one that is. */
+/* True for a library that is not in our list although its name begins like the name of a listed library. */
 static bool is_other(const char *base)
 {
     return gw_begins(base, "libnvrtc-builtins") || gw_begins(base, "libcudadebugger");
@@ -103,7 +103,7 @@ static void version_of_name(const char *behind_so, gw_library *library)
     if (behind_so[0] != '.' || !gw_version_parse(behind_so + 1, &version, &end) || *end != '\0')
         return;
     bool one = strchr(behind_so + 1, '.') == NULL;
-    /* the 1 of libcuda.so.1 is not a version, and 11.0 of the runtime means any 11 */
+    /* the 1 of libcuda.so.1 is not a version, and libcudart.so.11.0 may be any version 11 */
     bool is_driver = library->kind == GW_LIBRARY_DRIVER || library->kind == GW_LIBRARY_NVML ||
                      library->kind == GW_LIBRARY_PTX_COMPILER;
     if (one && is_driver)
@@ -141,7 +141,7 @@ void gw_library_free(gw_library *library)
 
 /* ---- the package ---- */
 
-/* Matches "nvidia_cudnn_cu12-9.1.0.70.dist-info" for "nvidia_cudnn". */
+/* True if a directory belongs to a package: "nvidia_cudnn_cu12-9.1.0.70.dist-info" belongs to "nvidia_cudnn". */
 static bool is_package(const char *entry, const char *package, gw_version *ret_version)
 {
     gw_version version;
@@ -156,7 +156,8 @@ static bool is_package(const char *entry, const char *package, gw_version *ret_v
     return true;
 }
 
-/* Length of the path up to and including "site-packages". 0: the file is not in a package of the vendor. */
+/* Return the length of the path up to and including "site-packages" or "dist-packages". Returns 0 if the file is not in
+ * a package of NVIDIA. */
 static size_t packages_folder(const char *path)
 {
     static const char *const names[] = {"/site-packages/nvidia/", "/dist-packages/nvidia/"};
@@ -185,7 +186,7 @@ void gw_library_ask_package(const char *root, gw_library *library)
             continue;
         if (library->is_major_only && library->kind != GW_LIBRARY_NCCL &&
             gw_version_part(version, 0) != gw_version_part(library->version, 0))
-            continue; /* another package of the same name for another CUDA */
+            continue; /* a package of the same library for another CUDA version */
         several = several || (found != 0 && found != version);
         found = version;
     }
@@ -245,7 +246,7 @@ static unsigned major_of(const gw_library *library)
     return gw_version_part(library->version, 0);
 }
 
-/* True if the known parts of both versions disagree. */
+/* True if the known numbers of both versions differ. */
 static bool versions_differ(const gw_library *a, const gw_library *b)
 {
     if (a->version == 0 || b->version == 0)
@@ -255,7 +256,8 @@ static bool versions_differ(const gw_library *a, const gw_library *b)
     return a->version != b->version;
 }
 
-/* Libraries of different major versions have different names and may coexist. */
+/* True if both libraries may be loaded from different folders. Libraries of different major versions have different
+ * file names. */
 static bool may_stand_apart(const gw_library *a, const gw_library *b)
 {
     return major_of(a) != 0 && major_of(b) != 0 && major_of(a) != major_of(b);
@@ -321,7 +323,7 @@ char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *librar
     return out;
 }
 
-/* Copy the word after " key=" up to the next blank. Returns false if it is missing or too long. */
+/* Copy the word after `key` up to the next blank. Returns false if the word is missing or too long. */
 static bool word_of(const char *line, const char *key, char *out, size_t room)
 {
     const char *at = strstr(line, key);
@@ -341,7 +343,8 @@ bool gw_library_from_line(const char *line, gw_library *ret_library)
     char version[GW_VERSION_TEXT_MAX], from[8], major[8];
     gw_library library;
     const char *path = strstr(line, " path=");
-    /* Kind, part and place are derived from the path again. They are in the line for other readers. */
+    /* Kind, part and place are derived from the path again. The line has them for other programs that read the
+     * recording. */
     if (path == NULL || !gw_library_of_path(path + strlen(" path="), &library))
         return false;
     if (word_of(line, " version=", version, sizeof version) && word_of(line, " from=", from, sizeof from) &&

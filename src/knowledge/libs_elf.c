@@ -1,4 +1,4 @@
-/* Reads SONAME and contents of libraries with elfutils, which handles damaged files. */
+/* Read the SONAME and version strings of libraries with elfutils, which handles damaged files. */
 #include "gw_libs.h"
 #include "gw_text.h"
 
@@ -31,7 +31,7 @@ static void read_soname(Elf *elf, gw_library *library)
     }
 }
 
-/* NCCL contains the string "NCCL version 2.20.5+cuda12.4". */
+/* Find the version of NCCL, which contains a string such as "NCCL version 2.20.5+cuda12.4". */
 static bool version_in(const Elf_Data *data, gw_version *ret_version)
 {
     static const char mark[] = "NCCL version ";
@@ -79,7 +79,7 @@ void gw_library_read(const char *root, gw_library *library)
         read_soname(elf, library);
         read_content(elf, library);
     }
-    elf_end(elf); /* takes NULL */
+    elf_end(elf); /* elf_end() accepts NULL */
     if (fd >= 0)
         close(fd);
     gw_text_free(&path);

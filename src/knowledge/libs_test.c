@@ -1,4 +1,4 @@
-/* Tests recognition of libraries by path, and conflicts between them. */
+/* Tests for recognising libraries by path, and for finding conflicts. */
 #include "gw_libs.h"
 
 #include <setjmp.h>
@@ -122,7 +122,7 @@ static void add(gw_libraries *list, const char *path)
     (void)gw_libraries_add(list, &library);
 }
 
-/* Check the conflicts between libraries at these paths. */
+/* Check which conflicts are found between libraries at these paths. */
 static void expect_clashes(const char *const *paths, const gw_clash_kind *kinds, size_t kind_count)
 {
     gw_libraries list = {0};
@@ -187,13 +187,12 @@ static void the_package_says_the_version(void **state)
     gw_library_ask_package(root, &library);
     assert_string_equal(gw_version_text(version, library.version), "2.20.5");
     gw_library_free(&library);
-    assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library)); /* not in a package */
+    assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library)); /* this path is not in a package */
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
     gw_library_free(&library);
     make("%s/site-packages/nvidia_cudnn_cu13-9.2.0.dist-info", root);
-    assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library)); /* ambiguous: two
-                                                                                                 * packages match */
+    assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library)); /* two packages match */
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
     gw_library_read(root, &library); /* the file does not exist */

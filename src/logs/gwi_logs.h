@@ -1,4 +1,4 @@
-/* Shared inside src/logs. */
+/* Private header of src/logs. */
 #ifndef GWI_LOGS_H
 #define GWI_LOGS_H
 
@@ -7,23 +7,24 @@
 /* ---- source.c: reading and decompressing files ---- */
 
 typedef struct gwi_log_source gwi_log_source;
-/* Open a file or standard input. GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
+/* Open a file, or standard input for "-". Errors: GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err);
-/* Read up to `room` bytes of text. GW_OK: *ret_count > 0; GW_END; GW_IO, GW_CORRUPT: no more can be read. */
+/* Read up to `room` bytes of text. Returns GW_OK with *ret_count > 0, GW_END at the end of the file, or GW_IO or
+ * GW_CORRUPT if nothing more can be read. */
 GW_MUST_CHECK gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count,
                                             gw_error *err);
-void gwi_log_source_close(gwi_log_source *source); /* takes NULL */
+void gwi_log_source_close(gwi_log_source *source); /* accepts NULL */
 
 /* ---- plain.c: removing escape sequences and decoding UTF-16 ---- */
 
-typedef struct gwi_plain { /* {0} at the start of a file */
+typedef struct gwi_plain { /* set to {0} at the start of a file */
     uint8_t state;
-    uint8_t wide; /* UTF-16: 1: little-endian; 2: big-endian */
+    uint8_t wide; /* 0: not UTF-16; 1: little-endian UTF-16; 2: big-endian UTF-16 */
     bool began;
     unsigned char held; /* first byte of an incomplete UTF-16 unit */
     bool has_held;
 } gwi_plain;
-/* Remove colours and other escape sequences and convert UTF-16 to bytes, in place. Returns the number of bytes left. */
+/* Remove colours and other escape sequences and convert UTF-16 to bytes, in place. Returns the new number of bytes. */
 size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count);
 /* True if a file that starts like this is not text. */
 bool gwi_is_binary(const char *bytes, size_t count);
@@ -39,17 +40,17 @@ void gwi_literals_find(const char *pattern, gwi_literals *ret);
 
 /* ---- match.c: finding the signs in a line ---- */
 
-typedef struct gwi_matcher gwi_matcher; /* used by one thread; the expensive parts are shared by all matchers of the
-                                         * process */
+typedef struct gwi_matcher gwi_matcher; /* one per thread; all matchers share the compiled patterns */
 GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err);
-void gwi_matcher_close(gwi_matcher *matcher); /* takes NULL */
+void gwi_matcher_close(gwi_matcher *matcher); /* accepts NULL */
 
-/* Called for each sign that may be in the text before `end`, in order of `end`. Return false to stop. */
+/* Called for each literal found, in the order of the text. `sign` may be in the line; `end` is the position behind the
+ * literal. Return false to stop the scan. */
 typedef bool (*gwi_hit)(void *user, gw_sign sign, size_t end);
 GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
                                          gw_error *err);
 
-/* The exact match of a sign in one line. Values point into `line`. */
+/* The exact match of a sign in one line. `begin` and `end` of a field are offsets in the line. */
 typedef struct gwi_match {
     struct {
         const char *name; /* static */
@@ -61,7 +62,7 @@ bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size
 
 /* ---- rank.c ---- */
 
-/* The rank in a launcher's prefix of the line. -1: none. */
+/* Return the rank in the prefix that a launcher puts before a line. Returns -1 if there is none. */
 int gwi_rank_of(const char *line, size_t bytes);
 
 #endif

@@ -1,12 +1,13 @@
-/* Derives from a pattern the literals of which every matching line must contain one.
+/* Find literals for a pattern, so that every matching line contains at least one of them.
  *
- * Each part of a pattern is described by sets of strings: all strings that it matches if there are few, else strings
- * that it must begin and end with. The sets of neighbours are joined, so that
+ * Each part of a pattern is described by sets of strings. If the part matches only a few strings, the set has them all.
+ * Otherwise there is a set of strings with which a match begins, and a set with which it ends. The sets of adjacent
+ * parts are joined, so that
  *
  *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    yields   "B free", "B is free"
  *
- * and the rarest set found is used. Each alternative contributes a literal of its own. If a part is not understood, it
- * is assumed to match anything. A pattern without any literal fails logs_test. */
+ * The rarest set found is the result. Each alternative contributes literals of its own. If a part is not understood, it
+ * is assumed to match anything. logs_test fails if a pattern has no literal. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -15,11 +16,12 @@ typedef struct reader {
     const char *at;
 } reader;
 
-/* An empty set means that nothing is known. A set with "" means that the part may be empty. */
+/* Describes a part of a pattern. An empty set means that nothing is known. A set with "" means that the part may be
+ * empty. */
 typedef struct part {
-    gwi_literals whole;       /* all strings that it matches */
+    gwi_literals whole;       /* all strings that the part matches */
     gwi_literals first, last; /* a match begins with one of `first` and ends with one of `last` */
-    gwi_literals best;        /* a match contains one of these: the rarest set so far */
+    gwi_literals best;        /* the rarest set so far; a match contains one of its strings */
 } part;
 
 static void read_choice(reader *in, part *ret);
@@ -40,7 +42,7 @@ static void set_one(gwi_literals *set, const char *text)
     strcpy(set->text[0], text);
 }
 
-/* Add a string. A set that grows too large is cleared, which means that nothing is known. */
+/* Add a string, unless the set already has it. The caller ensures that the set has room. */
 static void add(gwi_literals *set, const char *text)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -67,7 +69,8 @@ static size_t longest(const gwi_literals *set)
     return bytes;
 }
 
-/* Append each string of `next` to each of `set`. Returns false if the result has too many or too long strings. */
+/* Append each string of `next` to each string of `set`. Returns false and leaves `set` unchanged if the result would
+ * have too many strings or strings that are too long. */
 static bool join(gwi_literals *set, const gwi_literals *next)
 {
     gwi_literals joined;
@@ -85,7 +88,7 @@ static bool join(gwi_literals *set, const gwi_literals *next)
     return true;
 }
 
-/* Words that are frequent in logs are poor literals, however long they are. */
+/* True if the text is a word that is frequent in logs. Such a word is a poor literal, even if it is long. */
 static bool is_common(const char *text)
 {
     static const char *const words[] = {"error",   "Error",   "failed", "failure", "loss", "scale", "imeout",
@@ -114,7 +117,8 @@ static size_t shortest(const gwi_literals *set)
     return bytes;
 }
 
-/* Keep the rarer set: longer literals are better, and fewer. */
+/* Copy `set` to `best` if `set` is rarer. A set is rarer if its shortest string is longer, or is as long and there are
+ * fewer strings. */
 static void keep_better(gwi_literals *best, const gwi_literals *set)
 {
     size_t had = shortest(best), has = shortest(set);
@@ -138,7 +142,7 @@ static void set_anything(part *it)
     it->whole.count = 0;
 }
 
-/* How often the preceding part may be repeated. */
+/* How often a part may occur: exactly once, at most once, at least once, or any number of times. */
 typedef enum times { ONCE, MAYBE, SOME, ANY } times;
 
 static times take_quantifier(reader *in)
@@ -180,8 +184,8 @@ static void repeat(part *it, times often)
     }
 }
 
-/* Read a character class. One with a few plain characters, such as [Tt], yields these. Any other may match any
- * character. */
+/* Read a character class. A class of a few plain characters, such as [Tt], matches these characters. Any other class is
+ * assumed to match anything. */
 static void read_class(reader *in, part *ret)
 {
     enum { FEW = 4 };
@@ -209,7 +213,8 @@ static void read_class(reader *in, part *ret)
     ret->best.count = 0;
 }
 
-/* Skip "(" and the kind of the group. Returns false for a lookaround, whose text need not be in the match. */
+/* Skip "(" and the characters that give the kind of the group. Returns false for a lookaround, because its text need
+ * not be in the match. */
 static bool open_group(reader *in)
 {
     in->at++; /* skip ( */
@@ -266,7 +271,7 @@ static void read_atom(reader *in, part *ret)
     }
 }
 
-/* Reduce the strings to their first or last bytes. */
+/* Copy the first or the last `bytes` bytes of each string. */
 static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_literals *ret)
 {
     ret->count = 0;
@@ -283,7 +288,7 @@ static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_litera
 static const size_t cut_bytes[] = {8, 4, 2, 1};
 enum { CUT_COUNT = sizeof cut_bytes / sizeof cut_bytes[0] };
 
-/* If the full join is too large, join with the beginning of what follows, which may still be rare. */
+/* Use the beginning of `next` if the full join is too large. A string with only this beginning may still be rare. */
 static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gwi_literals *next)
 {
     keep_better(best, set);
@@ -298,7 +303,7 @@ static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gw
     }
 }
 
-/* Join the end of `set` with what follows. */
+/* Join the ends of the strings in `set` with `next`. Returns false if the result is too large. */
 static bool join_end(gwi_literals *set, const gwi_literals *next)
 {
     for (size_t i = 0; i < CUT_COUNT; i++) {
@@ -312,7 +317,7 @@ static bool join_end(gwi_literals *set, const gwi_literals *next)
     return false;
 }
 
-/* Append the next part to `it`. */
+/* Extend `it` by the part that follows. */
 static void append(part *it, const part *next)
 {
     bool is_known = next->whole.count > 0;
@@ -351,7 +356,8 @@ static void read_sequence(reader *in, part *ret)
         copy(&ret->first, &ret->whole);
 }
 
-/* `to` becomes the union of both sets. */
+/* Add the strings of `from` to `to`. If one of the sets is unknown, or the result is too large, `to` becomes {""} if
+ * `empty_if_unknown`, otherwise empty. */
 static void unite(gwi_literals *to, const gwi_literals *from, bool empty_if_unknown)
 {
     bool known = to->count > 0 && from->count > 0 && add_all(to, from);
@@ -375,7 +381,7 @@ static void read_choice(reader *in, part *ret)
     }
 }
 
-/* Drop literals that contain another one: a search for "B free" also finds "GiB free". */
+/* Copy the literals, except those that contain another literal: a search for "B free" also finds "GiB free". */
 static void drop_longer(const gwi_literals *all, gwi_literals *ret)
 {
     ret->count = 0;

@@ -1,5 +1,5 @@
-/* Tests that each sign is found in its example by the whole reader, and tests terminal text, long lines, damage,
- * order and bounds. */
+/* Tests that the reader finds each sign in its example, and tests terminal text, long lines, damaged files, the order
+ * of finds and the limits. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -82,7 +82,7 @@ static void every_sign_is_found_in_its_example(void **state)
     }
 }
 
-/* The same words in another context. */
+/* Lines with the same words in another context are not found. */
 static void other_things_are_not_found(void **state)
 {
     static const struct {
@@ -113,7 +113,7 @@ static void every_pattern_has_a_literal(void **state)
     gwi_literals literals;
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         if (gw_sign_kind_of(sign) == GW_SIGN_BEFORE)
-            continue; /* not searched in the whole log */
+            continue; /* signs of this kind are not searched in the whole log */
         gwi_literals_find(signs[sign].pattern, &literals);
         if (literals.count == 0)
             fail_msg("%s has no literal to look for", signs[sign].name);
@@ -169,7 +169,7 @@ static bool holds_one(const char *line, const gwi_literals *literals)
     return false;
 }
 
-/* Every line that a pattern matches contains one of its literals. */
+/* If a pattern matches a line, the line contains one of the pattern's literals. */
 static void no_match_is_without_a_literal(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void lines_longer_than_a_block_are_read(void **state)
     memset(text, 'x', 400000);
     memcpy(text + 200000, said, sizeof said - 1);
     log = read_text(text, 400000, 400000);
-    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* far from the start of the line */
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* found although it is far from the start of the line */
     assert_non_null(strstr(find_of(log, GW_SAYS_CUDA_TEXT)->text, said));
     gw_log_free(log);
     for (size_t blocks = 1; blocks <= 2; blocks++) { /* the last line ends at the end of a block */
@@ -282,7 +282,7 @@ static void lines_longer_than_a_block_are_read(void **state)
     free(text);
 }
 
-/* The first and the last of many finds are stored and all are counted. Line numbers continue over blocks. */
+/* Of many finds, the first and the last are stored, and all are counted. Line numbers continue from block to block. */
 static void finds_are_bounded(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static void *read_all_examples(void *unused)
     return count;
 }
 
-/* The first reader compiles the patterns. The results do not depend on which thread that was. */
+/* The first reader compiles the patterns. The results do not depend on which thread has the first reader. */
 static void readers_of_several_threads_see_the_same(void **state)
 {
     (void)state;
@@ -420,7 +420,7 @@ static void packed_files_are_read(void **state)
             assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
             assert_int_equal(log->file[0].bytes, sizeof text - 1);
             gw_log_free(log);
-            /* truncated: what can be read is kept, and the damage is reported */
+            /* a truncated file: the readable part is kept, and the damage is reported */
             assert_int_equal(truncate(it.path, 30), 0);
             log = NULL;
             assert_int_equal(gw_log_read((const char *const[]){it.path}, 1, &log, &err), GW_OK);
@@ -471,8 +471,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_of_several_threads_see_the_same), /* first, because the patterns must not be
-                                                                    * compiled yet */
+        cmocka_unit_test(readers_of_several_threads_see_the_same), /* first: the patterns must not be compiled yet */
         cmocka_unit_test(every_sign_is_found_in_its_example),
         cmocka_unit_test(other_things_are_not_found),
         cmocka_unit_test(every_pattern_has_a_literal),

@@ -1,6 +1,7 @@
-/* Hyperscan searches for the literals of all signs at once, close to memory speed (literals.c). PCRE2 then matches
- * the few lines that contain one, and its result counts. Compiling the patterns themselves as Hyperscan's prefilter
- * takes 1.7 s (137 patterns, Hyperscan 5.4), the literals 0.1 s. */
+/* Find signs in text. Hyperscan searches for the literals of all signs at once (literals.c), almost as fast as memory
+ * can be read. Then PCRE2 matches the few lines that contain a literal, and its result counts. Hyperscan could also
+ * compile the patterns themselves as a prefilter, but this takes 1.7 s (137 patterns, Hyperscan 5.4). The literals take
+ * 0.1 s. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -39,20 +40,19 @@ typedef struct reading {
     pcre2_code *code;
     size_t group_count;
     uint32_t group_number[GW_LOG_FIELDS_MAX];
-    char group[GW_LOG_FIELDS_MAX][24]; /* names of the groups */
+    char group[GW_LOG_FIELDS_MAX][24]; /* names of the groups, without digits */
 } reading;
 
-/* Compiled once per process, because it takes a tenth of a second, and never freed. It does not change once it is
- * compiled, so any thread may use it. */
+/* Data that all matchers share. It is compiled once per process, because this takes a tenth of a second, and never
+ * freed. Compiled data does not change, so any thread may use it. */
 static struct {
     pthread_mutex_t making;
     hs_database_t *database;                   /* set under the lock */
-    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* compiled when first needed, under the lock */
-    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 rejected the pattern; logs_test checks that this never
-                                                * happens */
+    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* each compiled when first needed, under the lock */
+    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 rejected the pattern; logs_test checks all patterns */
 } shared = {.making = PTHREAD_MUTEX_INITIALIZER};
 
-/* Per-thread state. */
+/* The state of one thread. */
 struct gwi_matcher {
     const hs_database_t *database; /* borrowed from `shared` */
     hs_scratch_t *scratch;
@@ -162,7 +162,8 @@ gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count
     return GW_OK;
 }
 
-/* Store the names of the groups without the digits that distinguish those of alternatives. */
+/* Store the names of the groups without digits. The digits distinguish groups of the same meaning in different
+ * alternatives. */
 static void note_groups(reading *it)
 {
     uint32_t count = 0, entry_bytes = 0;
@@ -182,7 +183,7 @@ static void note_groups(reading *it)
     }
 }
 
-/* Compile a pattern. NULL: out of memory, or PCRE2 rejects it. */
+/* Compile the pattern of a sign. Returns NULL if out of memory, or if PCRE2 rejects the pattern. */
 static reading *make_reading(gw_sign sign)
 {
     int number;
@@ -195,7 +196,7 @@ static reading *make_reading(gw_sign sign)
         free(it);
         return NULL;
     }
-    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* JIT is optional: without it, matching is slower */
+    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* JIT is optional: matching without it is slower */
     note_groups(it);
     return it;
 }

@@ -1,4 +1,4 @@
-/* Removes what only a terminal understands: escape sequences (ECMA-48). Also converts UTF-16 to bytes. */
+/* Remove escape sequences (ECMA-48), which only a terminal understands. Also convert UTF-16 to bytes. */
 #include "gwi_logs.h"
 
 #include "gw_magic.h"
@@ -24,7 +24,7 @@ static size_t narrow(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
-/* The state after a byte of an escape sequence. */
+/* Return the state after a byte of an escape sequence. */
 static uint8_t next_state(uint8_t state, unsigned char byte)
 {
     switch (state) {
@@ -55,7 +55,7 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
         return count;
     size_t out = 0;
     for (size_t i = 0; i < count; i++) {
-        if (plain->state == PLAIN) { /* copy the text up to the next escape at once */
+        if (plain->state == PLAIN) { /* copy all text up to the next escape character */
             const char *next = memchr(bytes + i, 0x1b, count - i);
             size_t span = next == NULL ? count - i : (size_t)(next - bytes) - i;
             memmove(bytes + out, bytes + i, span);
@@ -66,7 +66,7 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
         }
         unsigned char byte = (unsigned char)bytes[i];
         if (plain->state != PLAIN && (byte == '\n' || byte == '\r'))
-            plain->state = PLAIN; /* an incomplete sequence: the line ends anyway */
+            plain->state = PLAIN; /* the end of the line ends an incomplete sequence */
         if (plain->state != PLAIN)
             plain->state = next_state(plain->state, byte);
         else if (byte == 0x1b)
@@ -103,9 +103,9 @@ bool gwi_is_binary(const char *bytes, size_t count)
     enum { MAGIC_BYTES = sizeof GW_RECORDING_MAGIC - 1 };
     size_t odd = 0;
     if (count >= MAGIC_BYTES && memcmp(bytes, GW_RECORDING_MAGIC, MAGIC_BYTES) == 0)
-        return true; /* compressed recordings look like text */
+        return true; /* otherwise a compressed recording could pass as text */
     if (count >= 2 && ((unsigned char)bytes[0] == 0xff || (unsigned char)bytes[0] == 0xfe))
-        return false; /* a byte order mark of UTF-16 */
+        return false; /* begins with a byte order mark of UTF-16 */
     count = count < LOOK_BYTES ? count : LOOK_BYTES;
     for (size_t i = 0; i < count; i++) {
         unsigned char byte = (unsigned char)bytes[i];

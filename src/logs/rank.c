@@ -1,6 +1,6 @@
-/* Recognises the prefixes by which launchers mark the rank of a line:
+/* Recognise the prefixes that show which rank printed a line:
  *  [rank3]: ...            torchrun and PyTorch's own log
- *  [Rank 3] ...            PyTorch's NCCL watchdog, without the above
+ *  [Rank 3] ...            PyTorch's NCCL watchdog, in lines without [rank3]
  *  [1,3]<stderr>: ...      mpirun --tag-output (job, rank)
  *  3: ...                  srun --label
  *  host:1001:1002 [3] ...  NCCL's own log; the number is that of the device, which equals the rank on one host */
@@ -11,7 +11,7 @@
 
 enum { RANK_MAX = 1 << 20, PREFIX_BYTES = 160 };
 
-/* Parse the number at `*at` and move `*at` behind it. Returns false if there is none. */
+/* Parse the number at offset *at and move *at to its end. Returns false if there is no number. */
 static bool number(const char *line, size_t bytes, size_t *at, int *ret)
 {
     size_t i = *at;
@@ -50,7 +50,7 @@ static int tagged(const char *line, size_t bytes)
     return number(line, bytes, &at, &rank) && is_at(line, bytes, at, ']') ? rank : -1;
 }
 
-/* Matches "[rank3]" or "[Rank 3]" among the first words. */
+/* Find "[rank3]" or "[Rank 3]" near the start of the line and return the rank. Returns -1 if there is none. */
 static int bracketed(const char *line, size_t bytes)
 {
     size_t limit = bytes < PREFIX_BYTES ? bytes : PREFIX_BYTES;
@@ -65,7 +65,7 @@ static int bracketed(const char *line, size_t bytes)
     return -1;
 }
 
-/* Matches "host:1001:1002 [3] " before a message of NCCL. */
+/* Find "host:1001:1002 [3] " before a message of NCCL and return the number. Returns -1 if there is none. */
 static int of_nccl(const char *line, size_t bytes)
 {
     const char *word = memmem(line, bytes, " NCCL ", 6);

@@ -1,8 +1,8 @@
-/* Turns bytes into finds. The matcher scans blocks of whole lines, and each line with a hit is then matched exactly
- * once.
+/* Read the text of a log and collect the finds, which are lines with a sign. The matcher scans blocks of whole lines.
+ * Each line with a hit is then matched once with the exact patterns.
  *
- * A carriage return also ends a line, so that the last state of a progress bar does not hide the text after it. It is
- * not counted as a line, because no editor counts it. */
+ * A carriage return also ends the text that is matched, so that the last state of a progress bar does not hide the text
+ * after it. Line numbers count only newlines, as other tools do. */
 #include "gwi_logs.h"
 
 #include "gw_array.h"
@@ -15,16 +15,17 @@
 
 enum {
     BLOCK_BYTES = 1 << 20,
-    LINE_BYTES_MAX = 16 << 10, /* of a longer line, only the part around its first hit is matched */
-    BEFORE_HIT_BYTES = 400,    /* in a longer line, number of bytes before the first hit that are matched and shown */
-    FIRST_MAX = 40,            /* finds of a sign stored from the start */
-    LAST_MAX = 24,             /* and from the end */
-    TRACE_FACTOR = 10,         /* factor for tracebacks, which are long */
-    PROGRESS_BYTES = 4 << 10,  /* bytes before a failure and at the end of a block that are searched for progress */
-    SAYS_MAX = 32              /* signs in one line */
+    LINE_BYTES_MAX = 16 << 10, /* of a longer line, match only the part around the first hit */
+    BEFORE_HIT_BYTES = 400,    /* of a longer line, match and show this many bytes before the first hit */
+    FIRST_MAX = 40,            /* store this many finds of a sign from the start of the log ... */
+    LAST_MAX = 24,             /* ... and this many from the end */
+    TRACE_FACTOR = 10,         /* for tracebacks, which are long, both limits are this many times larger */
+    PROGRESS_BYTES = 4 << 10,  /* search this many bytes before a failure and at the end of a block for progress */
+    SAYS_MAX = 32              /* maximum number of signs in one line */
 };
 
-typedef struct late_line { /* a line that is matched at the end, because many more may follow */
+/* A line with a hit, which is matched at the end of the log, because newer lines may replace it. */
+typedef struct late_line {
     char *bytes;
     size_t count, room;
     uint32_t file;
@@ -33,7 +34,7 @@ typedef struct late_line { /* a line that is matched at the end, because many mo
 
 typedef struct sign_state {
     uint32_t first_count;
-    late_line *late; /* a ring buffer */
+    late_line *late; /* ring buffer of the newest lines */
     size_t late_at, late_count;
 } sign_state;
 
@@ -45,15 +46,15 @@ struct gw_log_reader {
     size_t block_bytes;
     gwi_plain plain;
     uint64_t order_before; /* number of lines in the previous files */
-    bool is_open;          /* the last byte scanned was not the end of a line */
+    bool is_open;          /* the last byte scanned was not a newline */
     size_t counted_at;     /* newlines of the block are counted up to here */
-    uint64_t counted;      /* number of newlines of the file so far */
+    uint64_t counted;      /* newlines of the file that were counted so far */
     /* the line for which hits are being collected */
     size_t line_begin, line_end, first_hit;
     bool has_line;
     gw_sign says[SAYS_MAX];
     size_t says_count;
-    uint64_t progress_line; /* in this file: progress was searched up to this line */
+    uint64_t progress_line; /* last line of this file with progress; 0: none */
     bool nomem;
     sign_state sign[GW_SIGN_COUNT];
 };
@@ -71,7 +72,8 @@ static size_t last_max(gw_sign sign)
 
 /* ---- finds ---- */
 
-/* Format the line for display: no control characters, no blanks around it. */
+/* Copy the line for display: control characters become blanks, and blanks around the line are removed. Returns the
+ * number of bytes, with the final 0. */
 static size_t show(char *out, const char *line, size_t bytes)
 {
     size_t count = 0;
@@ -131,7 +133,7 @@ static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
     late_line *slot = &state->late[state->late_at];
     size_t room = slot->room;
     char *bytes = slot->bytes;
-    if (room < at->count + 1) { /* lines with the same sign have similar lengths */
+    if (room < at->count + 1) { /* reserve more, because lines with the same sign have similar lengths */
         room = at->count + at->count / 2 + 1;
         bytes = realloc(slot->bytes, room);
     }
@@ -149,7 +151,7 @@ static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
 
 /* ---- lines ---- */
 
-/* Count in portions whose sums fit a byte, so that the compiler can vectorise the loop. */
+/* Count newlines in portions whose sums fit in a byte, so that the compiler can vectorise the loop. */
 static uint64_t count_lines(const char *bytes, size_t count)
 {
     uint64_t lines = 0;
@@ -163,7 +165,7 @@ static uint64_t count_lines(const char *bytes, size_t count)
     return lines;
 }
 
-/* Line number of a position that may be before the counted part. */
+/* Return the number of the line at a position. The position may be in the part whose newlines are already counted. */
 static uint64_t line_number_of(const gw_log_reader *reader, size_t at)
 {
     if (at < reader->counted_at)
@@ -178,7 +180,7 @@ static uint64_t line_number(gw_log_reader *reader, size_t at)
     return reader->counted + 1;
 }
 
-/* Search for lines of progress between two positions of the block. The second one is the end of a line. */
+/* Search the lines between two positions of the block for reports of progress. `end` must be the end of a line. */
 static void look_for_progress(gw_log_reader *reader, size_t begin, size_t end)
 {
     gwi_match match;
@@ -214,7 +216,7 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
     return from;
 }
 
-/* Match one line exactly for the signs that the matcher reported. */
+/* Match the current line with the exact patterns of the signs that the matcher reported. */
 static void finish_line(gw_log_reader *reader)
 {
     gwi_match match;
@@ -255,8 +257,8 @@ static void finish_line(gw_log_reader *reader)
     }
 }
 
-/* Find the end of a line, which is either character. Search in short pieces, because a progress bar drawn a thousand
- * times has only one of them and the other may be far away. */
+/* Find the end of a line, either a newline or a carriage return. Search in short pieces: in a progress bar that was
+ * drawn a thousand times, one of the two characters may be far away. */
 enum { PIECE_BYTES = 256 };
 
 static size_t find_line_end(const char *block, size_t at, size_t count)
@@ -312,11 +314,11 @@ static bool on_hit(void *user, gw_sign sign, size_t end)
     return !reader->nomem;
 }
 
-/* Scan the block up to `count` and move the rest to its front. */
+/* Scan the first `count` bytes of the block and move the bytes after them to the front. */
 static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
 {
     size_t all = reader->block_bytes;
-    reader->block_bytes = count; /* force the end of the line here */
+    reader->block_bytes = count; /* end an incomplete last line here */
     gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
     if (reader->has_line)
         finish_line(reader);
@@ -358,7 +360,7 @@ gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err)
     return GW_OK;
 }
 
-/* The last line of a file may lack its newline. */
+/* Scan the end of the current file. The last line may lack the newline. */
 static gw_status end_file(gw_log_reader *reader, gw_error *err)
 {
     if (reader->log->file_count == 0)
@@ -388,7 +390,7 @@ gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err)
     return GW_OK;
 }
 
-/* Process `bytes` of text that were appended to the block. */
+/* Process `bytes` bytes of text that were appended to the block. */
 static gw_status take(gw_log_reader *reader, size_t bytes, gw_error *err)
 {
     char *begin = reader->block + reader->block_bytes;
@@ -508,7 +510,7 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
     }
     if (st == GW_END) {
         st = GW_OK;
-    } else if (st == GW_CORRUPT || (st == GW_IO && !first)) { /* what was read so far is kept */
+    } else if (st == GW_CORRUPT || (st == GW_IO && !first)) { /* keep the part that could be read */
         gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
         file->damage = strdup(err != NULL ? err->text : gw_status_text(st));
         st = GW_OK;

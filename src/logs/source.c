@@ -1,4 +1,4 @@
-/* Reads files and standard input, and decompresses gzip, xz and zstd. */
+/* Read files and standard input, and decompress gzip, xz and zstd. */
 #include "gwi_logs.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ static gw_status fill(gwi_log_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* A pipe returns its first bytes in portions of any size. Read until the magic number is complete. */
+/* Read until the magic number is complete. A single read from a pipe may return fewer bytes. */
 static gw_status fill_first(gwi_log_source *source, gw_error *err)
 {
     size_t got = 1;
@@ -115,7 +115,7 @@ static gw_status start_codec(gwi_log_source *source, gw_error *err)
     return gw_fail(err, GW_UNSUPPORTED, "unknown compression");
 }
 
-/* True for the names of recordings, and of pickles, whose oldest protocol looks like text. */
+/* True if the name is that of a recording or of a pickle. A pickle in the oldest protocol looks like text. */
 static bool has_name_of_another(const char *path)
 {
     static const char *const suffixes[] = {".gpuwhy", ".pickle", ".pkl"};
@@ -186,7 +186,7 @@ static gw_status read_gzip(gwi_log_source *source, char *bytes, size_t room, siz
     z->avail_in = (uInt)(source->input_bytes - source->input_at);
     z->next_out = (Bytef *)bytes;
     z->avail_out = (uInt)room;
-    if (!source->inside) { /* files may be concatenated */
+    if (!source->inside) { /* several compressed files may be concatenated */
         source->inside = true;
         if (inflateReset(z) != Z_OK)
             return gw_fail(err, GW_CORRUPT, "gzip: cannot go on");
@@ -250,7 +250,7 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
     default:
         break;
     }
-    (void)err; /* without the codec the contents cannot be checked */
+    (void)err; /* uncompressed contents are not checked */
     size_t count = source->input_bytes - source->input_at;
     count = count < room ? count : room;
     memcpy(bytes, source->input + source->input_at, count);
@@ -261,8 +261,7 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
 
 gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
-    if (source->codec == CODEC_NONE && source->input_at == source->input_bytes) { /* not compressed: read without a
-                                                                                   * copy */
+    if (source->codec == CODEC_NONE && source->input_at == source->input_bytes) { /* uncompressed: no copy */
         gw_status st = read_some(source, bytes, room, ret_count, err);
         return st == GW_OK && *ret_count == 0 ? GW_END : st;
     }

@@ -1,4 +1,4 @@
-/* Read a file through a small window, from front to back. */
+/* Reads a file through a small window, from beginning to end. */
 #ifndef GW_PICKLE_WINDOW_H
 #define GW_PICKLE_WINDOW_H
 
@@ -16,7 +16,7 @@ typedef struct gwi_window {
     unsigned char data[GWI_WINDOW_BYTES];
 } gwi_window;
 
-/* Open a regular file. GW_IO: it cannot be opened, or is not a regular file. */
+/* Open a regular file. Returns GW_IO if it cannot be opened or is not a regular file. */
 GW_MUST_CHECK gw_status gwi_window_open(gwi_window *window, const char *path, gw_error *err);
 void gwi_window_close(gwi_window *window);
 static inline uint64_t gwi_window_offset(const gwi_window *window)
@@ -24,7 +24,7 @@ static inline uint64_t gwi_window_offset(const gwi_window *window)
     return window->passed + window->at;
 }
 
-/* Read exactly `count` bytes. GW_IO; GW_CORRUPT: the file ends before that. */
+/* Read exactly `count` bytes. Returns GW_CORRUPT if the file ends before that, GW_IO if reading fails. */
 GW_MUST_CHECK gw_status gwi_window_take(gwi_window *window, void *to, size_t count, gw_error *err);
 
 #endif

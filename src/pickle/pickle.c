@@ -1,4 +1,4 @@
-/* The pickle machine: a stack, marks, a memo, and the opcodes of plain data. */
+/* The pickle machine: a stack, marks, a memo, and the opcodes for plain data. */
 #include "gwi_store.h"
 #include "gwi_window.h"
 
@@ -90,7 +90,7 @@ enum {
     BATCH = 1000, /* picklers fill containers in batches of this size */
     TEXT_BYTES_MAX = 1 << 24,
     LONG_BYTES_MAX = 255,
-    VALUE_ABSENT = 0xff /* type of a memo entry that was never set */
+    VALUE_ABSENT = 0xff /* type of a memo entry that was not set */
 };
 
 typedef struct machine {
@@ -99,7 +99,7 @@ typedef struct machine {
     gw_pickle_options options;
     gw_pickle_value *stack; /* owned */
     uint64_t stack_count, stack_capacity;
-    uint64_t *mark; /* stack heights; owned */
+    uint64_t *mark; /* heights of the stack at the marks; owned */
     uint64_t mark_count, mark_capacity;
     gw_pickle_value *memo; /* owned */
     uint64_t memo_count, memo_capacity;
@@ -146,7 +146,8 @@ static gw_status push_number(machine *m, gw_pickle_type type, uint64_t number, g
     return push(m, (gw_pickle_value){.type = (uint8_t)type, .number = number}, err);
 }
 
-/* An opcode may take only values above the last mark; values below it belong to the containers being filled. */
+/* Return the lowest index that an opcode may take from the stack. Values below the last mark belong to containers that
+ * are still being filled. */
 static uint64_t floor_of(const machine *m)
 {
     return m->mark_count == 0 ? 0 : m->mark[m->mark_count - 1];
@@ -187,7 +188,7 @@ static gw_status complete(machine *m, uint32_t index, gw_error *err)
     return st;
 }
 
-/* A value that is put somewhere is complete. Replace it by the value that it was folded to. */
+/* Complete a value that is put into a container, and replace it by the value to which it was folded. */
 static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
 {
     if (!is_container(*value))
@@ -198,7 +199,7 @@ static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
     return st;
 }
 
-/* Put the values from `height` on into the container just below them. */
+/* Move the values from index `height` on into the container just below them. */
 static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error *err)
 {
     uint64_t count = m->stack_count - height;
@@ -213,7 +214,7 @@ static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error
     for (uint64_t i = height; st == GW_OK && i < m->stack_count; i++)
         st = settle(m, &m->stack[i], err);
     uint32_t index = (uint32_t)to.number;
-    /* A container that was put into another one, or into itself, must not change any more. */
+    /* A container that was put into another one, or into itself, must not change after that. */
     if (st == GW_OK && m->store->node[index].state != GWI_NODE_OPEN)
         return gw_fail(err, GW_UNSUPPORTED, "a container is changed after it was used: not plain data");
     if (st == GW_OK)
@@ -247,7 +248,7 @@ static gw_status do_empty(machine *m, gw_pickle_type type, gw_error *err)
     return st == GW_OK ? push_number(m, type, index, err) : st;
 }
 
-/* Make one tuple of the values from `height` on. */
+/* Make a tuple of the values from index `height` on. */
 static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
 {
     uint32_t index;
@@ -285,7 +286,7 @@ static gw_status memo_put(machine *m, uint64_t number, gw_error *err)
     gw_status st = need(m, 1, err);
     if (st != GW_OK)
         return st;
-    /* Picklers count up from 0; a number far above that is damage. */
+    /* Picklers count from 0, so a much higher number means that the file is damaged. */
     if (number > m->memo_count + 65536)
         return gw_fail(err, GW_CORRUPT, "memo entry %" PRIu64 " after %" PRIu64, number, m->memo_count);
     st = gwi_store_room(m->store, &m->memo, number + 1, &m->memo_capacity, sizeof *m->memo, err);
@@ -391,7 +392,7 @@ static gw_status do_mark(machine *m, gw_error *err)
     return st;
 }
 
-/* A frame only says how much may be read at once, so it is ignored. */
+/* Skip a frame: it only states how much may be read at once. */
 static gw_status do_frame(machine *m, gw_error *err)
 {
     uint64_t bytes;
@@ -511,7 +512,7 @@ static gw_status enter_names(machine *m, gw_error *err)
     return st;
 }
 
-/* *ret_offset is the offset of the opcode that failed. */
+/* Read the whole file. If an opcode fails, *ret_offset is its offset. */
 static gw_status run(machine *m, uint64_t *ret_offset, gw_error *err)
 {
     *ret_offset = 0;

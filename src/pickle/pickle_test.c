@@ -1,4 +1,4 @@
-/* Test malicious and damaged input first, then what Python and PyTorch write. */
+/* Tests malicious and damaged input first, then what Python and PyTorch write. */
 #include "gw_pickle.h"
 
 #include <setjmp.h>
@@ -97,14 +97,14 @@ static void damage_is_named(void **state)
     expect_refused(BYTES("\x80\x04](Nu."), GW_CORRUPT, "a dict that is none");
     expect_refused(BYTES("\x80\x04}(Nu."), GW_CORRUPT, "key without a value");
     expect_refused(BYTES("\x80\x04](a."), GW_CORRUPT, "too few");
-    expect_refused(BYTES("\x80\x04N](Na."), GW_CORRUPT, "too few"); /* the value below the mark must not be taken */
+    expect_refused(BYTES("\x80\x04N](Na."), GW_CORRUPT, "too few"); /* must not take the value below the mark */
     expect_refused(BYTES("\x80\x04\x85."), GW_CORRUPT, "too few");
     expect_refused(BYTES("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), GW_UNSUPPORTED, "a text of");
     expect_refused(BYTES("\x80\x04\x8b\xff\xff\xff\xff."), GW_UNSUPPORTED, "an integer of");
     expect_refused(BYTES("\x80\x04X\xff\xff\x00\x00."), GW_CORRUPT, "ends in the middle");
 }
 
-/* A container that contains itself, directly or through another one, would make a reader run forever. */
+/* A container that contains itself, directly or through another one, would make a program loop forever. */
 static void cycles_are_refused(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void values(void **state)
     assert_int_equal(value.type, GW_PICKLE_FLOAT);
     assert_memory_equal(&value.number, &expected_float, sizeof expected_float);
     size_t bytes;
-    for (size_t i = 10; i < 13; i++) { /* the text itself, from the memo, and repeated: all the same text */
+    for (size_t i = 10; i < 13; i++) { /* the text itself, from the memo, and repeated: one id */
         gw_pickle_value text = gw_pickle_at(p, root, i, NULL);
         assert_string_equal(gw_pickle_text(p, text, &bytes), "hi");
         assert_int_equal(bytes, 2);
@@ -214,7 +214,7 @@ typedef struct seen {
     uint64_t dicts, lists, most_items;
 } seen;
 
-/* Fold a dict to the number under "a". */
+/* Fold a dict to the value of its key "a". */
 static gw_status fold(void *user, gw_pickle *p, gw_pickle_value container, gw_pickle_value *ret_folded, gw_error *err)
 {
     seen *s = user;
@@ -245,7 +245,7 @@ static void add(out *o, const void *data, size_t bytes)
     o->bytes += bytes;
 }
 
-/* A list of `count` dicts {"a": i}, in batches as Python writes it, or all at once as PyTorch's own pickler does. */
+/* Make a list of `count` dicts {"a": i}. Python writes it in batches, PyTorch's own pickler all at once. */
 static void make_list(out *o, unsigned count, unsigned batch)
 {
     o->bytes = 0;
@@ -276,7 +276,7 @@ static void folded_values(void **state)
         make_list(&o, counts[k][0], counts[k][1]);
         assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
         assert_int_equal(s.dicts, counts[k][0]);
-        assert_int_equal(s.lists, 1); /* passed to `fold` once, whatever the batches */
+        assert_int_equal(s.lists, 1); /* `fold` is called once, regardless of the batches */
         assert_int_equal(s.most_items, counts[k][0]);
         for (unsigned i = 0; i < counts[k][0]; i++) {
             gw_pickle_value value = gw_pickle_at(p, root, i, NULL);
@@ -306,7 +306,7 @@ static void folded_is_shared_and_final(void **state)
         assert_int_equal(gw_pickle_at(p, root, i, NULL).number, 7);
     gw_pickle_free(p);
     p = NULL;
-    /* changing it after it was folded is refused */
+    /* a file that changes a folded dict is rejected */
     gw_status st = read_bytes(BYTES("\x80\x04](}\x94\x8c\x01"
                                     "aK\x07sh\x00\x8c\x01xNse."),
                               &options, &p, &root, &err);
@@ -319,7 +319,7 @@ static void folded_is_shared_and_final(void **state)
     assert_non_null(strstr(err.text, "no b, please"));
 }
 
-/* Folded containers take no memory, so thousands of dicts fit into little memory. */
+/* A folded container takes no memory for items, so thousands of dicts fit into little memory. */
 static void memory_is_bounded(void **state)
 {
     (void)state;

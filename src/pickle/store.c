@@ -1,4 +1,4 @@
-/* Store texts and containers, and answer the caller's queries about them. */
+/* Stores texts and containers, and looks them up for the caller. */
 #include "gw_array.h"
 #include "gwi_store.h"
 
@@ -149,7 +149,7 @@ gw_pickle_value gwi_store_value(const gw_pickle *store, uint32_t node)
     return (gw_pickle_value){.type = it->type, .number = node};
 }
 
-/* ---- queries of the caller ---- */
+/* ---- look-ups by the caller ---- */
 
 void gw_pickle_free(gw_pickle *store)
 {
@@ -174,7 +174,7 @@ static const gwi_node *node_of(const gw_pickle *store, gw_pickle_value value)
     return &store->node[value.number];
 }
 
-/* Return the current value: a container may have been folded after it was put somewhere. */
+/* Return the current value. A container may have been folded after it was put into another one. */
 static gw_pickle_value current(const gw_pickle *store, gw_pickle_value value)
 {
     bool container = value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;

@@ -1,4 +1,4 @@
-/* Read a file through a small window; see gwi_window.h. */
+/* Reads a file through a small window; see gwi_window.h. */
 #include "gwi_window.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Makes foreign strings safe to print: checks UTF-8 and replaces control characters. */
+/* Makes strings of unknown origin safe to print: checks UTF-8 and replaces control characters. */
 #include "gw_render.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@ static bool is_continuation(unsigned char byte)
     return (byte & 0xC0) == 0x80;
 }
 
-/* Bytes of the well-formed UTF-8 sequence at `string`; 0: there is none. */
+/* Return the length of the well-formed UTF-8 sequence at `string`, 0 if there is none. */
 static size_t utf8_length(const char *string)
 {
     const unsigned char *s = (const unsigned char *)string;
@@ -24,7 +24,7 @@ static size_t utf8_length(const char *string)
     for (size_t i = 1; i < length; i++) /* a terminating zero is not a continuation byte, so the loop stops there */
         if (!is_continuation(s[i]))
             return 0;
-    /* overlong forms, surrogates, beyond U+10FFFF */
+    /* overlong forms, surrogates, and code points beyond U+10FFFF */
     if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
         (s[0] == 0xF4 && s[1] > 0x8F))
         return 0;
@@ -36,7 +36,7 @@ static void add_clean(gw_text *text, const char *string, const char *wrong, bool
     while (*string != '\0') {
         size_t length = utf8_length(string);
         unsigned char byte = (unsigned char)*string;
-        /* C0, DEL, and the C1 controls U+0080 to U+009F, which some terminals also obey */
+        /* C0, DEL, and the C1 controls U+0080 to U+009F, to which some terminals react, too */
         bool control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)string[1] < 0xA0);
         if (length == 0 || (control && drop_controls)) {
             gw_text_add_str(text, wrong);

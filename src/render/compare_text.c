@@ -1,5 +1,5 @@
-/* Writes the comparison of two runs as text: first the differences that matter, then the place where their calls
- * diverge, then a summary of the rest.
+/* Writes the comparison of two runs as text: the differences that matter, the place where the calls diverge, the number
+ * of equal values, and the differences that do not matter.
  *
  *    gpuwhy: python train.py: good exited 0 after 3.1 s, bad exited 1 after 1.2 s
  *
@@ -20,10 +20,10 @@ enum { LABEL_COLUMNS = 9, AREA_COLUMNS = 13, VALUE_BYTES_MAX = 100, LINES_MAX = 
 
 typedef struct page {
     gw_text *text;
-    const char *label; /* label of the next line; "" once it was printed */
+    const char *label; /* label of the next line; "" after it was printed */
 } page;
 
-/* Strings from the recording must not control the terminal. */
+/* Add one line to the page. It is made printable, because strings from the recording must not control the terminal. */
 static void add_line(page *at, const char *line)
 {
     gw_text clean = {0};
@@ -33,7 +33,7 @@ static void add_line(page *at, const char *line)
     at->label = "";
 }
 
-/* Long values (files, lists of folders) are cut at the front, because their end is the most specific part. */
+/* Add a value. A long value (a file, a list of folders) is cut at the front, because its end is more specific. */
 static void add_value(gw_text *line, const gw_trait *trait)
 {
     if (trait == NULL) {
@@ -49,7 +49,7 @@ static void add_value(gw_text *line, const gw_trait *trait)
         gw_text_addf(line, "%s%s", cut > 0 ? "..." : "", trait->text + cut);
 }
 
-/* Add the factor between both values if it is clearer than the values. */
+/* Add the ratio of the two values if both are numbers and the good one is positive. */
 static void add_ratio(gw_text *line, const gw_difference *difference)
 {
     if (difference->good == NULL || difference->bad == NULL || !difference->good->has_value ||

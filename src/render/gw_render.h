@@ -1,5 +1,5 @@
-/* Renders verdicts: text for people, JSON for programs. Nothing is computed here; all content comes from the
- * gw_verdict. Calls keep no state and may be made from any thread. */
+/* Renders verdicts: text for people, JSON for programs. Nothing is computed here: all content comes from the
+ * gw_verdict. The functions keep no state and may be called from any thread. */
 #ifndef GW_RENDER_H
 #define GW_RENDER_H
 
@@ -15,29 +15,29 @@ enum { GW_JSON_SCHEMA = 1 };
 typedef struct gw_render_style {
     unsigned width;    /* columns to wrap at; 0: 80 */
     bool colour;       /* the output is a terminal, and colours are wanted */
-    bool running;      /* the program is still running: do not print that its end is unknown */
+    bool running;      /* the program is still running: do not print "how it ended is not known" */
     bool all;          /* print everything instead of one screen */
     const char *again; /* the command that prints everything, shown after "12 more lines: "; NULL: gpuwhy explain
                         * --all with the verdict's recording */
 } gw_render_style;
 
-/* The lines of a screen: a terminal of 24 lines needs one for the shell's next prompt. */
+/* Number of lines on a screen. A terminal of 24 lines needs one for the shell's next prompt. */
 enum { GW_RENDER_LINES = 23 };
 
-/* Add the verdict as text to `text`: a head line, then labelled paragraphs, each line with its newline. Unless
- * style->all, the text has at most GW_RENDER_LINES lines at a width of 80 columns or more, and its last line states how
- * many lines were left out. Control characters of foreign strings (arguments, log lines, source files) become '?'.
+/* Add the verdict as text to `text`: a head line, then labelled paragraphs. Each line ends with a newline. Unless
+ * style->all, there are at most GW_RENDER_LINES lines at a width of 80 columns or more, and the last line states how
+ * many lines were left out. Control characters in strings from elsewhere (arguments, log lines, source files) become
+ * '?'.
  *
  * Below the place, the user's line of source is printed if its file exists on this machine and has not changed since
  * the run (gwi_source.h). */
 void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
-/* Add the verdict as one JSON object and a newline. GW_OK; GW_NOMEM. Unless GW_OK, `text` is
- * unchanged. */
+/* Add the verdict as one JSON object and a newline. Returns GW_NOMEM, with `text` unchanged, if there is no memory. */
 GW_MUST_CHECK gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
 
-/* Add `string` with every control character and every invalid UTF-8 byte replaced by '?'. The string may come from
- * the program's arguments or its stderr and must not control the reader's terminal. */
+/* Add `string`, with '?' for every control character and every invalid UTF-8 byte. The string may come from the
+ * program's arguments or its stderr, and must not control the user's terminal. */
 void gw_render_add_printable(gw_text *text, const char *string);
 
 /* Add `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */

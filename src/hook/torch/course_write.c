@@ -1,4 +1,5 @@
-/* Write a course into the buffer, at an out-of-memory, in the thread that had it. */
+/* Write the recorded course of a device's memory into the buffer. This happens at an out-of-memory, in the thread whose
+ * allocation failed. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"
@@ -10,10 +11,10 @@
 
 enum {
     FULL_REPORTS = 8, /* this many reports of a process are written in full ... */
-    REST_FACTOR = 20, /* ... later ones only after this many times the duration of the last one */
+    REST_FACTOR = 20, /* ... a later report only after this many times the duration of the last full report */
     ROOM_WAIT_NS = 2000000,
     ROOM_WAITS_MAX = 100, /* a report waits at most 0.2 s for the supervisor */
-    ROOM_EVERY = 64       /* check the room after this many facts */
+    ROOM_EVERY = 64       /* check the buffer's free space after this many facts */
 };
 
 static struct {
@@ -29,7 +30,8 @@ typedef struct out {
     uint32_t facts, waits;
 } out;
 
-/* Wait until the supervisor has drained the buffer: there may be more requests and blocks than fit into it. */
+/* Wait until the supervisor has drained the buffer. A report may have more requests and blocks than fit into the
+ * buffer. */
 static void make_room(out *to)
 {
     if (to->facts++ % ROOM_EVERY != 0)
@@ -143,8 +145,7 @@ bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns)
 
 /* ---- reports without the observer: in a C++ program, or before the observer is attached ---- */
 
-/* The order of the blocks: largest first, then oldest. Heap sort is used because there may be many blocks and no spare
- * memory. */
+/* True if `a` must be written before `b`: larger blocks come first; of equal size, the older block comes first. */
 static bool is_larger(const gwi_course_block *a, const gwi_course_block *b)
 {
     return gwi_course_bytes(a) != gwi_course_bytes(b) ? gwi_course_bytes(a) > gwi_course_bytes(b) : a->order < b->order;
@@ -163,7 +164,8 @@ static void sift(gwi_course_block *heap, size_t at, size_t count)
     }
 }
 
-/* Sort in descending order, with a heap whose top is the smallest. */
+/* Sort in descending order. Heap sort is used because there may be many blocks and no spare memory. The top of the heap
+ * is the smallest block. */
 static void sort_falling(gwi_course_block *block, size_t count)
 {
     for (size_t i = count / 2; i-- > 0;)
@@ -212,7 +214,8 @@ static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool wh
     gwi_course_copy_free(&copy);
 }
 
-/* The limits keep the cost small for a program that probes for memory. */
+/* Report an out-of-memory. FULL_REPORTS and REST_FACTOR keep the cost small for a program that probes for memory. If
+ * the observer is attached, only the call site is stored here, because the observer writes the report. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site)
 {
     static _Atomic uint32_t reports;

@@ -1,12 +1,12 @@
-/* Record JAX's live arrays when it was out of memory.
+/* Record JAX's live arrays after JAX has run out of memory.
  *
  * XLA allocates most of the card at once and divides it up itself, so the driver sees neither the arrays nor, usually,
  * the failed allocation. JAX can list its live arrays and its allocator's statistics, and neither call needs the GPU or
- * waits for it. But JAX has no callback for the failure, and inside the failing allocation nothing may be queried. So
- * this runs when the interpreter shuts down, before JAX's own exit handler (which was registered before ours), if the
- * exception that ends the program contains RESOURCE_EXHAUSTED. Its traceback then still holds the frames that failed,
- * and the program's names are still bound. Nothing is recorded for a program that survives the failure, or that exits
- * by os._exit().
+ * waits for it. But JAX has no callback for a failed allocation, and JAX may not be queried inside the allocation. So
+ * the arrays are read when the interpreter shuts down, if the exception that ends the program contains
+ * RESOURCE_EXHAUSTED. Our exit handler runs before JAX's own, which was registered before ours. At that time the
+ * exception's traceback still refers to the failed frames, and the program's names are still bound. Nothing is recorded
+ * if the program survives the failure, or exits by os._exit().
  *
  * With several local devices an array's size does not show how much of it is on one device, so nothing is written. */
 #include "gwi_observer_inside.h"
@@ -16,14 +16,14 @@
 #include <string.h>
 
 enum {
-    KINDS_MAX = 512,    /* different types and shapes */
-    KINDS_WRITTEN = 32, /* those that hold the most memory */
+    KINDS_MAX = 512,    /* count at most this many combinations of type and shape */
+    KINDS_WRITTEN = 32, /* write at most this many of them, those with the most memory */
     ARRAYS_BUDGET_MS = 300,
     NAME_BYTES = 96,
     MESSAGE_BYTES = 400
 };
 
-/* Arrays of one type and shape. */
+/* Live arrays of the same type and shape. */
 typedef struct array_kind {
     uint64_t bytes, count; /* size of one array; number of arrays */
     char name[NAME_BYTES]; /* "float32[1024,1024]" */
@@ -36,7 +36,7 @@ static py_object *call_none(py_object *callable)
     return result;
 }
 
-/* Get an attribute as a new reference; NULL: there is none. */
+/* Return an attribute as a new reference. Returns NULL if there is none. */
 static py_object *attribute(py_object *object, const char *name)
 {
     py_object *found = object == NULL ? NULL : gwi_obs.py.PyObject_GetAttrString(object, name);
@@ -67,8 +67,8 @@ static bool text_of_attribute(py_object *object, const char *name, char *buffer,
     return good;
 }
 
-/* Check whether the program ends with an out-of-memory, and parse the size of the failed allocation. False: it ends
- * with another exception, or without one. */
+/* True if the program ends with an out-of-memory exception. *ret_wanted is then the size of the failed allocation, or 0
+ * if the exception's message does not have the exact size. */
 static bool is_out_of_memory(uint64_t *ret_wanted)
 {
     static const char wanted_words[] = "allocate ";
@@ -90,7 +90,7 @@ static bool is_out_of_memory(uint64_t *ret_wanted)
     return true;
 }
 
-/* "(1024, 1024)" as "[1024,1024]", "(5,)" as "[5]". */
+/* Append a shape in brackets: "(1024, 1024)" as "[1024,1024]", "(5,)" as "[5]". */
 static void add_shape(char *name, size_t name_bytes, const char *shape)
 {
     size_t n = strlen(name);
@@ -107,7 +107,7 @@ static void add_shape(char *name, size_t name_bytes, const char *shape)
     name[n] = '\0';
 }
 
-/* False: not an array, or deleted. */
+/* Read the size, type and shape of an array. Returns false if the object is not an array, or is a deleted one. */
 static bool read_array(py_object *array, array_kind *ret_kind)
 {
     char shape[NAME_BYTES];
@@ -131,7 +131,7 @@ static int by_held_falling(const void *left, const void *right)
     return (held_a < held_b) - (held_a > held_b);
 }
 
-/* True if all arrays were counted in time. */
+/* Count the arrays of each type and shape. Returns false if the time limit was reached before all were counted. */
 static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds, array_kind *rest)
 {
     uint64_t deadline_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) + ARRAYS_BUDGET_MS * UINT64_C(1000000);

@@ -3,7 +3,7 @@
 #include "gwi_hook.h"
 #include "gwi_observer.h"
 
-/* Value of a slot's inside_fn while the observer works: no real function, but not 0. */
+/* Value of a slot's inside_fn while the observer works. It must not be 0, and no function has this number. */
 enum { INSIDE_OURSELVES = 0xffff };
 
 static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
@@ -44,7 +44,7 @@ static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *re
     return true;
 }
 
-/* Return the device bytes that a call has just allocated. Frees are not subtracted: a caching allocator frees
+/* Return the device bytes that a call has just allocated. Frees are not subtracted, because a caching allocator frees
  * little. */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 {
@@ -63,13 +63,13 @@ void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64
                                            .course_write = gwi_course_write,
                                            .course_find = find_block,
                                            .course_request = gwi_course_refused_site};
-    static _Atomic uint32_t begun_pid; /* 0: not started in any process */
+    static _Atomic uint32_t begun_pid; /* process in which the observer was started; 0: none */
     if (gwi_unlikely(gwi.head == NULL))
         return;
     uint32_t before = atomic_load_explicit(&begun_pid, memory_order_relaxed);
     if (gwi_unlikely(before != gwi.head->pid)) {
         if (!atomic_compare_exchange_strong(&begun_pid, &before, gwi.head->pid))
-            return; /* another thread is starting it */
+            return; /* another thread is starting the observer */
         if (before == 0)
             gwi_observer_start(&port);
         else

@@ -1,4 +1,4 @@
-/* The observer's state, and small helpers over Python's stable ABI and PyTorch. */
+/* The observer's state, and helpers that call Python's stable ABI and PyTorch. */
 #include "gwi_observer_inside.h"
 
 #include <dlfcn.h>
@@ -172,7 +172,7 @@ void gwi_obs_leave(const gwi_obs_saved *before)
     errno = before->error;
 }
 
-/* The dict of a fully imported module, otherwise NULL. Runs no code of the module. */
+/* Return the dict of a module that is completely imported, otherwise NULL. No code of the module runs. */
 py_object *gwi_obs_imported(const char *name)
 {
     py_object *modules = gwi_obs.py.PySys_GetObject("modules");
@@ -191,7 +191,8 @@ py_object *gwi_obs_imported(const char *name)
     return finished ? dict : NULL;
 }
 
-/* False: the program enabled it itself, or this PyTorch cannot report it (the asynchronous allocator, old versions). */
+/* True if the memory history is off. Returns false and sets `reason` if the program enabled the history itself, or if
+ * this PyTorch cannot report whether it is on (the asynchronous allocator, old versions). */
 bool gwi_obs_history_is_off(char *reason)
 {
     py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);

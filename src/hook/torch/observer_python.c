@@ -2,13 +2,13 @@
  *
  *   notice (any thread)  ->  Py_AddPendingCall  ->  attach_pending (main thread, interpreter's lock held)
  *        the first time: register the exit handler that reads sys.last_exc (observer_raised.c)
- *        torch imported?  CUDA initialised by it?  else: try again at a later rare call, with growing pauses
+ *        torch imported?  CUDA initialised by it?  else: try again at a later notice, with growing pauses
  *        attach the out-of-memory observer, register the exit handler; enable the history if memory already matters
  *   taken (any thread): enough of the card taken  ->  notice  ->  Py_AddPendingCall  ->  history_pending: history on
  *   out of memory       ->  on_oom    (in the thread that failed; PyTorch takes the interpreter's lock and has released
  *                                      its own allocator lock)
- *   interpreter exits   ->  on_exit_of_interpreter  (atexit; runs before PyTorch's handlers, which were registered
- * earlier)
+ *   interpreter exits   ->  on_exit_of_interpreter    (atexit; runs before PyTorch's handlers, because PyTorch
+ *                                                      registered them earlier)
  *
  * Only functions of Python's stable ABI are used. If a version lacks something, the observer refuses with a reason and
  * never crashes. */
@@ -27,23 +27,23 @@ enum {
     PHASE_OFF = 0,            /* not started, disabled, or given up: a notice does nothing */
     PHASE_WAITING = 1,        /* a notice may queue an attempt */
     PHASE_QUEUED = 2,         /* an attempt is in the interpreter's queue */
-    PHASE_ATTACHED = 3,       /* attached, history off until memory matters: then a notice may queue the switch */
-    PHASE_HISTORY_QUEUED = 4, /* the switch is in the interpreter's queue */
-    PHASE_DONE = 5            /* attached, and nothing is left to queue */
+    PHASE_ATTACHED = 3,       /* attached; when memory matters, a notice may queue the call that enables the history */
+    PHASE_HISTORY_QUEUED = 4, /* the call that enables the history is in the interpreter's queue */
+    PHASE_DONE = 5            /* attached, and no further call is needed */
 };
 
 enum {
-    ATTEMPTS_AT_ONCE = 16,  /* the first attempts are made without a pause */
+    ATTEMPTS_AT_ONCE = 16,  /* this many attempts are made without a pause */
     REFUSALS_MAX = 3,       /* give up after PyTorch has refused this many times */
     FULL_READS_AT_ONCE = 8, /* this many out-of-memories read the whole history ... */
-    READ_REST_FACTOR = 20   /* ... later ones only after this many times the duration of the last read */
+    READ_REST_FACTOR = 20   /* ... a later one only after this many times the duration of the last full read */
 };
 
 /* ---- callbacks of PyTorch and the interpreter ---- */
 
-/* The last out-of-memory of a run matters most, but we cannot know which one it is. So the first few read everything.
- * After these, the pause limits the cost for a program that probes for memory. If this returns true, the caller must
- * reset `reading`. */
+/* True if this out-of-memory may read the whole history. The last out-of-memory of a run matters most, but it cannot be
+ * recognised in advance, so the first few read everything. After them, a pause limits the cost for a program that
+ * probes for memory. If this returns true, the caller must reset `reading`. */
 static bool may_read_history(void)
 {
     uint64_t rested_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) - gwi_obs.last_read_ns;
@@ -52,8 +52,8 @@ static bool may_read_history(void)
     return !atomic_exchange_explicit(&gwi_obs.reading, true, memory_order_acquire);
 }
 
-/* (device, bytes wanted, bytes total or limit, bytes free) -> None. PyTorch would turn a raised exception into its own
- * failure, so this never raises. */
+/* PyTorch calls this at an out-of-memory, with (device, bytes wanted, bytes total or limit, bytes free). An exception
+ * raised here would become a failure of PyTorch, so this function always returns None. */
 static py_object *on_oom(py_object *self, py_object *arguments)
 {
     uint64_t value[4] = {0};
@@ -76,7 +76,7 @@ static py_object *on_oom(py_object *self, py_object *arguments)
         gwi_obs.last_took_ns = gwi_obs.last_read_ns - begin_ns;
         atomic_store_explicit(&gwi_obs.reading, false, memory_order_release);
     }
-    /* The program may catch the exception and continue: the next report should have ages. */
+    /* The program may catch the exception and continue. With the history, the next report has the ages of blocks. */
     atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
     gwi_obs_leave(&before);
     return gwi_py_none();
@@ -135,7 +135,8 @@ static bool make_keys(void)
     return good;
 }
 
-/* A free has two entries, requested and completed. One is enough, and the ring then covers half as much time again. */
+/* Return the list of actions that the history leaves out. A free has two entries, requested and completed, and one is
+ * enough. With one entry per free, the history's ring covers one and a half times as long. */
 static py_object *actions_skipped(void)
 {
     py_object *list = gwi_obs.py.PyList_New(1);
@@ -149,7 +150,8 @@ static py_object *actions_skipped(void)
     return NULL;
 }
 
-/* Newer versions of PyTorch added arguments to this function; the first four mean the same in all versions. */
+/* Enable the history. Newer versions of PyTorch added arguments to this function; the first four mean the same in all
+ * versions. On false, `reason` says why. */
 static bool switch_history_on(char *reason)
 {
     bool deep = gwi_obs.deep;
@@ -175,7 +177,8 @@ static bool switch_history_on(char *reason)
     return false;
 }
 
-/* atexit is imported by modules that torch imports. If it is missing, nothing is read at exit. */
+/* Register an exit handler. Modules that torch imports also import atexit. If atexit is missing nevertheless, this
+ * returns false and nothing is read at exit. */
 static bool register_exit(py_method *what)
 {
     py_object *atexit_dict = gwi_obs_imported("atexit");
@@ -190,7 +193,7 @@ static bool register_exit(py_method *what)
     return done != NULL;
 }
 
-/* The hook follows every block itself, and no history was requested. */
+/* True if no history is needed: the hook follows every block itself, and the user did not request a history. */
 static bool course_will_do(void)
 {
     return !gwi_obs.history_forced && gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
@@ -198,8 +201,8 @@ static bool course_will_do(void)
 
 typedef enum switched { SWITCHED_ON, SWITCHED_NEVER, SWITCHED_FAILED } switched;
 
-/* SWITCHED_NEVER: the history is not ours to switch, so do not try again. Unless SWITCHED_ON is returned, `reason` says
- * why. */
+/* Enable the history. SWITCHED_NEVER: the program enabled the history itself, or PyTorch cannot report whether it is
+ * on, so do not try again. Unless SWITCHED_ON is returned, `reason` says why. */
 static switched switch_history(char *reason)
 {
     if (!gwi_obs_history_is_off(reason))
@@ -224,7 +227,8 @@ static void history_words(char *buffer, size_t buffer_bytes)
 
 static const char no_history_needed[] = "no history: its allocations are followed from the first one on";
 
-/* Handle the history at the attach. True: nothing is left to do about it. */
+/* Enable the history when the observer attaches, if it is already needed. `words` describe the result. Returns false if
+ * the history may still be enabled later. */
 static bool history_at_attach(char *words, size_t words_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES] = "";
@@ -249,14 +253,14 @@ static bool history_at_attach(char *words, size_t words_bytes)
     return true;
 }
 
-/* `*ret_done`: the history needs no later switch. */
+/* Attach to PyTorch. After OUTCOME_ATTACHED, *ret_done is true if the history need not be enabled later. */
 static outcome attach(char *reason, bool *ret_done)
 {
     py_object *torch = gwi_obs_imported("torch");
     py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
-    /* Calling PyTorch before it has initialised CUDA would make it initialise CUDA, which the program may not want. The
-     * C++ part creates the default generators last, and the flag is set a little later. Checking only the flag could
-     * miss the first allocation of a program. */
+    /* A call into PyTorch initialises CUDA if this was not done yet, and the program may not want that. PyTorch's C++
+     * part creates the default generators last, and the flag is set a little later. Checking only the flag could miss
+     * the first allocation of a program. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
     gwi_obs.torch_c = gwi_obs_imported("torch._C");
@@ -307,7 +311,7 @@ static int attach_pending(void *unused)
     int next = PHASE_WAITING;
     if (result == OUTCOME_ATTACHED) {
         next = done ? PHASE_DONE : PHASE_ATTACHED;
-        gwi_obs.attempts = gwi_obs.refusals = 0; /* from here on they count for the history */
+        gwi_obs.attempts = gwi_obs.refusals = 0; /* now count attempts to enable the history */
         atomic_store_explicit(&gwi_obs.next_attempt_ticks, 0, memory_order_relaxed);
     } else if (gwi_obs.refusals >= (uint32_t)REFUSALS_MAX) {
         next = PHASE_OFF;
@@ -357,8 +361,8 @@ void gwi_observer_start(const gwi_observer_port *port)
     gwi_obs.deep = deep != NULL && strcmp(deep, "1") == 0;
     gwi_obs.history_forced = gwi_obs.history_forced || (gwi_obs.deep && gwi_obs.history_entries > 0);
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
-    /* Look up the functions only once: dlsym takes the loader's lock, and later calls come from threads that may hold
-     * other locks. */
+    /* Look up the functions here and only once, because dlsym takes the loader's lock. Later calls come from threads
+     * that may hold other locks. */
     if (!off)
         gwi_obs.have_python = gwi_py_find(&gwi_obs.py);
     atomic_store_explicit(&gwi_obs.phase, gwi_obs.have_python ? PHASE_WAITING : PHASE_OFF, memory_order_release);
@@ -385,7 +389,7 @@ void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes)
         atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
 }
 
-/* Change from phase `idle` to `queued` and queue the call; if queuing fails, change back. */
+/* Change the phase from `idle` to `queued` and queue the call. If queuing fails, change the phase back. */
 static void queue(int idle, int queued, int (*pending)(void *), uint64_t now_ticks)
 {
     if (!atomic_compare_exchange_strong_explicit(&gwi_obs.phase, &idle, queued, memory_order_acquire,
@@ -393,7 +397,7 @@ static void queue(int idle, int queued, int (*pending)(void *), uint64_t now_tic
         return; /* another thread has queued it */
     atomic_store_explicit(&gwi_obs.next_attempt_ticks, now_ticks + pause_ticks(gwi_obs.attempts++),
                           memory_order_relaxed);
-    /* Python is not initialised yet, or its queue is full: a later rare call tries again. */
+    /* If Python is not initialised yet, or its queue is full, a later notice tries again. */
     if (!gwi_obs.py.Py_IsInitialized() || gwi_obs.py.Py_AddPendingCall(pending, NULL) != 0)
         atomic_store_explicit(&gwi_obs.phase, idle, memory_order_release);
 }

@@ -1,9 +1,10 @@
-/* Record the uncaught exception when the interpreter shuts down. A redirected stderr cannot hide it there.
+/* Record the uncaught exception when the interpreter shuts down, so that it is known even if stderr is redirected.
  *
  * The top level of a program prints the exception and stores it in sys.last_exc (sys.last_value before 3.12). After
  * that the atexit handlers run, including ours: in the main thread, with the interpreter's lock held, before anything
  * is torn down. Reading runs no code of the program: no __str__ defined by the program is called, and no attribute that
- * it may have replaced is used. The text is the one that Python prints, without source lines, one fact per line. */
+ * the program may have replaced is used. The recorded text is the one that Python prints, without source lines. Each
+ * line is one fact. */
 #include "gwi_observer_inside.h"
 
 #include <stdio.h>
@@ -11,10 +12,10 @@
 #include <unistd.h>
 
 enum {
-    CHAIN_MAX = 4,      /* exceptions linked by cause or context */
-    FRAMES_OUTER = 8,   /* frames of a deep traceback from the outer end ... */
-    FRAMES_INNER = 24,  /* ... and from the inner end */
-    FRAMES_MAX = 10000, /* stop counting here */
+    CHAIN_MAX = 4,      /* record at most this many exceptions that are linked by cause or context */
+    FRAMES_OUTER = 8,   /* of a long traceback, record this many frames from the outer end ... */
+    FRAMES_INNER = 24,  /* ... and this many from the inner end */
+    FRAMES_MAX = 10000, /* record no frames of a traceback that has this many */
     MESSAGE_LINES_MAX = 8
 };
 static const unsigned long is_exception_flag = 1ul << 30; /* Py_TPFLAGS_BASE_EXC_SUBCLASS */
@@ -26,7 +27,7 @@ static void write_line(const char *text)
 
 /* ---- reading without running the program's code ---- */
 
-/* Returns a new reference; NULL: none. */
+/* Return an attribute as a new reference, without running code of the program. Returns NULL if there is none. */
 static py_object *own_attribute(py_object *object, const char *name)
 {
     py_object *key = object == NULL ? NULL : gwi_obs.py.PyUnicode_FromString(name);
@@ -65,7 +66,8 @@ static bool is_exception(py_object *object)
     return is;
 }
 
-/* True if C code produces the text, from values that run no code of the program either. */
+/* True if str(exception) runs no code of the program: __str__ is a C function, and all values that it formats are of
+ * built-in types. */
 static bool has_plain_text(py_object *type, py_object *exception, py_object *arguments)
 {
     py_object *method = gwi_obs.py.PyObject_GetAttrString(type, "__str__");
@@ -83,7 +85,7 @@ static bool has_plain_text(py_object *type, py_object *exception, py_object *arg
     return plain;
 }
 
-/* Get the exception's message; "" if only code of the program could produce it. */
+/* Write the exception's message to `buffer`. The message is "" if only code of the program could produce it. */
 static void message_of(py_object *type, py_object *exception, char *buffer, size_t buffer_bytes)
 {
     buffer[0] = '\0';
@@ -170,7 +172,7 @@ static void write_exception(py_object *exception)
     gwi_py_give_back(type);
 }
 
-/* Return the exception that this one was raised from, as a new reference; NULL: none. */
+/* Return the cause or the context of an exception as a new reference. Returns NULL if there is neither. */
 static py_object *origin_of(py_object *exception, bool *ret_is_cause)
 {
     py_object *cause = gwi_obs.py.PyException_GetCause(exception);
@@ -223,8 +225,8 @@ static py_object *on_raised(py_object *self, py_object *arguments)
 
 static py_method raised_method = {"gpuwhy_raised", on_raised, PY_METHOD_NOARGS, NULL};
 
-/* atexit is a built-in module, but is in sys.modules only if some code has imported it. This import bypasses a replaced
- * __import__. */
+/* Register the exit handler. atexit is a built-in module, but sys.modules has it only after an import. The import here
+ * bypasses a replaced __import__. */
 static void register_raised(void)
 {
     py_object *module = gwi_obs.py.PyImport_ImportModuleLevel("atexit", NULL, NULL, NULL, 0);
@@ -252,5 +254,5 @@ void gwi_obs_raised_begin(void)
 void gwi_obs_raised_forked(void)
 {
     if (gwi_obs.raised_begun)
-        gwi_obs.raised_pid = getpid(); /* the handler was inherited from the parent */
+        gwi_obs.raised_pid = getpid(); /* the child has inherited the handler */
 }

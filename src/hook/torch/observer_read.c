@@ -1,4 +1,4 @@
-/* Read PyTorch's allocator: its statistics, its blocks, its history. */
+/* Read PyTorch's allocator and write its statistics, blocks and history as facts. */
 #include "gwi_observer_inside.h"
 
 #include "gw_history.h"
@@ -11,8 +11,8 @@
 
 enum {
     READ_BUDGET_MS = 500,      /* time limit for one walk over the history */
-    HISTORY_SINGLES_MAX = 512, /* the newest entries, written one by one */
-    HELD_MAX = 64,             /* stacks that held the most memory at the peak */
+    HISTORY_SINGLES_MAX = 512, /* write at most this many of the newest entries one by one */
+    HELD_MAX = 64,             /* write this many stacks, those that held the most memory at the peak */
     DEVICES_MAX = 64
 };
 
@@ -22,15 +22,15 @@ typedef struct block {
     uint64_t address;
     uint64_t bytes;
     uint64_t age_ns;
-    uint64_t requested_bytes; /* in the unit of the history's sizes */
-    uint64_t order;           /* number of its request in the course; 0: not known */
+    uint64_t requested_bytes; /* size that the program requested; the history has such sizes, too */
+    uint64_t order;           /* number of the block's request in the course; 0: not known */
     uint32_t state;
     uint32_t stack; /* stack number; 0: not known */
-    uint32_t site;  /* from the course; 0: not known */
+    uint32_t site;  /* call site in the course; 0: not known */
 } block;
 
 typedef struct block_list {
-    block *block; /* owned: a mapping of its own, which works even if the heap is full */
+    block *block; /* owned; a separate mapping, which can be created even if the heap is full */
     size_t count;
     size_t room;
 } block_list;
@@ -74,7 +74,8 @@ static void block_list_free(block_list *list)
     memset(list, 0, sizeof *list);
 }
 
-/* Return the list of frames of an entry or a block; NULL: none. Before 2.1 a block had them in its own history list. */
+/* Return the list of frames of a history entry or a block. Returns NULL if there is none. Before PyTorch 2.1 a block
+ * had its frames in a history list of its own. */
 static py_object *frames_of(py_object *dict)
 {
     py_object *frames = gwi_obs.py.PyDict_GetItem(dict, gwi_obs.key.frames);
@@ -84,7 +85,7 @@ static py_object *frames_of(py_object *dict)
     return frames;
 }
 
-/* Return the segment at `index` if it belongs to the device; otherwise NULL. */
+/* Return the segment at `index`. Returns NULL if the segment belongs to another device. */
 static py_object *segment_at(py_object *segments, ptrdiff_t index, uint64_t device)
 {
     py_object *segment = gwi_obs.py.PyList_GetItem(segments, index);
@@ -122,12 +123,12 @@ static void add_segment(block_map *map, py_object *segment, bool with_stacks)
     for (ptrdiff_t i = 0, n = gwi_py_list_size(blocks); i < n; i++) {
         py_object *entry = gwi_obs.py.PyList_GetItem(blocks, i);
         add_block(map, entry, address, with_stacks);
-        /* older versions do not store each block's address; blocks are adjacent */
+        /* older versions do not store the address of each block, but blocks are adjacent */
         address += gwi_py_number_in(entry, gwi_obs.key.size);
     }
 }
 
-/* False: no memory for the list. */
+/* Read the segments and blocks of a device. Returns false if there is no memory for the list. */
 static bool read_blocks(py_object *snapshot, uint64_t device, bool with_stacks, block_map *map)
 {
     memset(map, 0, sizeof *map);
@@ -149,7 +150,7 @@ static bool read_blocks(py_object *snapshot, uint64_t device, bool with_stacks, 
     return true;
 }
 
-/* Write the largest blocks one by one and the sum of the rest. */
+/* Write the largest blocks one by one, and the total size of all others as one fact. */
 static void write_blocks(block_list *live)
 {
     size_t listed = live->count < GWI_OBSERVER_BLOCKS_MAX ? live->count : GWI_OBSERVER_BLOCKS_MAX;
@@ -169,7 +170,7 @@ static void write_blocks(block_list *live)
                            NULL);
 }
 
-/* Add age, order and call site of each block, if the course has them. */
+/* Copy age, order and call site from the course to each block that the course has recorded. */
 static void join_course(block_list *live, uint64_t device)
 {
     for (size_t i = 0; i < live->count; i++) {
@@ -199,7 +200,7 @@ typedef struct history_walk {
     uint64_t deadline_ns;
     uint64_t live_bytes; /* live bytes just after the current entry; the walk goes back in time */
     uint64_t peak_bytes;
-    ptrdiff_t peak_end; /* number of entries before the moment of the highest live bytes */
+    ptrdiff_t peak_end; /* index of the first entry after live bytes were highest */
     gw_history_spans spans;
 } history_walk;
 
@@ -213,7 +214,7 @@ static gw_allocator_action action_of(py_object *text)
     char name[24];
     if (!gwi_py_text(text, name, sizeof name))
         return GW_ACTION_OTHER;
-    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are our own, not PyTorch's */
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* PyTorch does not have the actions from LIVE_PEAK on */
         if (strcmp(name, names[i]) == 0)
             return (gw_allocator_action)i;
     return GW_ACTION_OTHER;
@@ -234,8 +235,8 @@ static bool history_at(const history_walk *walk, ptrdiff_t index, history_entry 
     return true;
 }
 
-/* Set the age of the block at the entry's address. `live` is sorted by address. Entries come newest first, so the first
- * allocation found at an address is the block's own. */
+/* Set the age of the live block at the entry's address. `live` is sorted by address. The history is read from the
+ * newest entry back, so the first allocation found at an address is the one that made the live block. */
 static void give_age(block_list *live, const history_entry *entry)
 {
     block wanted = {.address = entry->address};
@@ -297,8 +298,8 @@ static uint32_t stack_at(const history_walk *walk, ptrdiff_t index)
     return entry == NULL ? 0 : gwi_stacks_number(frames_of(entry));
 }
 
-/* Write the request that failed. The last out-of-memory in the history is the one being reported, because nothing was
- * allocated since. */
+/* Write the call site of the request that failed, which is the last out-of-memory in the history. If an allocation
+ * follows that entry, the history does not have the failed request. */
 static void write_request(const history_walk *walk)
 {
     enum { LOOK_BACK_MAX = 64 };
@@ -315,8 +316,8 @@ static void write_request(const history_walk *walk)
     }
 }
 
-/* Change the set of live blocks back to the state at the peak, by walking back through the history. False: the time
- * limit was reached. */
+/* Restore the set of live blocks at the peak by undoing all later entries of the history. Returns false if the time
+ * limit is reached. */
 static bool back_to_peak(const history_walk *walk, gw_live_set *set)
 {
     history_entry entry;
@@ -326,8 +327,8 @@ static bool back_to_peak(const history_walk *walk, gw_live_set *set)
         if (!history_at(walk, i, &entry))
             continue;
         if (entry.action == GW_ACTION_FREE)
-            /* In a history that we enabled, a free has the stack of its allocation; in the program's own history it may
-             * not. */
+            /* In a history that gpuwhy enabled, the entry of a free has the stack of the allocation. In the program's
+             * own history it may have another stack. */
             gw_live_set_add(set, entry.address, entry.bytes, gwi_obs.history_since_ns != 0 ? stack_at(walk, i) : 0);
         else if (entry.action == GW_ACTION_ALLOC)
             gw_live_set_remove(set, entry.address);
@@ -362,11 +363,11 @@ static void write_held(const gw_live_set *set, holder *list, uint64_t age_ns)
         gwi_obs.port->fact_at(GW_EV_ALLOCATOR_HELD, 0, GW_MOMENT_REST, rest.bytes, rest.count, age_ns);
 }
 
-/* Write which lines held the memory when live bytes were highest. */
+/* Write the stacks that held the memory when live bytes were highest. */
 static void write_peak(const history_walk *walk, const block_list *live)
 {
     if (gwi_stacks_count() == 1)
-        return; /* there are no stacks */
+        return; /* the only stack is the unknown one */
     size_t slots = gw_live_set_room(live->count + (size_t)(walk->count - walk->peak_end));
     size_t set_bytes = slots * sizeof(gw_live_entry);
     history_entry entry = {0};
@@ -395,7 +396,7 @@ static void write_peak(const history_walk *walk, const block_list *live)
 static void read_history(py_object *snapshot, uint64_t device, uint64_t live_bytes, bool with_stacks, bool with_course,
                          block_list *live)
 {
-    static history_walk walk; /* 8 KiB: static, to save the thread's stack; protected by the interpreter's lock */
+    static history_walk walk; /* static because it takes 8 KiB of stack; protected by the interpreter's lock */
     py_object *traces = gwi_obs.py.PyDict_GetItem(snapshot, gwi_obs.key.device_traces);
     history_entry entry;
     memset(&walk, 0, sizeof walk);
@@ -429,7 +430,7 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
             walk.peak_end = i;
         }
     }
-    if (!with_course) { /* otherwise the course has better data */
+    if (!with_course) { /* a course has better data */
         write_condensed(&walk);
         write_singles(&walk);
     }
@@ -441,7 +442,7 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
 
 /* ---- statistics ---- */
 
-/* Read stats[name]["all"][field] of the nested dictionary. */
+/* Read stats[name]["all"][field] from PyTorch's statistics. */
 static bool stat_of(py_object *stats, const char *name, py_object *field, uint64_t *ret_value)
 {
     bool known = false;
@@ -468,8 +469,8 @@ static void write_count(py_object *stats, const char *name, gw_allocator_field a
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, as, value, device, 0, NULL);
 }
 
-/* Returns a new reference; on NULL `reason` says why, for example that there is no such device. Makes no driver
- * call. */
+/* Return the statistics of a device as a new reference, without a driver call. On NULL, `reason` says why, for example
+ * that there is no such device. */
 static py_object *take_stats(uint64_t device, char *reason)
 {
     py_object *argument = gwi_obs.py.PyLong_FromLongLong((long long)device);
@@ -488,7 +489,8 @@ static void write_stats(py_object *stats, uint64_t device)
     write_count(stats, "num_ooms", GW_ALLOCATOR_OOMS, device);
 }
 
-/* Live bytes as requested by the program, in the unit of the history's sizes; 0: not known. */
+/* Return the total size of live blocks as the program requested them, because the history has requested sizes too.
+ * Returns 0 if the size is not known. */
 static uint64_t live_bytes_of(py_object *stats)
 {
     uint64_t bytes = 0;
@@ -497,7 +499,8 @@ static uint64_t live_bytes_of(py_object *stats)
     return bytes;
 }
 
-/* If `history` is false, leave out the traces, which take most of the time, if this version of PyTorch can do that. */
+/* Take a snapshot of the allocator. If `history` is false and this version of PyTorch supports it, the snapshot has no
+ * traces, which take most of the time. On NULL, `reason` says why. */
 static py_object *take_snapshot(bool history, char *reason)
 {
     py_object *snapshot = NULL;
@@ -509,7 +512,7 @@ static py_object *take_snapshot(bool history, char *reason)
         if (snapshot != NULL || gwi_obs.history_since_ns != 0)
             return snapshot;
     }
-    /* Since 2.5 the function takes one argument, before that none. */
+    /* Since PyTorch 2.5 the function takes one argument. Before, it took none. */
     py_object *none = gwi_py_none();
     snapshot = gwi_py_call_torch("_cuda_memorySnapshot", gwi_py_tuple(&none, 1), reason);
     if (snapshot == NULL)
@@ -524,15 +527,16 @@ static bool course_is_whole(void)
     return gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
 }
 
-/* If the course is complete, a history (ours or the program's own) is read only for its stacks. */
+/* True if the history should be read. If the course is complete, only the stacks in the history are needed, so a
+ * history that is off is not read. */
 static bool wants_history(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
     return !course_is_whole() || gwi_obs.history_since_ns != 0 || !gwi_obs_history_is_off(reason);
 }
 
-/* Write one device. If `stats` is NULL, only the block map is available. `full`: also write the history of the
- * blocks. */
+/* Write the allocator's state on one device. If `stats` is NULL, only the block map is available. If `full`, also write
+ * the history of the blocks. */
 static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -546,7 +550,7 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         gwi_obs_note(GW_NOTE_TEXT_ONLY, reason);
         return;
     }
-    /* There are stacks if we requested them, or if the program enabled the history itself. */
+    /* The history has stacks if gpuwhy requested them, or if the program enabled the history itself. */
     bool with_stacks = with_history && (gwi_obs.deep || gwi_obs.history_since_ns == 0) && gwi_stacks_begin();
     if (read_blocks(snapshot, device, with_stacks, &map)) {
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_LARGEST_INACTIVE, map.largest_inactive_bytes, device, 0,
@@ -557,7 +561,8 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
-        /* After the history: ages are relative to the time of the last read. */
+        /* Write the course after the history, which may take long to read: ages count back from the time at which the
+         * course is written. */
         if (with_course && gwi_obs.port->course_write(device))
             join_course(&map.live, device);
         write_blocks(&map.live);
@@ -577,8 +582,9 @@ void gwi_obs_read_at_oom(uint64_t device, bool with_history)
     gwi_py_give_back(stats);
 }
 
-/* Devices are counted by reading their statistics until that fails. A driver call could fail after a sticky error, and
- * PyTorch would then print a warning to stderr. */
+/* Write the allocator's state on every device when the program ends. The devices are not counted by a driver call,
+ * which could fail after a sticky error; PyTorch would then print a warning to stderr. Instead, the first device
+ * without statistics ends the loop. */
 void gwi_obs_read_at_end(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -593,8 +599,8 @@ void gwi_obs_read_at_end(void)
     }
 }
 
-/* Write PyTorch's own limit (set_per_process_memory_fraction). If it is set, `total` at an out-of-memory is that
- * limit. */
+/* Record PyTorch's own limit (set_per_process_memory_fraction), if there is one. PyTorch then passes the limit as the
+ * total memory to the out-of-memory callback. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES];

@@ -1,10 +1,11 @@
-/* Stacks of PyTorch's memory history as call sites.
+/* Write the stacks of PyTorch's memory history as call sites.
  *
  * The history has a list of frames for each entry, and a frame is a dict with file, function and line. Each allocation
- * has its own list, but most stacks are equal and few are different. So a stack is identified by a hash of its frames.
- * Within one snapshot a frame is identified by its dict's address (PyTorch shares equal frames), across snapshots by
- * its texts. Hashes have 64 bits and are not verified. With some ten thousand stacks the chance of a collision is one
- * in a hundred thousand million; a collision would give a wrong line for one block.
+ * has its own list, but most of these stacks are equal. So a stack is identified by a hash of its frames. Within one
+ * snapshot, PyTorch shares the dicts of equal frames, so the hash of a frame is looked up by the dict's address. A
+ * frame in a new snapshot is hashed again from its strings. Hashes have 64 bits and are not verified. With some ten
+ * thousand stacks the chance of a collision is one in a hundred thousand million; a collision would give a wrong line
+ * for one block.
  *
  * Site and code numbers start above those of the hook's own stacks (gw_site.h). */
 #include "gwi_observer_inside.h"
@@ -17,11 +18,11 @@
 #include <sys/mman.h>
 
 enum {
-    FRAMES_MAX = 48,      /* frames of a stack, innermost first; outer ones beyond that are cut */
+    FRAMES_MAX = 48,      /* write at most this many frames of a stack, from the innermost */
     STACKS_MAX = 1 << 14, /* different stacks */
     SITES_MAX = 2048,     /* sites written */
     CODES_MAX = 4096,     /* codes written */
-    DICTS_MAX = 1 << 15,  /* frame dicts of one snapshot that are looked up by address */
+    DICTS_MAX = 1 << 15,  /* frame dicts of one snapshot whose hash is stored */
     NAME_BYTES = 200,
     FILE_BYTES = 700
 };
@@ -34,10 +35,10 @@ typedef struct frame_dict {
 
 typedef struct stack {
     uint64_t hash;
-    py_object *frames; /* borrowed from the snapshot with the number `reading` */
+    py_object *frames; /* borrowed from the snapshot with number `reading` */
     uint32_t reading;
     uint32_t site; /* 0: not written */
-    bool refused;  /* the limit of sites or codes is reached */
+    bool refused;  /* not written, because the limit of sites or codes was reached */
 } stack;
 
 typedef struct code {
@@ -45,11 +46,11 @@ typedef struct code {
     uint32_t id;
 } code;
 
-/* One mapping, created with the first stack. */
+/* All tables. gwi_stacks_begin() creates them in one mapping. */
 typedef struct workspace {
     frame_dict dict[DICTS_MAX];
     stack stack[STACKS_MAX];       /* number 0 is the unknown stack */
-    uint32_t slot[2 * STACKS_MAX]; /* hash table: stack number; 0: empty */
+    uint32_t slot[2 * STACKS_MAX]; /* hash table of stack numbers; 0: empty entry */
     code code[2 * CODES_MAX];      /* hash table */
 } workspace;
 
@@ -94,7 +95,7 @@ static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes)
     return gw_hash_mix(hash, word);
 }
 
-/* The texts of a frame, borrowed from it. */
+/* File, function and line of a frame. The strings belong to the frame's dict. */
 typedef struct frame_text {
     const char *name, *file;
     ptrdiff_t name_bytes, file_bytes;
@@ -127,7 +128,7 @@ static uint64_t hash_of_code(const frame_text *text)
     return hash_text(hash, text->name, (size_t)text->name_bytes) | 1;
 }
 
-/* 0: not a frame. */
+/* Return the hash of a frame dict. Returns 0 if the object is not a frame. */
 static uint64_t hash_of_frame(py_object *dict)
 {
     size_t at = ((uintptr_t)dict >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40 & (DICTS_MAX - 1);
@@ -177,7 +178,8 @@ uint32_t gwi_stacks_number(py_object *frames)
 
 /* ---- writing ---- */
 
-/* Return the id of a code; 0: the limit is reached, or the buffer has no room for it. */
+/* Return the id of a code object. A new code object is written. Returns 0 if the limit is reached, or if the buffer has
+ * no room. */
 static uint32_t code_of(const frame_text *text)
 {
     uint64_t hash = hash_of_code(text);
@@ -198,7 +200,8 @@ static uint32_t code_of(const frame_text *text)
     return id;
 }
 
-/* False: the frame could not be read, or its code could not be written. */
+/* Return a frame in the form in which a site stores it. Returns false if the frame could not be read, or if its code
+ * could not be written. */
 static bool frame_of(py_object *dict, uint64_t *ret_frame)
 {
     frame_text text;
@@ -208,8 +211,8 @@ static bool frame_of(py_object *dict, uint64_t *ret_frame)
     return id != 0;
 }
 
-/* Write a site with these frames and return its number; 0: the buffer is full. A number that was partly written is not
- * reused. */
+/* Write a site with these frames and return its number. Returns 0 if the buffer is full. The number of a site that was
+ * written only in part is not used again. */
 static uint32_t write_site(const uint64_t *frame, uint32_t count, bool cut)
 {
     uint32_t site = GW_SITE_FRAMEWORK_FIRST + st.site_count + 1;
@@ -234,9 +237,9 @@ uint32_t gwi_stacks_site(uint32_t number)
     bool good = st.site_count < SITES_MAX;
     for (uint32_t i = 0; i < kept && good; i++)
         good = frame_of(gwi_obs.py.PyList_GetItem(it->frames, (ptrdiff_t)i), &frame[i]);
+    /* if the buffer is full, the site remains 0 and the next report tries again */
     if (good)
-        it->site =
-            write_site(frame, kept, count > FRAMES_MAX); /* if the buffer is full, try again with the next report */
+        it->site = write_site(frame, kept, count > FRAMES_MAX);
     else
         it->refused = st.site_count == SITES_MAX || st.code_count == CODES_MAX;
     return it->site;

@@ -1,5 +1,5 @@
-/* The observer alone in a Python process: observer_test.py loads this library with ctypes. Facts are stored instead of
- * written. */
+/* Run the observer in a Python process without the rest of the hook. observer_test.py loads this library with ctypes.
+ * Facts are stored in an array for the test to read. */
 #include "gwi_observer.h"
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ static fact facts[FACTS_MAX];
 static uint32_t fact_count;
 static __thread int guard_depth;
 static int unguarded_facts;
-static int refused_kind, refusals; /* number of facts of this kind to refuse, as a full buffer would */
+static int refused_kind, refusals; /* refuse this many facts of this kind, as a full buffer would */
 
 static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -71,7 +71,7 @@ static void leave(uint32_t before)
         unguarded_facts++;
 }
 
-/* A fake course; the test sets its values. */
+/* A fake course, with values that the test sets. */
 static bool course_whole;
 static gwi_observer_block course_block;
 static uint64_t course_address;
@@ -121,7 +121,7 @@ const fact *test_fact(uint32_t index)
     return &facts[index];
 }
 
-/* Returns 0 if every guard was left again and no fact was written outside one. */
+/* Returns 0 if every guard was left again and no fact was written outside a guard. */
 int test_guard_depth(void)
 {
     return guard_depth + unguarded_facts;
