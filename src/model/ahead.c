@@ -1,7 +1,7 @@
-/* Prefetches the memory that the next events of a recording will access, before they are applied. */
+/* Prefetch the memory that the next events of a recording will access, before the events are applied. */
 #include "gwi_ahead.h"
 
-/* The table in which an event's first argument is looked up, by kind; 0: none. Rare kinds may be missing. */
+/* For each kind of event, the table in which its first argument is looked up; 0: none. Rare kinds may be missing. */
 static const uint8_t ways[UINT8_MAX + 1] = {
     [GW_EV_ALLOC] = GWI_SPACE_MEMORY,         [GW_EV_ALLOC_ASYNC] = GWI_SPACE_MEMORY,
     [GW_EV_FREE] = GWI_SPACE_MEMORY,          [GW_EV_FREE_ASYNC] = GWI_SPACE_MEMORY,
@@ -33,7 +33,7 @@ static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 
 static inline void fetch_bucket(const gwi_process *process, const gw_event *event, glance *it)
 {
-    const gwi_table *table = &process->table[ways[event->kind]]; /* no entry in `ways`: a table that is always empty */
+    const gwi_table *table = &process->table[ways[event->kind]]; /* kinds not in `ways`: table 0, always empty */
     it->home = NULL;
     if (table->bucket == NULL)
         return;
@@ -55,7 +55,7 @@ static inline void fetch_group(const gw_model *model, const glance *it)
 {
     if (it->home == NULL)
         return;
-    uint32_t group = it->object->group; /* for a dead object this is not a group */
+    uint32_t group = it->object->group; /* not a group if the object is dead */
     gwi_prefetch(&model->group[group < model->group_count ? group : 0]);
 }
 

@@ -1,15 +1,15 @@
-/* Streams that were given work and then left alone, while the program waited for other work.
+/* Find streams with work that nothing waited for, while the program waited for other work.
  *
- * A kernel that never ends on stream B does not block a program that waits for stream A, so no hang is seen. A kernel
- * that is meant to run as long as the program looks the same. So this is an observation, not a fault: what was launched
- * there, when, and how often the program has waited for other work since.
+ * A kernel that never ends on stream B does not block a program that waits for stream A, so no hang is reported. A
+ * kernel that is meant to run as long as the program looks the same. So the result is an observation, not a fault: what
+ * was launched on the stream, when, and how often the program has waited for other work since.
  *
- * As long as the rings contain a launch, they show with certainty that nothing waited for it (waits.c). A program that
- * continues overwrites them: 2,048 calls of a thread last a few seconds in a slow loop, and a tenth of a second in a
- * fast one. Then only the noted launches are left (launches.c), which show no more than that there was work; whether
- * something waited for it before the rings begin is not known. The same is true of a launch in its own thread's ring if
- * another thread's ring begins later. Such launches count only if the rings contain nothing more about that stream, and
- * no wait for everything.
+ * While the rings still have a launch, they show with certainty that nothing waited for it (waits.c). A program that
+ * continues overwrites its rings: the last 2,048 calls of a thread cover a few seconds of a slow loop, and a tenth of a
+ * second of a fast one. Then only the launches that launches.c noted are left. These show that there was work, but not
+ * whether something waited for it before the rings begin. The same is true of a launch that is still in a ring, if the
+ * ring of another thread begins after the launch. Such launches count only if the rings have no later call on the
+ * stream, and no wait that includes it.
  *
  * A stream can have about 1,020 outstanding launches; the next one blocks. So if there are more, the older ones have
  * ended, and the stream makes progress. */
@@ -26,9 +26,9 @@ typedef struct search {
     gw_model *model;
     const gwi_process *process;
     uint32_t pid;
-    gw_alone *found; /* an array of ALONE_MAX */
+    gw_alone *found; /* array of ALONE_MAX elements */
     uint64_t key[ALONE_MAX];
-    size_t begin, count; /* of this process: found[begin] to found[count - 1] */
+    size_t begin, count; /* this process has found[begin] to found[count - 1] */
 } search;
 
 static gw_alone *alone_of(search *it, uint64_t key)
@@ -71,7 +71,7 @@ static uint64_t waits_after(const search *it, uint64_t t_ns)
 
 /* ---- launches that the rings hold ---- */
 
-/* Find the only place from which that kernel was launched on that stream, according to the noted launches. */
+/* Set the call site, if all noted launches of the kernel on the stream came from the same site. */
 static void find_site(const search *it, gw_alone *alone)
 {
     for (size_t i = 0; i < it->model->launch_site_count && alone->kernel != NULL; i++) {
@@ -121,7 +121,7 @@ static bool is_maybe_over(const gw_ring_call *call)
     return gw_is_any_launch(call) && call->maybe_waited && !call->waited;
 }
 
-/* True if the rings contain a later call on the stream, or a wait that includes it. */
+/* True if the rings have a later call on the stream, or a later wait that includes the stream. */
 static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is_blocking)
 {
     for (size_t i = 0; i < it->model->thread_count; i++) {
@@ -139,8 +139,8 @@ static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is
     return false;
 }
 
-/* True if the rings show what became of the launch. They do not if its thread's ring begins later, or if another thread
- * may have waited for it before its own ring begins. */
+/* True if the rings show whether something waited for the launch. They do not if the ring of the launching thread
+ * begins later, or if another thread may have waited before its own ring begins. */
 static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
 {
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
@@ -151,7 +151,8 @@ static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
     return in_reach;
 }
 
-/* True if the rings do not show whether the launch has ended, and the stream still exists. */
+/* True if the launch may still run: the rings do not show its end or a later call on the stream, and the stream still
+ * exists. */
 static bool has_left_record(const search *it, const gw_launch_site *launch)
 {
     uint32_t index;
@@ -175,7 +176,8 @@ static void take_noted(search *it, const gw_launch_site *launch)
                                             .waits_after = waits};
 }
 
-/* The last noted launch of each stream decides, because whatever ended it also ended those before it. */
+/* Only the last noted launch of each stream is checked. If it has ended, all earlier launches on the stream have ended,
+ * too. */
 static void find_off_record(search *it)
 {
     uint64_t seen[ALONE_MAX];

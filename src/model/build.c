@@ -1,4 +1,4 @@
-/* Builds a model from a recording. Separate from feed.c, so that a model can be fed without a reader. */
+/* Build a model from a recording. This is separate from feed.c, so that a model can be fed without a reader. */
 #include "gwi_ahead.h"
 
 #include <stdio.h>
@@ -23,11 +23,11 @@ static void note_damage(gw_model *model, const gw_error *why)
 }
 
 typedef struct watcher {
-    gw_model_watch *watch; /* NULL: nobody watches */
+    gw_model_watch *watch; /* NULL: no callback */
     void *user;
 } watcher;
 
-/* Feed consecutive events as one batch. */
+/* Feed the events that follow in the recording, in batches. */
 static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     gw_event event[GWI_AHEAD_MAX];
@@ -41,7 +41,7 @@ static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *
     return st;
 }
 
-/* Feed the whole recording in order. GW_OK: its end was reached. */
+/* Feed the whole recording in order. Returns GW_OK when its end is reached. */
 static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     const gw_item *item;
@@ -70,7 +70,7 @@ typedef struct phase_wanted {
     size_t bytes;
 } phase_wanted;
 
-/* `phase` NULL: the whole run. */
+/* Build a model of the whole run, or of one phase if `phase` is not NULL. */
 static gw_status build(gw_reader *reader, const phase_wanted *phase, const watcher *who, bool finish,
                        gw_model **ret_model, gw_error *err)
 {

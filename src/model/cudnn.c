@@ -1,5 +1,5 @@
-/* cuDNN's own log, as the supervisor read it (--deep): facts "cudnn.log". Equal entries are one fact, which is repeated
- * with a larger count. */
+/* Collect the entries of cuDNN's own log. The supervisor records them with --deep, as facts "cudnn.log". Equal entries
+ * are one fact, which is recorded again with a larger count. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* Failed calls: which of them are answers that a program asks for on purpose, which are consequences of an earlier one,
- * and from which the program recovered. */
+/* Classify failed calls: which results are answers that the program asked for on purpose, which failures are
+ * consequences of an earlier one, and from which failures the program recovered. */
 #include "gw_cuda_results.h"
 #include "gwi_find.h"
 
 #include <string.h>
 
-enum { RETREAT_PART = 64 }; /* a request for such a small part of the refused one is not a second try */
+enum { RETREAT_PART = 64 }; /* a request below 1/64 of the refused size does not count as a second try */
 
 static bool has_word(const char *name, const char *const *words, size_t count)
 {
@@ -16,7 +16,8 @@ static bool has_word(const char *name, const char *const *words, size_t count)
     return false;
 }
 
-/* True for results that mean "no" to a question. Names are known only at the end. */
+/* True if the result only answers a question, such as whether a stream has finished (600). Called at the end, because
+ * the names of functions are known only then. */
 static bool is_probe(const gw_failure *failure)
 {
     static const char *const questions[] = {"Get",        "Query",       "IsCapturing", "CanAccess", "Occupancy",
@@ -34,13 +35,13 @@ static bool is_probe(const gw_failure *failure)
     }
     enum { NOT_PERMITTED = 800 };
     if (failure->kind == GW_EV_VMM_CREATE && failure->result == NOT_PERMITTED)
-        return true; /* "can memory be shared in this way?", which allocators ask when they start */
+        return true; /* allocators ask when they start whether memory can be shared in this way */
     if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
         return failure->kind == GW_EV_QUERY && !failure->is_sticky;
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
-/* True if the process died within seconds, and nobody ended it from outside. */
+/* True if the process died within five seconds of the failure, and not by a signal that ends a process from outside. */
 static bool died_soon_after(const gw_process *process, const gw_failure *failure)
 {
     enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
@@ -50,8 +51,9 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
            signal != INT && signal != KILL && signal != TERM;
 }
 
-/* In a child that was forked after cuInit, even questions are refused, and a runtime library may make no other call:
- * cudaMalloc() there is only a cuCtxGetCurrent(). If the run ended well, the child had coped, unless it died of it. */
+/* True if the call failed because the process was forked after cuInit. In such a child even queries fail, and a query
+ * may be the only call: cudaMalloc() there only calls cuCtxGetCurrent(). If the run ended well, the failure did no
+ * harm, unless the child died soon after it. */
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
@@ -110,7 +112,7 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
            memcmp(failure->arg, event->arg, sizeof failure->arg) == 0;
 }
 
-/* Record what else is known to be on the card. */
+/* Record how much memory all processes have on the device, and which devices are free. */
 static void look_around(const gw_model *model, gw_failure *failure)
 {
     uint32_t taken = 0;
@@ -137,7 +139,8 @@ static void look_around(const gw_model *model, gw_failure *failure)
         failure->around.devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
 }
 
-/* True for a COPY or FILL through NULL after a failed allocation: the program used the pointer that it did not get. */
+/* True for a COPY or FILL with a NULL address. After a failed allocation, the program used the pointer that it did not
+ * get. */
 static bool names_null(const gw_event *event)
 {
     if (event->kind == GW_EV_COPY)
@@ -155,7 +158,7 @@ static void take_refusal(gwi_process *process, gw_failure *failure)
     process->has_refusal = false;
 }
 
-/* Set open_bytes_min to the smallest request that can show a recovery. */
+/* Set open_bytes_min to the smallest request that can show a recovery from one of the open failures. */
 static void settle_open(const gw_model *model, gwi_process *process)
 {
     process->open_bytes_min = UINT64_MAX;
@@ -170,7 +173,7 @@ static void settle_open(const gw_model *model, gwi_process *process)
 static void open_add(gwi_process *process, uint32_t index)
 {
     uint32_t room = sizeof process->open_failure / sizeof process->open_failure[0];
-    if (process->open_count == room) { /* drop the oldest one of the newer half */
+    if (process->open_count == room) { /* drop the oldest failure of the newer half */
         memmove(&process->open_failure[room / 2], &process->open_failure[room / 2 + 1],
                 (room / 2 - 1) * sizeof process->open_failure[0]);
         process->open_count--;
@@ -184,11 +187,11 @@ static void open_add(gwi_process *process, uint32_t index)
 static bool may_forget(const gw_failure *failure, bool open_ones)
 {
     if (failure->is_sticky || failure->allocator >= 0 || failure->kind == GW_EV_COPY || failure->kind == GW_EV_FILL)
-        return false; /* another part of the verdict may refer to it */
+        return false; /* a verdict may still need this failure */
     return open_ones || failure->recovery == GW_RECOVERED_BY_SIZE;
 }
 
-/* `now`: the new index of each failure; -1: it was dropped. */
+/* Update all indexes of failures. `now` has the new index of each failure, or -1 if the failure was dropped. */
 static void renumber(gw_model *model, const int *now)
 {
     for (size_t i = 0; i < model->process_count; i++) {
@@ -209,7 +212,8 @@ static void renumber(gw_model *model, const int *now)
     }
 }
 
-/* Drop failures from `first` up to `last`. */
+/* Drop failures from index `first` up to, but without, `last`. Failures without a recovery are dropped only if
+ * `open_ones`. */
 static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
 {
     int *now = malloc(model->failure_count * sizeof *now);
@@ -233,7 +237,8 @@ static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
     free(now);
 }
 
-/* The oldest failures show how the run began, the newest how it ended. Between them, recovered ones go first. */
+/* Drop failures to make room. The oldest failures show how the run began, and the newest show how it ended. So failures
+ * between them are dropped, and recovered failures first. */
 static void make_way(gw_model *model)
 {
     enum { FIRST = GWI_FAILURES_MAX / 4, NEWER = GWI_FAILURES_MAX / 2, WORTH_IT = GWI_FAILURES_MAX / 8 };
@@ -263,7 +268,8 @@ gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
     return &process->asker[process->asker_last];
 }
 
-/* Set both counters of granted requests to their current values. At the end, the differences are computed. */
+/* Store the current numbers of granted requests, of the process and of the thread. The differences are computed at the
+ * end. */
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
@@ -271,7 +277,7 @@ static void count_granted(const gw_model *model, gwi_process *process, gw_failur
     failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
 
-/* The request was refused before, and nothing that followed was a recovery, so counting starts again here. */
+/* The same request was refused again, and there was no recovery in between. Start counting again at this refusal. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->after.frees = process->frees_total;
@@ -288,20 +294,21 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
-/* The failure had been recovered, and the request is refused once more, so its end is open again. */
+/* The same request was refused again after a recovery. Mark the failure as not recovered, and start counting again. */
 static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
 {
     gw_failure *failure = &model->failure[index];
     failure->recovery = GW_RECOVERED_NOT;
     failure->next.known = failure->next.is_retry = false;
     model->inner->failures_recovered -= model->inner->failures_recovered > 0;
-    gwi_snapshot_release(model, failure->snapshot, false); /* its list is not needed any more */
+    gwi_snapshot_release(model, failure->snapshot, false); /* the snapshot's list is not needed any more */
     failure->snapshot = -1;
     open_add(process, index);
     refused_again(model, process, failure);
 }
 
-/* Handles and addresses are reused: whatever was destroyed with a context may be something new by now. */
+/* Record which live objects the arguments of the failure name. Handles and addresses are reused, so an object that was
+ * destroyed with a context may have been replaced by a new one. */
 static void look_up_named(gwi_process *process, gw_failure *failure)
 {
     if (process->named_left == 0)
@@ -312,7 +319,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     failure->named.context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
     for (uint32_t i = 0; i < process->object_count; i++) {
         const gwi_object *object = &process->object[i];
-        bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns; /* the name stays */
+        /* a destroyed function stays in the table because of its name */
+        bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns;
         if (!gwi_is_alive(object) || gone)
             continue;
         uint64_t bytes = gw_class_has_addresses((gw_class)object->cls) ? object->bytes : 0;
@@ -323,8 +331,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     }
 }
 
-/* A pool frees its cache and asks again: that is one failure, even with a refused question in between. Returns the
- * index; -1: none. */
+/* Find the earlier failure of the same request. An allocator that frees its cache and asks again has only one failure,
+ * even if a query was refused in between. Returns the index, or -1 if there is none. */
 static int asked_before(const gw_model *model, const gwi_process *process, const gw_event *event)
 {
     for (uint32_t i = process->open_count; i-- > 0;) {
@@ -376,7 +384,7 @@ static void fill(const gw_model *model, gwi_process *process, const gw_event *ev
     }
 }
 
-/* Count a failure that repeats the process's last one. False: it is another failure. */
+/* If the event repeats an earlier failure, count the repetition and return true. */
 static bool is_repeated(gw_model *model, gwi_process *process, const gw_event *event)
 {
     bool parted = process->last_failure < 0; /* a phase began in between */
@@ -428,7 +436,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
     if (failure->guard && process->has_refusal)
         take_refusal(process, failure);
     failure->after.frees = process->frees_total; /* the current count; the difference is computed at the end */
-    failure->after.launches = UINT64_MAX;        /* the counters were not read yet */
+    failure->after.launches = UINT64_MAX;        /* the counters were not read since the failure */
     count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
@@ -457,7 +465,7 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         }
         if (!object && bytes > 0 && process->frees_total > failure->after.frees && failure->t_recovered_ns == 0 &&
             bytes >= failure->bytes_wanted / RETREAT_PART)
-            failure->t_recovered_ns = event->t_ns; /* a retreat, if work continued after it */
+            failure->t_recovered_ns = event->t_ns; /* a recovery, if later work succeeds: see settle_allocation() */
         process->open_failure[kept++] = process->open_failure[i];
     }
     process->open_count = kept;
@@ -517,12 +525,12 @@ uint64_t gwi_work_count(const gw_process *process)
     return gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
 }
 
-/* What the rings show of a process after a given time. */
+/* What a process did after a given time, according to the rings. */
 typedef struct later {
     uint64_t launches, work; /* `work` includes copies and fills */
-    uint64_t good_work;      /* work other than fetching results that was waited for afterwards */
-    uint64_t own_work;       /* work other than fetching results, by the thread that was refused */
-    uint64_t own_waits;      /* its other copies, and its waits */
+    uint64_t good_work;      /* work that was waited for later; copies to the host do not count */
+    uint64_t own_work;       /* work of the thread that was refused; copies to the host do not count */
+    uint64_t own_waits;      /* waits of this thread, and its copies to the host */
 } later;
 
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
@@ -557,13 +565,14 @@ static bool asked_for_less(const gw_failure *failure)
            failure->next.site == failure->site;
 }
 
-/* A program that gets along with less: it freed memory first, or asks again at the same line. */
+/* True if the program continued with less memory: it freed memory first, or made a smaller request at the same line. */
 static bool is_retreat(const gw_failure *failure)
 {
     return failure->t_recovered_ns != 0 || asked_for_less(failure);
 }
 
-/* Compute the difference since the first reading after the failure, or count in the rings. Both can be too low. */
+/* Compute what succeeded after the failure. Use the growth of the counters since their first reading after the failure,
+ * or the number of calls in the rings if it is larger. Both can be too low. */
 static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -589,7 +598,8 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0 || beyond_rings;
 }
 
-/* Nothing counts what follows calls other than allocations. The rings show the newest part of it. */
+/* Compute what succeeded after a failure that is not an allocation. There are no counters for this, so only the newest
+ * calls, which are in the rings, are counted. */
 static void settle_other(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -600,8 +610,8 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
-/* The driver is not asked after every refusal. Its last answer, minus what was allocated since, is as good. Otherwise
- * the program's speed would decide what is known. */
+/* Derive the free memory at the failure from the driver's last answer, minus what was allocated since. The driver is
+ * not asked after every refusal. Without this, the program's speed would decide whether the free memory is known. */
 static void derive_info(const gw_model *model, gw_failure *failure)
 {
     enum { SOON_NS = 1000000000 };
@@ -612,11 +622,11 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     const gw_process *process = gw_model_process(model, failure->pid);
     if (failure->has_info || failure->guard || before == NULL || process == NULL ||
         failure->t_last_ns - before->t_ns > SOON_NS ||
-        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* pools take other amounts */
+        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* a pool reserves other amounts */
         return;
     uint64_t then = before->ledger_bytes, now = failure->around.ledger_bytes, was_free = before->bytes_free;
     if (now > then && now - then > was_free)
-        return; /* another process has freed memory, or blocks are on the host: unknown */
+        return; /* unknown: another process has freed memory, or blocks are on the host */
     failure->info = *before;
     failure->info.t_ns = failure->t_last_ns;
     failure->info.ledger_bytes = now;
@@ -625,7 +635,8 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     failure->device = failure->device < 0 ? before->device : failure->device;
 }
 
-/* A program that uses the pointer it did not get has not coped, whatever else it does. */
+/* Decide whether the program recovered from a refused allocation. If the program used the pointer that it did not get,
+ * it did not recover, even if other work succeeded. */
 static void settle_allocation(const gw_model *model, gw_failure *failure)
 {
     enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
@@ -645,8 +656,8 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
 }
 
-/* A loop that searches for a size that fits: a smaller request at the same line succeeded, and was refused later. Then
- * that later refusal ended the loop. */
+/* A loop may try smaller and smaller sizes at one line to find a size that fits. If a smaller request was refused later
+ * at the same line, that later refusal ended the loop, and the earlier ones count as recovered. */
 static void settle_retreats(gw_model *model)
 {
     const gw_failure *next = NULL;

@@ -1,7 +1,7 @@
-/* Facts of the supervisor about kernel faults: GPU core dumps, and the second run of --blame.
+/* Read the supervisor's facts about kernel faults: GPU core dumps, and the second run of --blame.
  *
- * A dump ends the process before a call can report the fault. For code that looks for the failure that destroyed the
- * context, the dump's first exception is added as such a failure, marked as coming from the dump. */
+ * A dump ends the process before a call can report the fault. Other code looks for the failed call that destroyed the
+ * context. So the dump's first exception is added as such a failure and marked with by_dump. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gw_cuda_results.h"
@@ -119,7 +119,7 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
             break;
     }
     blame->where_reason = gwi_copy_fact_text(model, said->where_reason);
-    /* A place without its user's frame is not usable. */
+    /* Without the user's frame the stack is not usable. */
     if (said->user >= blame->stack_count || blame->stack[said->user].text == NULL)
         free_blame_stack(blame);
     else
@@ -177,7 +177,8 @@ void gwi_fault_fact(gw_model *model, gw_fact_key what, const gw_item *item)
 
 /* ---- the driver's log ---- */
 
-/* "Sticky error detected", "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from cuCtxSynchronize_v2". */
+/* True for lines such as "Sticky error detected" or "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from
+ * cuCtxSynchronize_v2". */
 static bool tells_of_a_fault(const char *line, size_t bytes)
 {
     static const char sticky[] = "Sticky error", returning[] = "Returning ";
@@ -258,7 +259,8 @@ static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
                             .allocator = -1};
 }
 
-/* A dump without an exception, or one that cannot be read, and the driver's abort after it: a fault of unknown kind. */
+/* Add a fault of unknown kind if the driver aborted the process after the dump. This covers a dump that has no
+ * exception, or that cannot be read. */
 static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
 {
     enum { ABORT = 6, UNSPECIFIED = 719 };
@@ -271,7 +273,7 @@ static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
     add_told_by_dump(model, &unknown);
 }
 
-/* A launch that reports a fault has its own kernel. */
+/* Store the kernel of each launch that reported a fault. */
 static void name_launches(gw_model *model)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
@@ -293,7 +295,7 @@ void gwi_faults_finish(gw_model *model)
     for (size_t i = 0; i < facts->fault_count; i++) {
         gw_gpu_fault *fault = &model->faults.fault[i];
         if (inner_of(model, fault->pid) == NULL && model->command != NULL)
-            fault->pid = model->command->pid; /* its file name contains no recorded process */
+            fault->pid = model->command->pid; /* the dump's file name has no recorded pid */
         add_told_by_dump(model, fault);
     }
     for (size_t i = 0; i < facts->dump_count; i++)

@@ -1,4 +1,4 @@
-/* Feeds items into a model in order of time. Each one goes to the part that it concerns. */
+/* Feed items into a model in order of time. Each item is passed to the part of the model that it concerns. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -8,7 +8,7 @@
 
 /* ---- facts among the events ---- */
 
-/* NULL: beyond the devices that are known one by one. */
+/* Return the device with this index. Returns NULL if the index is too large for the model's array. */
 static gw_device *device_at(gw_model *model, uint64_t index)
 {
     return index < GW_MODEL_DEVICES_MAX ? &model->device[index] : NULL;
@@ -21,7 +21,7 @@ static void device_fact(gw_model *model, const gw_event *event)
         return;
     if (!device->known)
         device->t_first_ns = event->t_ns;
-    if (!device->known || device->bytes_free_first == UINT64_MAX) /* before, only its name may be known */
+    if (!device->known || device->bytes_free_first == UINT64_MAX) /* an earlier event may have had only the name */
         device->bytes_free_first = event->arg[2];
     device->known = true;
     if (event->arg[1] != 0) {
@@ -307,7 +307,8 @@ static void feed_exit(gw_model *model, const gw_item *item)
         gwi_snapshot_end(model, process, device, item->t_ns);
 }
 
-/* NULL: no memory, or it has no key. */
+/* Add a copy of the item's key and value to a list. Returns NULL if there is no memory, the list is full, or the item
+ * has no key. */
 static gw_pair *pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
 {
     enum { PAIRS_MAX = 1 << 14 };
@@ -377,7 +378,7 @@ static void feed_fact(gw_model *model, const gw_item *item)
     case GW_FACT_CUDNN_LOG:
         gwi_cudnn_fact(model, item);
         break;
-    default: /* searched at the end, or by a verdict */
+    default: /* other facts are searched at the end, or by a verdict */
         break;
     }
 }
@@ -470,7 +471,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
     case GW_ITEM_TRUNCATED:
         model->truncated = true;
         break;
-    case GW_ITEM_DRAINED: /* only for writers */
+    case GW_ITEM_DRAINED: /* only writers use this item */
     case GW_ITEM_COUNT:
         break;
     }

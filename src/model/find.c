@@ -1,4 +1,4 @@
-/* Objects by address or handle. */
+/* Find objects by address or handle. */
 #include "gwi_find.h"
 
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)

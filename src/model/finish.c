@@ -1,4 +1,4 @@
-/* Computes what can be known only at the end: decodes the rings, then lets each part finish. */
+/* Compute what is known only at the end of a recording: decode the rings, then let each part of the model finish. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -70,7 +70,7 @@ static void find_card(gw_model *model)
     }
 }
 
-/* A process that still runs, or whose end was not seen, gets a snapshot of the last moment. */
+/* Take a snapshot of the last recorded moment for each process that still runs, or whose end was not seen. */
 static void snapshot_survivors(gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {

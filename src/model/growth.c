@@ -1,11 +1,11 @@
-/* How the live memory accumulated: in spans of growth with work between them (runs), or as one size that is kept again
- * and again (a leak in each step).
+/* Describe how the live memory accumulated: in spans of growth with work between them (runs), or in blocks of one size
+ * that are kept again and again (a leak in each step).
  *
- * Between two neighbours of the list lies work: allocations that were freed again (gaps in `order`), and calls in the
- * rings with a time in between. A model that is being built shows little of it; a training loop shows much, again and
- * again. If an allocator's history does not reach back so far, spans of time still show that live bytes rose and fell.
- * Equal sizes in a row prove nothing by themselves: gradients repeat the weights' sizes, and layers repeat each
- * other's. */
+ * Work between two neighbours of the list shows as allocations that were freed again (gaps in `order`), and as calls in
+ * the rings with a time in between. While a model is being built, there is little such work. A training loop does much
+ * of it, again and again. If an allocator's history does not reach back so far, the spans of time still show that live
+ * bytes rose and fell. Equal sizes in a row prove nothing by themselves: gradients repeat the weights' sizes, and
+ * layers repeat each other's. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 #include "gwi_pattern.h"
@@ -15,19 +15,19 @@
 typedef struct work {
     uint64_t transient;       /* allocations that were made and freed before this block */
     uint32_t launches, waits; /* calls in the rings before this block; waits: synchronisations and copies */
-    uint32_t cycles;          /* launches that were followed by a wait or a copy: roughly the number of iterations */
-    uint32_t falls;           /* how often much of what lives at the end was freed at once */
-    uint64_t fall_bytes;      /* the most that was freed from one span of time to a later one */
-    uint64_t transient_so_far, cycles_so_far; /* sums from the first block on; falls count as cycles, too */
+    uint32_t cycles;          /* launches that were followed by a wait or a copy: about the number of iterations */
+    uint32_t falls;           /* number of falls of live bytes by at least fall_min */
+    uint64_t fall_bytes;      /* largest fall from one span of time to a later one */
+    uint64_t transient_so_far, cycles_so_far; /* sums over all blocks so far; falls count as cycles, too */
 } work;
 
-/* Live bytes over time. Falls are searched between spans, because the order within one span is not known. */
+/* Live bytes over time. Falls are searched only between spans of time, because the order within a span is not known. */
 typedef struct course {
     const gw_peak *peak;
     size_t count;
-    uint64_t fall_min;             /* the least that counts as much */
-    bool has_unseen;               /* the begin of the history is known: the time before it counts, too */
-    uint64_t t_first_ns, t_end_ns; /* the process's first memory; when the history was read */
+    uint64_t fall_min; /* smallest fall that counts */
+    bool has_unseen;   /* the process had memory before the history began, and the time of its beginning is known */
+    uint64_t t_first_ns, t_end_ns; /* time of the process's first memory; time at which the history was read */
 } course;
 
 typedef struct moment {
@@ -62,7 +62,7 @@ static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count
     return list;
 }
 
-/* Add falls between live[i - 1] and live[i], from the span of the first to the span of the second. */
+/* Count the falls between live[i - 1] and live[i], from the span of time of the first block to that of the second. */
 static void add_falls(work *list, const gw_live *live, size_t count, const course *way)
 {
     size_t at = 0;
@@ -96,7 +96,7 @@ static void add_up(work *list, size_t count)
     }
 }
 
-/* work[i] is the work before live[i]; work[count] the work after the last block. */
+/* Return an array: element i is the work before live[i], and element `count` is the work after the last block. */
 static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now,
                      const course *way)
 {
@@ -128,7 +128,8 @@ static uint64_t amount(const work *item)
     return item->transient + item->launches;
 }
 
-/* The number of equal sizes from the start of the list and from `from` on, and whether they are of several sorts. */
+/* Return how many sizes from index `from` on equal the sizes at the start of the list. *ret_sorts says how often the
+ * size changes among them. */
 static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_sorts)
 {
     size_t length = sizes->match[from] < from ? sizes->match[from] : from;
@@ -136,7 +137,8 @@ static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_so
     return length;
 }
 
-/* True if several iterations lie in there, not one pass that was itself the start of something. */
+/* True if the work consists of several iterations, and not of a single pass. `inside_max` is the most work between two
+ * blocks elsewhere in the list. */
 static bool is_loop(const work *item, uint64_t inside_max)
 {
     enum { WAITS_MIN = 3, TRANSIENT_MIN = 24 };
@@ -155,8 +157,8 @@ static uint64_t transients_in(const work *list, size_t from, size_t to)
     return to <= from ? 0 : list[to - 1].transient_so_far - (from == 0 ? 0 : list[from - 1].transient_so_far);
 }
 
-/* True for a second run: the list starts again with the sizes of its beginning, after iterations. If the beginning
- * itself is one pattern twice or more, as weights and gradients are, more of the pattern shows no second run. */
+/* True if a second run begins at `at`: the list starts again with the sizes of its beginning, after iterations. If the
+ * beginning itself repeats one pattern, as weights and gradients do, another repetition does not show a second run. */
 static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, size_t *ret_length)
 {
     enum { LENGTH_MIN = 3, SORTS_MIN = 2, CYCLES_MIN = 3, TRANSIENTS_MIN = 24 };
@@ -166,7 +168,7 @@ static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, 
     if (length < LENGTH_MIN || sorts < SORTS_MIN || gwi_pattern_is_periodic(sizes, at))
         return false;
     uint64_t cycles = cycles_in(list, 1, at + 1);
-    if (length == at) /* the whole beginning again: only if each repetition was followed by its own work */
+    if (length == at) /* the whole beginning is repeated: there must be work directly before the repetition, too */
         return cycles >= CYCLES_MIN && (amount(&list[at]) > 0 || list[at].falls > 0);
     return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
 }
@@ -177,8 +179,8 @@ static int by_size(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Bytes of live[last..] in blocks that have a partner of about the same size among live[0..first). Each partner is used
- * once. */
+/* Return the bytes of those blocks from index `last` on that have a partner of about the same size among the first
+ * `first` blocks. Each partner is used once. */
 static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
 {
     uint64_t *size = malloc(count * sizeof *size), sum = 0;
@@ -189,7 +191,7 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     qsort(size, first, sizeof *size, by_size);
     qsort(size + last, count - last, sizeof *size, by_size);
     for (size_t a = 0, b = last; a < first && b < count;) {
-        uint64_t slack = size[b] / 64; /* a caching allocator rounds sizes to the blocks that it finds */
+        uint64_t slack = size[b] / 64; /* a caching allocator may use a free block that is slightly larger */
         if (size[a] + slack < size[b]) {
             a++;
         } else if (size[b] + slack < size[a]) {
@@ -203,9 +205,10 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     return sum;
 }
 
-/* A copy of a model (an average of its weights, a teacher) begins with the same sizes, too. It is a run if it continues
- * as the first one did, or if what it repeats was made with work in between. The driver's ledger shows all of this, an
- * allocator's list only the rest. */
+/* True if the last span is a new run, and not a copy of the model. A copy (an average of the weights, a teacher) begins
+ * with the same sizes, too. In a new run, the span continues after the repeated part, or there was work within this
+ * part. Also, at least half of its bytes have partners in the first span. In the driver's ledger, every repetition
+ * counts as a run. */
 static bool goes_on(const gw_live *live, const work *list, const gw_growth *growth)
 {
     if (live[0].cls != GW_CLASS_COUNT)
@@ -216,7 +219,7 @@ static bool goes_on(const gw_live *live, const work *list, const gw_growth *grow
 
 enum { STARTS_MAX = 64 };
 
-/* Find where later runs begin, and how long the last of them repeats the first. */
+/* Find where later runs begin. *ret_length is the number of sizes in which the last of them repeats the first run. */
 static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *list, size_t starts[STARTS_MAX],
                           size_t *ret_length)
 {
@@ -224,7 +227,7 @@ static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *li
     for (size_t at = 1; at < count && start_count < STARTS_MAX; at++) {
         if (first == 0 && !is_run_start(sizes, list, at, &length))
             continue;
-        if (first != 0) { /* later runs: the same beginning again */
+        if (first != 0) { /* a further run needs only the same beginning */
             size_t sorts;
             length = match_length(sizes, at, &sorts);
             if (length < 3 || sorts < 2)
@@ -239,7 +242,7 @@ static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *li
     return start_count;
 }
 
-/* The sizes in a row, with the refused request at the end. */
+/* Analyse the sizes of the blocks in order, with the refused request at the end. Returns false if out of memory. */
 static bool pattern_of(const gw_live *live, size_t count, uint64_t wanted, gwi_pattern *ret_sizes)
 {
     uint64_t *size = malloc((count + 1) * sizeof *size);
@@ -282,8 +285,7 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     growth->repeat_goes_on = goes_on(live, list, growth);
 }
 
-/* Find the last span of growth if there is no repetition: what came after the longest stretch of work that kept
- * nothing. */
+/* Find the last span of growth if no span repeats: what came after the longest stretch of work that kept nothing. */
 static void find_spans(const gw_live *live, size_t count, const work *list, gw_growth *growth)
 {
     size_t cut = 0;
@@ -310,13 +312,13 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
 
 /* ---- one size, kept again and again ---- */
 
-typedef struct sort_of { /* live blocks of one group (ledger) or one size (allocator) */
+typedef struct sort_of { /* live blocks of one group (ledger) or of one size (allocator) */
     uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, pairs_with_falls, turnover, begin_ns, end_ns;
-    uint64_t launches, waits, transient, fall_bytes; /* since its last block */
+    uint64_t launches, waits, transient, fall_bytes; /* since the last block of the sort */
     uint64_t live_bytes;
-    uint64_t kept_bytes, kept_since; /* bytes of all sorts: since its first block, since its last one */
+    uint64_t kept_bytes, kept_since; /* bytes of all sorts since the first, and since the last, block of this sort */
     uint32_t group, site;
-    uint64_t site_count; /* how many of its blocks have this site */
+    uint64_t site_count; /* number of blocks with this site */
     struct {
         uint32_t site;
         uint64_t count;
@@ -325,7 +327,7 @@ typedef struct sort_of { /* live blocks of one group (ledger) or one size (alloc
     bool begun;
 } sort_of;
 
-/* The key that siblings share. */
+/* Return the key that all blocks of one sort have in common. */
 static uint64_t sort_key(const gw_live *live)
 {
     return live->cls == GW_CLASS_COUNT ? live->bytes * 2 + 1 : (uint64_t)live->group * 2;
@@ -344,7 +346,7 @@ static inline bool is_sibling(const void *context, uint32_t index)
 
 static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, uint64_t *bytes)
 {
-    gwi_table table = {0}; /* finds the first block of each sort */
+    gwi_table table = {0}; /* maps a key to the first block of the sort */
     uint32_t sorts = 0;
     for (size_t i = 0; i < count; i++) {
         sibling wanted = {live, sort_key(&live[i])};
@@ -364,8 +366,8 @@ static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, ui
     return sorts;
 }
 
-/* Count the sites of blocks of one sort, as long as they are few: the most frequent one is named, because a single
- * block may belong to the step in progress. */
+/* Count the sites of the blocks of one sort, as long as there are few sites. The most frequent site is reported,
+ * because a single block may belong to the step in progress. */
 static void count_site(sort_of *it, uint32_t site)
 {
     size_t at = 0;
@@ -391,7 +393,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->fall_bytes = list[i].fall_bytes > it->fall_bytes ? list[i].fall_bytes : it->fall_bytes;
         it->kept_bytes += it->begun ? live[i].bytes : 0;
         it->kept_since += it->begun && sort[i] != which ? live[i].bytes : 0;
-        if (sort[i] != which || !live[i].has_time) /* an unknown time is not the start of the run */
+        if (sort[i] != which || !live[i].has_time) /* a block of unknown time is not the start of the run */
             continue;
         if (it->begun) {
             it->pairs_with_falls += it->fall_bytes >= live[i].bytes + it->kept_since / 2;
@@ -414,22 +416,24 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
     }
 }
 
-/* The ledger knows whether something was freed before each block. If half of a list is freed afterwards, that is no
- * turnover. */
+/* True if other memory was freed while these blocks accumulated. The ledger records whether something was freed before
+ * each block. Memory that is freed only after the blocks does not count. */
 static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
 }
 
-/* A history that was switched on late, or that is short, shows a late phase as if it were everything. */
+/* True if the time before these blocks is longer than the time since. A history that was enabled late, or that is
+ * short, shows a late phase as if it were the whole run. */
 static bool is_late(const sort_of *it, const course *way)
 {
     return way->has_unseen && it->begin_ns > way->t_first_ns && way->t_end_ns > it->begin_ns &&
            it->begin_ns - way->t_first_ns > way->t_end_ns - it->begin_ns;
 }
 
-/* True if such work had been done before without keeping anything, and what followed filled most of the time. Neither
- * the first pass through a deep model nor a late phase looks like this. */
+/* True if live bytes fell between most of these blocks, had already fallen in this way before the first block, and the
+ * blocks accumulated during most of the time. Neither the first pass through a deep model nor a late phase looks like
+ * this. */
 static bool is_accumulation(const sort_of *it, const course *way)
 {
     enum { FALLS_MIN = 6 };
@@ -449,16 +453,16 @@ static bool is_accumulation(const sort_of *it, const course *way)
 
 enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
 
-/* Other memory was allocated and freed between most of them: too little for a leak without work that was waited for,
- * and too much to say that there is none. */
+/* True if other memory was allocated and freed between most of these blocks. Without work that was waited for, this
+ * does not prove a leak, but a leak cannot be excluded. */
 static bool may_be_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MIN &&
            it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
-/* Equal blocks hold most of the live memory, and no kernel ran at all: one pool in pieces, or a loop that keeps its
- * blocks. With launches between them they may be one pass through equal layers. */
+/* True if equal blocks hold most of the live memory, and no kernel ran at all. This may be one pool in pieces, or a
+ * loop that keeps its blocks. With launches between the blocks, it may be one pass through equal layers. */
 static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -470,13 +474,14 @@ static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *lis
 static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
     if (it->pairs_with_steps >= PAIRS_MIN)
-        return true; /* work was launched and waited for, or fed by a copy, between one and the next */
+        return true; /* between neighbours there were launches, and a wait or a copy */
     if (is_accumulation(it, way) && !is_late(it, way))
         return true;
     return may_be_step_leak(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY;
 }
 
-/* Only the sorts that hold most are examined. A leak that is not among them did not fill the card. */
+/* Look for a step leak. Only the sorts that hold most memory are examined, because a leak of another sort did not fill
+ * the card. */
 static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, const course *way,
                        gw_growth *growth)
 {
@@ -519,7 +524,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     free(bytes);
 }
 
-/* The highest use before a time at which less than half of it was left: work that came to its end. */
+/* Find the highest use before a time at which less than half of it was left: earlier work that ended. */
 static void find_earlier(const course *way, gw_growth *growth)
 {
     uint64_t highest = 0;
@@ -533,7 +538,8 @@ static void find_earlier(const course *way, gw_growth *growth)
     }
 }
 
-/* When the process first requested device memory from the driver. */
+/* Return the time at which the process first requested device memory from the driver. Returns UINT64_MAX if it never
+ * did. */
 static uint64_t first_memory_ns(const gw_model *model, uint32_t pid)
 {
     uint64_t first = UINT64_MAX;
@@ -591,14 +597,14 @@ static gw_request refused_by_allocator(const gw_growth_question *question, const
 {
     const gw_allocator_report *report = question->report;
     return (gw_request){.live_bytes = report->field[GW_ALLOCATOR_ALLOCATED],
-                        .launches = last->launches + 1, /* its own work is not known, and may be anything */
+                        .launches = last->launches + 1, /* the work before it is not known; assume one launch */
                         .frees = last->frees,
                         .waits = last->waits,
                         .order = last->order + 1,
                         .site = report->wanted_site};
 }
 
-/* What the leaking places kept before the requests that are known one by one. */
+/* Return the bytes that the leaking places kept before the first request that is known one by one. */
 static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterations *loop, uint64_t first_order)
 {
     uint64_t bytes = 0;
@@ -611,9 +617,9 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* True if several iterations that kept nothing lie between two equal requests, with the host taking part, or with
- * memory allocated and freed. Layers that are loaded or built repeat requests, too, but each of them keeps something.
- * Work of another thread does not count, because it may belong to either run. */
+/* True if several iterations that kept nothing lie between two equal requests. In each of them, the host waited or read
+ * results, or memory was allocated and freed. Layers that are loaded or built repeat requests, too, but each layer
+ * keeps something. Work of another thread does not count, because it may belong to either run. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
     enum { ROUNDS_MIN = 3 };
@@ -636,11 +642,11 @@ static bool is_same_place(const gw_request *a, const gw_request *b)
     return a->site != 0 ? a->site == b->site : a->group == b->group && a->group != 0;
 }
 
-/* True if one place asked several times in a row, along with others, and nothing of the granted memory stayed. */
+/* True if one place made several requests, close to each other, in a stretch of requests that kept no memory. */
 static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
 {
     enum { TIMES_MIN = 3, NEAR = 64 };
-    size_t begin = from; /* when something was last kept */
+    size_t begin = from; /* index of the last request whose memory was kept */
     for (size_t i = from + 1; i <= to; i++) {
         size_t times = 1;
         if (list[i].lifetime == GW_ALIVE)
@@ -653,8 +659,8 @@ static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
     return false;
 }
 
-/* The number of requests before and with `a` that equal those before and with `b`, without overlap. Compares places,
- * not sizes. */
+/* Return the number of requests, counted backwards from `a`, that equal those counted backwards from `b`, without
+ * overlap. If `by_place`, only places are compared, not sizes. */
 static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most, bool by_place)
 {
     size_t length = 0;
@@ -665,7 +671,8 @@ static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t mo
     return length;
 }
 
-/* The earlier requests that the newest ones repeat for longest. The search is bounded. */
+/* Find the earlier requests that the newest requests repeat for the longest stretch. Returns the length; *ret_then is
+ * the index of the last of the earlier requests. The search is bounded. */
 static size_t longest_repeat(const gw_request *list, size_t last, bool by_place, size_t *ret_then)
 {
     enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
@@ -681,8 +688,8 @@ static size_t longest_repeat(const gw_request *list, size_t last, bool by_place,
     return best;
 }
 
-/* The place of a framework's request is not always known. Where it is, more than half of the places must agree. Without
- * places, equal sizes in a row prove nothing. */
+/* True if two pieces of the list do the same work. The place of a framework's request is not always known. Of the known
+ * places, more than half must agree. Without any known place, equal sizes in a row prove nothing. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
     size_t known = 0, equal = 0;
@@ -696,13 +703,14 @@ static bool is_same_work(const gw_request *list, size_t first, size_t begin, siz
     return equal * 2 > known || (known == 0 && several_sizes);
 }
 
-/* Two pieces of a list with the same length; the newer one ends the list. */
+/* Two pieces of a list with the same length. The newer piece is at the end of the list. */
 typedef struct rerun {
-    size_t first, begin, length; /* where the older and the newer piece begin */
+    size_t first, begin, length; /* begin of the older piece, begin of the newer piece, length of both */
     bool by_place;
 } rerun;
 
-/* The requests of several threads come in another order in another run of the program. */
+/* True if one thread made all these requests. Requests of several threads come in another order in another run of the
+ * program. */
 static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
 {
     uint16_t thread = 0;
@@ -714,8 +722,8 @@ static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
     return true;
 }
 
-/* Several runs of the same length repeat each other completely. Then the newest of them is examined, without the
- * refused request. */
+/* True if iterations lie between the two pieces. If several runs of the same length repeat each other completely, the
+ * pieces are adjacent. Then the newest run is examined, without the refused request. */
 static bool lie_between_runs(const gw_request *list, const rerun *it)
 {
     size_t then = it->first + it->length - 1, last = it->begin + it->length - 1;
@@ -728,7 +736,8 @@ static bool lie_between_runs(const gw_request *list, const rerun *it)
     return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last - 1);
 }
 
-/* If the sizes differ, several places must agree, and keep blocks in both runs. */
+/* Conditions for pieces with different sizes: there are enough requests, they come from several places, and the newer
+ * piece has kept blocks, too. */
 static bool is_same_loader(const gw_request *list, const rerun *it)
 {
     enum { LENGTH_MIN = 8 };
@@ -744,7 +753,7 @@ static bool is_same_loader(const gw_request *list, const rerun *it)
 static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_question *question)
 {
     size_t last = it->begin + it->length - 1, kept = 0;
-    /* For a framework's requests only the sizes are known; few equal sizes can be chance. */
+    /* For a framework's requests only the sizes are known. A few equal sizes can be chance. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
     for (size_t i = it->first; i < it->first + it->length; i++)
         kept += list[i].lifetime == GW_ALIVE;
@@ -755,9 +764,9 @@ static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_qu
     return lie_between_runs(list, it);
 }
 
-/* Finds a rerun: the refused request and those before it repeat the beginning of an earlier run. The same places ask
- * for the same sizes, part of the memory granted then is alive, and iterations lie in between. Where places are known,
- * the sizes may differ, as with batches of another size. */
+/* Find a rerun: the refused request and the requests before it repeat the beginning of an earlier run. The same places
+ * request the same sizes, a part of the memory of the earlier run is still alive, and iterations lie in between. Where
+ * places are known, the sizes may differ, as with batches of another size. */
 static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
 {
     size_t last = count - 1;
@@ -788,14 +797,15 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
         growth->first_count++;
 }
 
-/* True if every request and its end were recorded. A framework's course that missed events is not used. */
+/* True if every request and every free was recorded. A framework's course that missed events is not used. */
 static bool has_course(const gw_allocator_report *report)
 {
     return report->has_course && report->course_missed == 0 && report->request_count > 0;
 }
 
-/* The report whose requests apply to this one. If a framework is refused many times in a row, the buffer has no room
- * for the requests of later reports, and those of a report just before are used. NULL: none. */
+/* Return the report whose requests apply to this report. If a framework is refused many times in a row, the buffer has
+ * no room for the requests of later reports. Then the requests of a report shortly before are used. Returns NULL if
+ * there is none. */
 static const gw_allocator_report *report_with_course(const gw_model *model, const gw_allocator_report *report)
 {
     const uint64_t near_ns = 2000000000u;
@@ -865,7 +875,7 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
         find_iterations(model, question, ret_growth);
     if (list == NULL)
         return;
-    if (!ret_growth->loop.searched) /* a framework's list, or a recording from before work was counted */
+    if (!ret_growth->loop.searched) /* a framework's list, or a recording without counts of work */
         find_steps(model, live, count, list, &way, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);

@@ -1,4 +1,4 @@
-/* Part of gw_model_facts.h: what a framework's own allocator reported. */
+/* Part of gw_model_facts.h: reports of a framework's own allocator. */
 #ifndef GW_ALLOCATOR_FACTS_H
 #define GW_ALLOCATOR_FACTS_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The highest and, if known, the lowest number of live bytes in a span of time that ends at t_ns. */
+/* Live bytes in a span of time that ends at t_ns: the highest value and, if has_low, the lowest value. */
 typedef struct gw_peak {
     uint64_t t_ns, bytes;
     bool has_low;
@@ -18,37 +18,37 @@ typedef struct gw_peak {
 } gw_peak;
 enum { GW_PEAKS_MAX = 1024 };
 
-/* What one call site held at one moment. */
+/* Memory that one call site held at one moment. */
 typedef struct gw_held {
     uint64_t bytes, count;
     uint32_t site; /* 0: not known */
 } gw_held;
 enum { GW_HELD_MAX = 64 };
 
-/* One request to an allocator whose every request was followed: shows in which order an iteration asks for memory, and
- * what it keeps. */
+/* One request to an allocator whose requests were all recorded. They show in which order an iteration asks for memory,
+ * and what it keeps. */
 typedef struct gw_allocator_request {
-    uint64_t order; /* counted from 1 on, on that device */
-    uint64_t bytes; /* after the allocator's rounding */
-    uint64_t t_ns;  /* coarse: the thread's last reading of the clock before it */
+    uint64_t order; /* number of the request on the device, counted from 1 */
+    uint64_t bytes; /* size after the allocator's rounding */
+    uint64_t t_ns;  /* not exact: the time at which the thread last read the clock before the request */
     /* Totals of the process: kernel launches (a graph counts as one) and waits for the GPU (for streams, events and
-     * contexts). They are counted when a thread asks for memory: threads that ask for none are missing, and what a
-     * thread did after its last request is added at its next one. Only differences are meaningful. */
+     * contexts). A thread's counts are added when the thread requests memory. So a thread that makes no request is
+     * missing, and what a thread does after a request is added at its next request. Only differences are meaningful. */
     uint64_t launches, waits;
     uint32_t site; /* 0: not known; known for large blocks, and for some of the others */
     bool freed;
-    uint64_t freed_order; /* order of the last request before its block was freed; UINT64_MAX: after more than 2^32 */
+    uint64_t freed_order; /* last `order` before the block was freed; UINT64_MAX: more than 2^32 requests later */
 } gw_allocator_request;
 
-/* All requests of at least `bytes_least` and less than twice that. */
+/* All requests whose size is at least `bytes_least` and less than twice that size. */
 typedef struct gw_allocator_size {
     uint64_t bytes_least, requests, frees;
-    uint64_t lifetime_sum; /* for freed blocks: sum of the numbers of requests from a block's own to its end */
+    uint64_t lifetime_sum; /* sum, over the freed blocks, of the number of requests during a block's life */
 } gw_allocator_size;
 enum { GW_ALLOCATOR_SIZES_MAX = 64 };
 
-/* A report about a framework's own allocator, by its observer or from a snapshot that the program saved. `t_ns` is the
- * time of the report. */
+/* A report about a framework's own allocator. It comes from the observer, or from a snapshot that the program saved.
+ * `t_ns` is the time of the report. */
 typedef struct gw_allocator_report {
     uint64_t t_ns;
     uint32_t pid;
@@ -56,50 +56,51 @@ typedef struct gw_allocator_report {
     bool is_oom;
     uint64_t bytes_wanted, bytes_total, bytes_free; /* bytes_total 0: not known */
     bool has_free;                                  /* bytes_free is known */
-    uint32_t wanted_site;                           /* site of the refused request; 0: not known */
+    uint32_t wanted_site;                           /* call site of the refused request; 0: not known */
     bool has_field[GW_ALLOCATOR_FIELD_COUNT];
     uint64_t field[GW_ALLOCATOR_FIELD_COUNT];
     gw_live *live; /* blocks in use, with their times; owned */
     size_t live_count;
-    uint64_t rest_count, rest_bytes; /* live blocks that are not in the list */
-    uint64_t order;                  /* when the list was taken */
-    /* Each block was followed from the first one on. Then `order` counts all requests and a live block has the order of
-     * its own (0: not known), `peak` covers the whole time, and `request` contains the last requests. */
+    uint64_t rest_count, rest_bytes; /* live blocks that are not in `live` */
+    uint64_t order;                  /* number of the last request when `live` was read */
+    /* The hook followed every block from the first one on. Then `order` counts all requests, a live block has the
+     * number of its own request (0: not known), `peak` covers the whole time, and `request` has the last requests. */
     bool has_course;
-    uint64_t course_missed;        /* events that were missed; if this is not 0, the course is incomplete */
+    uint64_t course_missed;        /* number of missed events; if it is not 0, the course is incomplete */
     gw_allocator_request *request; /* oldest first, without gaps; owned */
     size_t request_count;
     gw_allocator_size size[GW_ALLOCATOR_SIZES_MAX]; /* smallest first */
     size_t size_count;
     uint64_t history_count;     /* number of single allocations in the history */
-    gw_peak peak[GW_PEAKS_MAX]; /* most live bytes in each of equal spans of time, oldest first */
+    gw_peak peak[GW_PEAKS_MAX]; /* highest live bytes in each of several equal spans of time, oldest first */
     size_t peak_count;
-    gw_held held[GW_HELD_MAX]; /* the largest holders when live bytes were highest */
+    gw_held held[GW_HELD_MAX]; /* the call sites with the most memory when live bytes were highest */
     size_t held_count;
-    gw_held held_rest; /* all other holders together */
+    gw_held held_rest; /* sum of all other call sites */
     uint64_t t_held_ns;
     bool settled;
-    gw_recovery recovery; /* if it is an out-of-memory report */
+    gw_recovery recovery; /* only if is_oom */
 } gw_allocator_report;
 
-/* JAX's live arrays when its out-of-memory error ended the program. */
+/* JAX's live arrays of one type and shape, read when JAX's out-of-memory error ended the program. */
 typedef struct gw_array_kind {
-    uint64_t bytes, count; /* bytes of one array; how many there are */
+    uint64_t bytes, count; /* size of one array; number of arrays */
     char name[96];         /* "float32[1024,1024]" */
 } gw_array_kind;
 enum { GW_ARRAY_KINDS_MAX = 32 };
 typedef struct gw_arrays {
     bool seen;
-    uint64_t t_ns; /* when JAX was asked: at the end, not at the failure */
+    uint64_t t_ns; /* when the arrays were read: at the program's end, not at the failure */
     uint32_t pid;
-    uint64_t bytes_wanted, bytes_in_use, bytes_limit, bytes_peak; /* according to the allocator; 0: not known */
-    gw_array_kind kind[GW_ARRAY_KINDS_MAX];                       /* largest sum first */
+    uint64_t bytes_wanted, bytes_in_use, bytes_limit, bytes_peak; /* reported by the allocator; 0: not known */
+    gw_array_kind kind[GW_ARRAY_KINDS_MAX]; /* sorted by the size of all arrays of a kind, largest first */
     size_t kind_count;
-    uint64_t rest_bytes, rest_count; /* of all other arrays together */
+    uint64_t rest_bytes, rest_count; /* size and number of all other arrays */
 } gw_arrays;
 
-/* Find equal arrays that are so many that they hold at least half of what JAX had in use: a loop keeps them, or the
- * program needs them. Capacity is then not established. NULL: there are none. */
+/* Find a kind of array with so many arrays that they hold at least half of the memory that JAX used. Either a loop
+ * keeps them, or the program needs them, so that capacity is not established as the cause. Returns NULL if there is
+ * none. */
 const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays);
 
 #endif

@@ -10,23 +10,23 @@
 
 typedef enum gw_recovery {
     GW_RECOVERED_NOT,
-    GW_RECOVERED_BY_SIZE,    /* a request of at least that size succeeded later */
-    GW_RECOVERED_BY_SMALLER, /* memory was freed, or the same line asked again; then a smaller request succeeded, and
-                              * later work was waited for */
+    GW_RECOVERED_BY_SIZE, /* a later request of at least the same size succeeded */
+    /* memory was freed or the same line asked again, then a smaller request succeeded, and later work was waited for */
+    GW_RECOVERED_BY_SMALLER,
     GW_RECOVERED_BY_WORK,    /* many launches, copies and fills succeeded later and were waited for */
-    GW_RECOVERED_BY_REQUESTS /* very many requests for memory succeeded later */
+    GW_RECOVERED_BY_REQUESTS /* very many later requests for memory succeeded */
 } gw_recovery;
 
-/* A call names an object of another device than the one on which it works. */
+/* A failed call named an object of one device, but works on another device. */
 typedef struct gw_elsewhere {
     bool found;
-    uint8_t cls;     /* FUNCTION, EVENT, or a class of memory: the object's class */
+    uint8_t cls;     /* class of the object: FUNCTION, EVENT, or a class of memory */
     uint64_t key;    /* handle or address */
-    uint64_t bytes;  /* memory */
-    int device;      /* the object was created on this one */
-    int call_device; /* the call works on this one: its stream's, else the current context's */
-    uint64_t stream; /* of the call; 0: the default stream of the current context */
-    uint32_t site;   /* where the object was created; 0: not known */
+    uint64_t bytes;  /* size, if it is memory */
+    int device;      /* device on which the object was created */
+    int call_device; /* device on which the call works: that of its stream, otherwise that of the current context */
+    uint64_t stream; /* stream of the call; 0: the default stream of the current context */
+    uint32_t site;   /* call site that created the object; 0: not known */
     uint64_t t_made_ns;
 } gw_elsewhere;
 
@@ -36,37 +36,38 @@ typedef struct gw_after {
     uint64_t work;   /* number of launches, copies and fills */
     uint64_t allocs; /* allocations of device memory */
     uint64_t frees;
-    /* Lower bounds for the thread that was refused: granted requests; launches, fills and copies other than fetching
-     * results; waits and fetched results. */
+    /* Lower bounds for the thread whose request was refused. own_allocs: granted requests. own_work: launches, fills,
+     * and copies other than those to the host. own_waits: waits, and copies to the host. */
     uint64_t own_allocs, own_work, own_waits;
-    uint32_t turns;        /* how often memory was freed and then granted again; at most 16 */
+    uint32_t turns;        /* how often memory was freed and then granted again; counted up to 16 */
     bool synced;           /* a synchronisation succeeded */
-    bool worked;           /* new work was done, and the host waited for some of it without an error */
-    uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address; 0: none */
+    bool worked;           /* new work was done, and the host waited for a part of it without an error */
+    uint64_t null_used_at; /* index + 1 of the first later failure that has a NULL address; 0: none */
 } gw_after;
 
 /* The first request of the same thread that succeeded after a refusal. */
 typedef struct gw_next_request {
     bool known;
-    bool is_retry; /* it asked for the same size again */
+    bool is_retry; /* the size is that of the refused request */
     uint64_t bytes, t_ns;
     uint32_t site; /* 0: not known */
 } gw_next_request;
 
-/* What the recorded processes had on the device at a failure, and which devices were free. */
+/* Memory and contexts of the recorded processes on the device at the failure, and devices that were free. */
 typedef struct gw_around {
-    uint32_t other_pid; /* the other process that holds most; 0: none */
+    uint32_t other_pid; /* the other process with the most memory; 0: none */
     uint64_t other_bytes, other_bytes_total;
-    uint32_t process_count; /* number of processes with a context on it, including this one */
-    uint32_t devices_idle;  /* bits: known devices on which no process has a context */
-    uint64_t ledger_bytes;  /* requested by all of them */
+    uint32_t process_count; /* number of processes with a context on the device, including this one */
+    uint32_t devices_idle;  /* bit mask of the known devices on which no process has a context */
+    uint64_t ledger_bytes;  /* device memory of all recorded processes */
 } gw_around;
 
-/* A context was destroyed before the failure: bits of the classes of live objects that arg[k] may name by handle, or
- * into which it may point. Only for the first failures after the context's end. */
+/* Objects that the arguments of a failure may name, if a context was destroyed before. classes[k] has one bit for each
+ * class of live objects that arg[k] may name by handle, or into which arg[k] may point. Recorded only for the first
+ * failures after the end of the context. */
 typedef struct gw_named {
     bool known;
-    bool context_lives; /* the current context, perhaps a new one */
+    bool context_lives; /* the current context exists; it may be a new one */
     uint32_t classes[4];
 } gw_named;
 
@@ -85,54 +86,55 @@ typedef struct gw_failure {
     char *text;            /* owned by the model; NULL: none */
     int device;            /* -1: unknown; may be GW_MODEL_DEVICE_BEYOND, as everywhere in the model */
 
-    bool is_probe;         /* an answer that programs ask for on purpose: never a root */
-    bool is_allocation;    /* device memory, or an object that needs some, was refused for lack of memory */
-    bool is_sticky;        /* the context, or the whole process, is lost from here on */
-    bool is_echo;          /* a consequence of an earlier sticky error or fork */
-    bool is_earlier;       /* before the only phase that is judged, and not sticky */
-    uint64_t bytes_wanted; /* if is_allocation; 0: an object without a size */
-    uint32_t site;         /* of the first of them; 0: not known */
+    bool is_probe;      /* the result is an answer that programs ask for on purpose; never the root of other failures */
+    bool is_allocation; /* device memory, or an object that needs device memory, was refused for lack of memory */
+    bool is_sticky;     /* the failure made the context, or the whole process, unusable */
+    bool is_echo;       /* a consequence of an earlier sticky error or fork */
+    bool is_earlier;    /* not sticky, and before the one phase that is judged */
+    uint64_t bytes_wanted; /* size of the request, if is_allocation; 0: an object without a size */
+    uint32_t site;         /* call site of the first of the equal failures; 0: not known */
     gw_recovery recovery;
     uint64_t t_recovered_ns;
     gw_elsewhere elsewhere;
     gw_after after;
 
-    bool has_info; /* the driver's totals, asked right after the failure, or after an earlier one and updated */
+    bool has_info; /* `info` is known: read right after the failure, or derived from an earlier reading */
     gw_memory_info info;
-    gw_pool_state pools; /* asked right after the failure; count 0: none, or not known */
-    bool guard;          /* our guard refused it, not the driver */
+    gw_pool_state pools; /* read right after the failure; count 0: none, or not known */
+    bool guard;          /* gpuwhy's guard refused the call, not the driver */
     bool has_limit;
-    uint64_t bytes_limit, bytes_used; /* of the guard */
+    uint64_t bytes_limit, bytes_used; /* the guard's limit, and the bytes in use */
     gw_next_request next;
     gw_around around;
-    int snapshot;  /* for gw_model_snapshot(); -1: none */
-    int allocator; /* index of its report in the model's allocator reports; -1: none */
+    int snapshot;  /* number for gw_model_snapshot(); -1: none */
+    int allocator; /* index of the failure's report in the model's allocator reports; -1: none */
 
     gw_named named;
 
-    const char *kernel; /* if is_sticky and a launch: its kernel; NULL: unknown */
-    bool by_dump; /* no call reported it: it comes from a GPU core dump, and the driver ended the process. fn_name is
-                   * the call that a thread was inside of, "?" if there was none */
+    const char *kernel; /* kernel of the launch, if a launch reported a sticky error; NULL: unknown */
+    /* The failure comes from a GPU core dump, because the driver ended the process before a call reported it. fn_name
+     * is the call in which a thread was, or "?" if there was none. */
+    bool by_dump;
 } gw_failure;
 
-/* A context, or everything on a device, was destroyed, including all objects that were still alive. */
+/* The destruction of a context, or of everything on a device, with all objects that were still alive. */
 typedef enum gw_teardown_kind { GW_TEARDOWN_DESTROY, GW_TEARDOWN_RELEASE, GW_TEARDOWN_RESET } gw_teardown_kind;
 typedef struct gw_buried {
     uint64_t key, bytes, t_made_ns;
-    uint32_t site; /* where it was created; 0: not known */
+    uint32_t site; /* call site that created the object; 0: not known */
     uint8_t cls;
 } gw_buried;
 typedef struct gw_teardown {
     gw_teardown_kind kind;
     uint64_t t_ns;
     uint32_t pid, tid;
-    uint32_t site; /* site of the destroying call; 0: not known */
+    uint32_t site; /* call site that destroyed the context; 0: not known */
     int device;
     uint64_t context;
-    uint64_t t_made_ns;             /* when the context was created, or a primary one first retained; 0: not seen */
-    uint32_t made_site;             /* site of that call; 0: not known */
-    uint64_t count[GW_CLASS_COUNT]; /* objects that were destroyed with it */
-    uint64_t bytes;                 /* of device memory */
+    uint64_t t_made_ns; /* when the context was created, or a primary context was first retained; 0: not seen */
+    uint32_t made_site; /* call site that created or retained the context; 0: not known */
+    uint64_t count[GW_CLASS_COUNT]; /* number of destroyed objects of each class */
+    uint64_t bytes;                 /* destroyed device memory */
     gw_buried *buried;              /* the first GW_BURIED_MAX destroyed objects; owned */
     size_t buried_count;
 } gw_teardown;

@@ -1,8 +1,9 @@
-/* What the supervisor read about machine and cards during the run: each value from its first to its last reading, and
- * events. Part of gw_model_facts.h; everything is read only and belongs to the model.
+/* What the supervisor read about the machine and its cards during the run: a series for each value, and events. Part of
+ * gw_model_facts.h. Everything is read only and belongs to the model.
  *
- * Cards are numbered as in NVML (in the order of the PCI bus), which differs from CUDA. gw_machine_card_of() and
- * gw_machine_device_of() translate if the position on the bus is known from both. */
+ * Cards are numbered as in NVML (in the order of the PCI bus). CUDA numbers them differently. gw_machine_card_of() and
+ * gw_machine_device_of() translate a number if NVML and CUDA both report the card's position on the PCI bus, or if
+ * there is only one card. */
 #ifndef GW_MACHINE_FACTS_H
 #define GW_MACHINE_FACTS_H
 
@@ -15,48 +16,49 @@
 
 enum { GW_MACHINE_BITS = 16, GW_MACHINE_EVENTS_MAX = 8192, GW_MACHINE_CARDS_MAX = 64 };
 
-/* One value over the run. Times are those of readings; changes happened between two readings. */
+/* The readings of one value during the run. A value changed at an unknown time between two readings. */
 typedef struct gw_series {
     uint16_t metric;
     uint8_t source;
-    uint8_t state;      /* state of the last reading; stays KNOWN once the series was known */
+    uint8_t state;      /* state of the last reading; KNOWN if any reading was KNOWN */
     uint8_t last_state; /* state of the last reading */
     uint32_t device, pid;
-    uint64_t reason; /* if FAILED: NVML's number, or errno */
-    /* only if `state` is KNOWN */
-    uint64_t t_first_ns, t_last_ns; /* of the first and the last reading, whether the value changed or not */
+    uint64_t reason; /* if FAILED: NVML's error code, or errno */
+    /* The fields below are valid only if `state` is KNOWN. */
+    uint64_t t_first_ns, t_last_ns; /* times of the first and the last reading, even if the value did not change */
     uint64_t first, last, min, max;
     uint64_t t_min_ns, t_max_ns;
     uint64_t rise;                       /* sum of all increases; for a COUNTER, the count during the run */
-    uint64_t t_rise_ns, t_rise_after_ns; /* when the last increase was seen, and the reading before it */
-    uint64_t bit_ns[GW_MACHINE_BITS];    /* for BITS: how long the bit was seen set */
+    uint64_t t_rise_ns, t_rise_after_ns; /* time of the last reading with an increase, and of the reading before it */
+    uint64_t bit_ns[GW_MACHINE_BITS];    /* for BITS: time during which each bit was set */
 } gw_series;
 
 typedef struct gw_machine_event {
     uint64_t t_ns, t_last_ns;
-    uint8_t kind;    /* gw_machine_event_kind; GW_MACHINE_EVENT_COUNT: newer than this build */
-    uint8_t sources; /* bits of gw_source: who reported it */
-    uint32_t pid;    /* 0: it names none */
-    uint32_t device; /* GW_NO_DEVICE: not known, or not about a card */
+    uint8_t kind;    /* gw_machine_event_kind; GW_MACHINE_EVENT_COUNT: unknown to this build */
+    uint8_t sources; /* bits of gw_source: the sources that reported the event */
+    uint32_t pid;    /* 0: the event names no process */
+    uint32_t device; /* GW_NO_DEVICE: unknown, or the event is not about a card */
     uint64_t code, value, count;
     char *text;       /* owned; "": none */
-    bool is_ours;     /* it names a process of this run, or a card that such a process used */
-    bool may_be_ours; /* nothing shows that it is not ours: card and process are not known */
+    bool is_ours;     /* the event names a process of this run, or a card that a process of this run used */
+    bool may_be_ours; /* is_ours, or nothing shows that the event is about another process or card */
 } gw_machine_event;
 
 typedef struct gw_machine_card {
-    uint32_t index; /* NVML's */
-    int device;     /* CUDA's number; -1: not known */
+    uint32_t index; /* NVML's number */
+    int device;     /* CUDA's number; -1: unknown */
     bool has_pci;
     uint32_t domain, bus, slot;
     char name[64];
 } gw_machine_card;
 
-/* A process with memory on a card, or with a card's device file open, seen by the supervisor at a refused request. */
+/* A process that had memory on a card, or a card's device file open, when the driver refused a request. The supervisor
+ * looks for such processes at each refused request. */
 typedef struct gw_holder {
     gw_fact_key what; /* CARD_HOLDER, CARD_HOLDER_UNMATCHED or DEVICE_HOLDER */
     uint64_t t_ns;
-    const char *text; /* the whole fact; borrowed from the model */
+    const char *text; /* the value of the fact; borrowed from the model */
     gw_fact_holder fact;
 } gw_holder;
 
@@ -71,20 +73,21 @@ typedef struct gw_machine {
     gw_holder *holder; /* owned; sorted by time */
     size_t holder_count;
     bool has_peers;
-    gw_fact_peers peers;       /* its texts are borrowed from the model */
+    gw_fact_peers peers;       /* its strings are borrowed from the model */
     struct gwi_machine *inner; /* owned; used while the model is fed */
 } gw_machine;
 
 struct gw_model;
 
-/* Find the values of a metric. `device` is GW_NO_DEVICE and `pid` 0 for a metric without one. NULL: never known. */
+/* Return the series of a metric. Pass GW_NO_DEVICE or pid 0 if the metric has no device or process. Returns NULL if no
+ * reading was KNOWN. */
 const gw_series *gw_machine_known(const struct gw_model *model, gw_metric metric, uint32_t device, uint32_t pid);
-/* NVML's number of a CUDA device; GW_NO_DEVICE: not known. */
+/* Return NVML's number of a CUDA device; GW_NO_DEVICE if unknown. */
 uint32_t gw_machine_card_of(const struct gw_model *model, int device);
-/* The CUDA device of NVML's card; -1: not known. */
+/* Return the CUDA device with this NVML number; -1 if unknown. */
 int gw_machine_device_of(const struct gw_model *model, uint32_t card);
-/* Find the next event of that kind after `from` (NULL: the first) that belongs to this run, or may belong to it if
- * `may_be`. NULL: none. */
+/* Return the next event of that kind after `from` (NULL: from the start) that belongs to this run. If `may_be`, also
+ * return events that may belong to it. Returns NULL if there is none. */
 const gw_machine_event *gw_machine_event_next(const struct gw_model *model, const gw_machine_event *from,
                                               gw_machine_event_kind kind, bool may_be);
 

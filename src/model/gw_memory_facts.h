@@ -1,4 +1,4 @@
-/* Part of gw_model_facts.h: devices, what each process holds on them, and snapshots of the ledger. */
+/* Part of gw_model_facts.h: devices, the memory and the objects of each process on them, and the ledger's snapshots. */
 #ifndef GW_MEMORY_FACTS_H
 #define GW_MEMORY_FACTS_H
 
@@ -6,15 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Up to GW_MODEL_DEVICES_MAX devices are known one by one. All further ones share the place GW_MODEL_DEVICE_BEYOND,
- * which has the sum of what the process holds on them; nothing else is known about them. */
+/* Each of the first GW_MODEL_DEVICES_MAX devices has a place in the model's arrays. All further devices share the place
+ * GW_MODEL_DEVICE_BEYOND: only the sum of their memory and objects is recorded. */
 enum { GW_MODEL_DEVICES_MAX = 16, GW_MODEL_DEVICE_BEYOND = GW_MODEL_DEVICES_MAX, GW_MODEL_DEVICE_PLACES };
 
-/* "GPU 3", or "a GPU beyond the first 16". Writes to `out`, returns it. */
+/* Format as "GPU 3", or "a GPU beyond the first 16". Writes to `out` and returns it. */
 enum { GW_DEVICE_TEXT_MAX = 32 };
 char *gw_device_text(char out[GW_DEVICE_TEXT_MAX], int device);
 
-/* The class of an object in the ledger. Classes up to GW_CLASS_DEVICE_LAST hold device memory. */
+/* The class of an object in the ledger. Classes up to GW_CLASS_DEVICE_LAST are device memory. */
 #define GW_CLASSES(X)                                                                                                  \
     X(PLAIN, "plain")                                                                                                  \
     X(PITCHED, "pitched")                                                                                              \
@@ -49,55 +49,58 @@ enum { GW_CLASS_DEVICE_LAST = GW_CLASS_VMM };
 _Static_assert(GW_CLASS_COUNT <= 32, "bits of classes");
 
 const char *gw_class_text(gw_class cls); /* "plain", ...; static */
-/* True for device memory that programs use by address: not arrays, which have handles. */
+/* True for device memory that programs use by address. False for arrays, which have handles. */
 bool gw_class_has_addresses(gw_class cls);
 
-/* Allocations of one kind: same process, function, class, size and call site; if the site is not known, same thread.
- * Sites with the same lines in their three innermost user frames are merged when they have names (gw_model_name_sites):
- * `kin` is then the group with the sum, and the other groups are empty. Index 0 has everything that did not fit into
- * the table. */
+/* Allocations of one kind: same process, function, class, size and call site. If the call site is unknown, the thread
+ * must be the same.
+ *
+ * gw_model_name_sites() merges groups whose call sites have the same lines in their three innermost user frames. One
+ * group then has the sum, `kin` of the other groups is its index, and the other groups are empty. Group 0 has all
+ * objects that did not fit into the table. */
 typedef struct gw_group {
-    _Alignas(64) uint64_t bytes; /* of one object. A free touches one cache line, because there may be many groups */
+    _Alignas(64) uint64_t bytes; /* size of each object; aligned, so that a free touches only one cache line */
     uint32_t pid, tid;
-    uint32_t site; /* of the first of them; 0: not known. All sites are numbers of gw_sites.h */
-    uint32_t kin;  /* index of the group that has the sum; its own, unless merged */
+    uint32_t site; /* call site of the first object, a number of gw_sites.h; 0: unknown */
+    uint32_t kin;  /* index of the group that has the sum; this group's own index unless it was merged */
     uint16_t fn;
     uint8_t cls, device;
     uint64_t alloc_count, free_count, live_count, live_count_peak;
-    uint64_t buried_count; /* part of free_count: destroyed with their context, not freed by a call */
+    uint64_t buried_count; /* part of free_count: objects destroyed with their context, not freed by a call */
     uint64_t t_first_ns, t_last_ns;
-    uint64_t t_kept_ns; /* creation of the youngest object that was never freed; known once the model is finished */
-    /* For device and managed memory: the process's number of such allocations and frees. For everything else: its
-     * number of created (made_total) and ended objects of any class. */
+    uint64_t t_kept_ns; /* creation of the youngest object that was never freed; set by gw_model_finish() */
+    /* Numbers of the group's first and last allocation. Allocations of device and managed memory are numbered together,
+     * per process. For any other class, the numbers count all objects that the process created (see made_total). */
     uint64_t order_first, order_last;
-    uint64_t frees_at_last; /* when this group last grew */
-    uint64_t step_count;    /* allocations before which the process had freed something since the group's last one */
-    uint64_t grown_at;      /* alloc_count when live_count_peak was first reached */
+    uint64_t frees_at_last; /* number of frees in the process when this group last grew */
+    uint64_t step_count;    /* how often the process freed something between two allocations of this group */
+    uint64_t grown_at;      /* value of alloc_count when live_count_peak was first reached */
 } gw_group;
 
-/* One process on one device. live_bytes is what was requested and not freed, without the driver's own memory. Managed
- * memory is counted separately, because it need not be on the device. */
+/* The memory and the objects of one process on one device. live_bytes is what the process requested and has not freed,
+ * without the driver's own memory. It does not include managed memory, which need not be on the device. */
 typedef struct gw_usage {
-    bool used; /* a context or memory was seen */
+    bool used; /* the process had a context or memory on the device */
     uint64_t live_bytes, live_count;
     uint64_t peak_bytes, t_peak_ns;
-    uint64_t alloc_bytes_total, alloc_count_total; /* ever */
+    uint64_t alloc_bytes_total, alloc_count_total; /* since the process started */
     uint64_t class_bytes[GW_CLASS_COUNT];
-    uint64_t managed_bytes_peak;               /* of class_bytes[GW_CLASS_MANAGED] */
-    uint64_t class_count[GW_CLASS_COUNT];      /* alive */
+    uint64_t managed_bytes_peak;               /* peak of class_bytes[GW_CLASS_MANAGED] */
+    uint64_t class_count[GW_CLASS_COUNT];      /* alive now */
     uint64_t class_count_peak[GW_CLASS_COUNT]; /* most alive at once */
-    uint64_t class_made[GW_CLASS_COUNT];       /* ever */
+    uint64_t class_made[GW_CLASS_COUNT];       /* since the process started */
 } gw_usage;
 
-/* One block that was alive, sorted by allocation. `order` counts the allocations of the process, or the entries of an
- * allocator's history: a gap between neighbours means that blocks were allocated and freed in between. */
+/* A block that was alive at a snapshot. Lists of blocks are sorted by allocation. `order` counts the allocations of the
+ * process, or the entries of an allocator's history. A gap between two neighbours means that blocks in between were
+ * allocated and freed. */
 typedef struct gw_live {
     uint64_t address, bytes, t_ns, order;
     uint32_t group;
-    uint32_t site; /* where it was requested; 0: not known */
+    uint32_t site; /* call site of the request; 0: unknown */
     uint8_t cls, device;
-    bool has_time; /* false: it is older than the allocator's history, or there is none; then it comes first in the
-                      list, with t_ns 0 */
+    bool has_time; /* false: the allocator's history does not contain the block, or there is no history. Such blocks are
+                    * first in the list and have t_ns 0 */
 } gw_live;
 
 /* The ledger of one process at one moment. The fields from `live` on are empty until gw_model_snapshot() returns it. */
@@ -107,19 +110,19 @@ typedef struct gw_snapshot {
     uint64_t t_ns;
     uint32_t pid;
     int device;
-    gw_usage usage;                          /* of that device */
-    bool has_primary;                        /* one of its contexts is the primary one */
-    uint64_t order, frees;                   /* number of allocations and frees of the process so far */
-    uint64_t launches, copies, reads, waits; /* totals of the process, as counted at its requests for memory */
-    gw_live *live; /* device memory on that device, including managed memory; owned; NULL: not kept */
+    gw_usage usage;                          /* of the snapshot's device */
+    bool has_primary;                        /* one of the process's contexts is the device's primary context */
+    uint64_t order, frees;                   /* number of allocations and frees of the process up to the snapshot */
+    uint64_t launches, copies, reads, waits; /* totals of the process up to its last request for memory */
+    gw_live *live; /* device and managed memory on that device; owned; NULL: the list was not kept */
     size_t live_count;
     uint64_t small_bytes;      /* in blocks of at most 1 MiB, which share pages of 2 MiB */
-    uint64_t held_bytes;       /* what these blocks cost the driver: whole pages of 2 MiB */
-    uint64_t small_page_count; /* such pages with at least one block */
-    uint64_t small_idle_bytes; /* part of these pages that no block uses, without the last page of a run */
+    uint64_t held_bytes;       /* memory that the driver needs for these blocks: whole pages of 2 MiB */
+    uint64_t small_page_count; /* number of pages of 2 MiB that have at least one small block */
+    uint64_t small_idle_bytes; /* bytes in these pages that no block uses */
 } gw_snapshot;
 
-/* A device's memory according to the driver. */
+/* The memory of a device, as reported by the driver. */
 typedef struct gw_memory_info {
     uint64_t t_ns;
     uint64_t bytes_free, bytes_total;
@@ -134,10 +137,10 @@ typedef struct gw_memory_info {
 typedef struct gw_pool_state {
     uint32_t count;
     uint64_t bytes_reserved, bytes_used;
-    uint64_t idle_bytes_most; /* the pool with the most memory that is reserved but unused: */
-    uint64_t pool;            /* its handle */
-    bool is_default;          /* it is the default pool of the device */
-    bool has_threshold;       /* the program set how much it keeps at synchronisations */
+    uint64_t idle_bytes_most; /* reserved but unused bytes of `pool`, the pool that has most of them */
+    uint64_t pool;            /* handle; `is_default` and the threshold below are about this pool */
+    bool is_default;          /* it is the device's default pool */
+    bool has_threshold;       /* the program set a release threshold (bytes kept at synchronisations) */
     uint64_t threshold_bytes;
 } gw_pool_state;
 
@@ -148,9 +151,9 @@ typedef struct gw_device {
     uint64_t bytes_total, bytes_free_first;
     uint64_t t_first_ns;
     bool has_limit;
-    uint64_t bytes_limit; /* of the guard */
+    uint64_t bytes_limit; /* the guard's limit */
     bool has_attribute[128];
-    uint64_t attribute[128]; /* index: the driver's number of the attribute */
+    uint64_t attribute[128]; /* indexed by the driver's number of the attribute */
 } gw_device;
 
 #endif

@@ -1,5 +1,5 @@
-/* What the model knows, for the verdicts and for render/. Everything is read only, and all pointers belong to the
- * model. Times are ns since the run began. If a "has_" or "_known" flag is false, the value is unknown, not zero. */
+/* The facts about a run, for verdict/ and render/. Everything is read only, and all pointers belong to the model. Times
+ * are ns since the run began. If a "has_" or "_known" flag is false, the value is unknown, not zero. */
 #ifndef GW_MODEL_FACTS_H
 #define GW_MODEL_FACTS_H
 
@@ -28,21 +28,21 @@ typedef enum gw_framework {
     GW_FRAMEWORK_COUNT
 } gw_framework;
 
-/* META: the model was made from a memory snapshot that PyTorch saved at this path. Nothing else about the run is known.
- */
+/* META key: the model was made from a memory snapshot that PyTorch saved at this path. Nothing else about the run is
+ * known. */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
-/* A part of a process's life that the program named (gpuwhy_phase(), a cell of a notebook). It lasts until the
- * process's next phase. */
+/* A part of a process's run that the program named (gpuwhy_phase(), a cell of a notebook). A phase lasts until the
+ * process's next phase begins. */
 typedef struct gw_phase {
     uint64_t t_ns;
     uint32_t pid;
     uint32_t alike; /* index of the process's first phase with that name */
-    char *name;     /* owned; NULL: from now on the process is in no phase */
+    char *name;     /* owned; NULL: the process is in no phase after this time */
 } gw_phase;
 
 typedef struct gw_pair {
-    gw_fact_key what; /* which fact of facts.def it is */
+    gw_fact_key what; /* the fact's key in facts.def */
     char *key, *value;
     uint64_t t_ns;
     uint32_t pid, tid;
@@ -57,7 +57,7 @@ struct gw_model {
     gw_device device[GW_MODEL_DEVICE_PLACES];
     gw_failure *failure; /* sorted by time */
     size_t failure_count;
-    uint64_t failures_dropped; /* if there are thousands: recovered ones first, then those in the middle */
+    uint64_t failures_dropped; /* recovered failures are dropped first, then those in the middle */
     gw_snapshot *snapshot;
     size_t snapshot_count;
     gw_teardown *teardown;
@@ -68,19 +68,19 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
-    gw_arrays arrays; /* of the last process that had any */
+    gw_arrays arrays; /* of the last process that reported arrays */
     gw_phase *phase;  /* sorted by process, then by time */
     size_t phase_count;
-    const gw_phase *asked_phase; /* gw_model_build_phase(): judge only this one; NULL: the whole run */
+    const gw_phase *asked_phase; /* set by gw_model_build_phase(): judge only this phase; NULL: judge the whole run */
     gw_pair *meta;
     size_t meta_count;
-    gw_pair *fact; /* of the supervisor */
+    gw_pair *fact; /* facts from the supervisor */
     size_t fact_count;
     gw_hang *hang; /* sorted by time */
     size_t hang_count;
-    gw_unordered *unordered; /* the first and the last ones, sorted by time; owned */
+    gw_unordered *unordered; /* the first and the last cases, sorted by time; owned */
     size_t unordered_count;
-    uint64_t unordered_total; /* number of all of them */
+    uint64_t unordered_total; /* number of all cases */
     gw_unwaited *unwaited;    /* at most one per process; owned */
     size_t unwaited_count;
     uint64_t note_count[GW_NOTE_COUNT];
@@ -88,22 +88,22 @@ struct gw_model {
     gw_fault_facts faults;
     gw_launch_site *launch_site; /* as recorded; owned */
     size_t launch_site_count;
-    gw_alone *alone; /* sorted by process, those on record first; owned */
+    gw_alone *alone; /* sorted by process, then the on_record ones first; owned */
     size_t alone_count;
     gw_machine machine;
-    gw_cudnn_line *cudnn_line; /* --deep; owned */
+    gw_cudnn_line *cudnn_line; /* from a run with --deep; owned */
     size_t cudnn_line_count;
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;
-    bool truncated;         /* the recording has no end */
+    bool truncated;         /* the recording has no end item */
     uint64_t damaged_count; /* number of skipped blocks */
     char damaged_first[256];
-    uint64_t t_end_ns; /* the end of the command, or the time of the last item */
+    uint64_t t_end_ns; /* when the command ended; if unknown, the time of the last item */
     uint64_t event_count;
-    gw_sites *sites;           /* stacks, built on request; owned */
+    gw_sites *sites;           /* call stacks, built on request; owned */
     const gw_process *command; /* NULL: the command made no driver call and its end was not seen */
-    bool is_virtual;           /* the card was virtual */
+    bool is_virtual;           /* the card was a virtual GPU */
     struct gwi_model *inner;   /* state while the model is fed */
 };
 
@@ -113,25 +113,26 @@ static inline bool gw_run_ended_well(const gw_model *model)
     return model->command != NULL && gw_ended_well(model->command);
 }
 
-/* Look-ups. NULL or -1: unknown. */
+/* Look up a process, a META value or a fact. Returns NULL if there is none. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
 const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first one with that key */
-/* Return a snapshot with its list. The list is made at the first call for this snapshot, after gw_model_finish(), by
- * one thread at a time. NULL: there is no such snapshot. `live` is NULL if nothing was alive, if the failure was
- * recovered, if too many failures came before it, or without memory. */
+/* Return a snapshot with its list. The first call for a snapshot makes the list, so only one thread may call this at a
+ * time. Call it after gw_model_finish(). Returns NULL if there is no such snapshot. `live` is NULL if nothing was
+ * alive, if the program recovered from the failure, if too many failures came before it, or if there is no memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
-/* The phase of the process at that time; NULL: none, or the process named no phases. */
+/* Return the phase of the process at that time. Returns NULL if the process was in no phase. */
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
-/* How much memory the process could have: the guard's limit, else the device's total. False: unknown. */
+/* Get the memory limit of a process on the device: the guard's limit if there is one, otherwise the device's total.
+ * False if unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
-/* The usual name of a call, without version and variant: "cuMemAlloc". Writes to `out` and returns it. */
+/* Format the usual name of a call, without version and variant: "cuMemAlloc". Writes to `out` and returns it. */
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
-const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" */
-/* Results that do not destroy the context, and whose text is recognised wherever a program prints it. X(name), from
+const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" if unknown */
+/* Results that leave the context usable, and whose text is recognised wherever a program prints it. X(name) as in
  * gw_cuda_results.h. */
 #define GW_RESULTS_KNOWN_BY_TEXT(X)                                                                                    \
     X(CUDA_ERROR_INVALID_VALUE)                                                                                        \

@@ -22,7 +22,7 @@ static inline gwi_spot gwi_spot_of(const gwi_process *process, gwi_space space, 
     return gwi_table_find(&process->table[space], gwi_hash(key), gwi_object_is, &wanted);
 }
 
-/* Find a live object. *ret_index is its index among the process's objects. False: there is none. */
+/* Find a live object. Sets *ret_index to its index in `process->object`. False if there is none. */
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 
 #endif

@@ -6,7 +6,7 @@
 #include "gw_model_facts.h"
 #include "gwi_table.h"
 
-/* An address and a handle can be the same number, so each kind of key has its own table. */
+/* An address and a handle can be the same number, so each kind of key has a table of its own. */
 typedef enum gwi_space {
     GWI_SPACE_NONE,
     GWI_SPACE_MEMORY, /* device addresses */
@@ -29,20 +29,20 @@ typedef enum gwi_space {
 /* One cache line, so that a ledger of 100,000 blocks causes few cache misses. */
 typedef struct gwi_object {
     uint64_t key, bytes, t_ns, order;
-    uint64_t context; /* the current one when the object was created */
+    uint64_t context; /* the context that was current when the object was created */
     uint64_t owner;   /* mapping: object index of the VMM block; function: module; exec: graph */
     uint32_t group;   /* if dead: index + 1 of the next dead object */
     union {
         uint32_t refs; /* VMM: number of handles; memory of another process: number of opens */
-        uint32_t name; /* function: index + 1 in `names` */
+        uint32_t name; /* function: index + 1 in gwi_model.names */
     };
     union {
         uint32_t maps; /* VMM: number of mappings */
-        uint32_t site; /* function: where its handle was requested; functions are in no group */
+        uint32_t site; /* function: site that requested its handle; functions are in no group */
     };
     uint8_t cls, device;
     uint8_t space; /* GWI_SPACE_COUNT: dead */
-    /* Context: gw_context_kind; function: gw_owner_kind; stream: 1 if the default stream does not wait for it. */
+    /* Context: gw_context_kind. Function: gw_owner_kind. Stream: 1 if the default stream does not wait for it. */
     uint8_t kind;
 } gwi_object;
 _Static_assert(sizeof(gwi_object) == 64, "an object is one cache line");
@@ -52,13 +52,13 @@ static inline bool gwi_is_alive(const gwi_object *object)
     return object->space != GWI_SPACE_COUNT;
 }
 
-/* Device memory. */
+/* True for device memory, without managed memory. */
 static inline bool gwi_is_memory(uint8_t cls)
 {
     return cls <= GW_CLASS_DEVICE_LAST;
 }
 
-/* True for memory that snapshots list and that a process's counts of allocations and frees include. */
+/* True for device and managed memory, which snapshots list and a process's numbers of allocations and frees include. */
 static inline bool gwi_is_counted(uint8_t cls)
 {
     return gwi_is_memory(cls) || cls == GW_CLASS_MANAGED;
@@ -74,18 +74,18 @@ typedef struct gwi_node { /* a kernel node of a graph */
     uint64_t graph, function;
 } gwi_node;
 
-/* A block that was freed after a picture of the ledger was taken, which must still list it. */
+/* A block that was freed after a picture of the ledger was taken. The list of that picture must still contain it. */
 typedef struct gwi_grave {
     gw_live live;
-    uint64_t died; /* number of frees in the process before this one */
+    uint64_t died; /* number of frees in the process before this block's */
 } gwi_grave;
 
-/* A granted request for memory; only the newest ones are kept. */
+/* A granted request for memory. Only the newest requests are kept. */
 typedef struct gwi_request {
-    uint64_t t_ns, bytes, live_bytes; /* live_bytes: on its device, before the request */
-    uint64_t launches;                /* totals of the process at the request, like the other counts */
+    uint64_t t_ns, bytes, live_bytes; /* live_bytes: bytes alive on the request's device just before the request */
+    uint64_t launches; /* totals of the process at the request; `frees`, `copies`, `reads` and `waits` likewise */
     uint64_t frees;
-    uint64_t ended; /* number of frees in the process up to that of this block; 0: it is alive */
+    uint64_t ended; /* number of frees in the process when this block was freed, including its own; 0: it is alive */
     uint32_t copies, reads, waits;
     uint32_t group;
     uint32_t lifetime; /* number of requests between this one and the free of its block */
@@ -93,14 +93,14 @@ typedef struct gwi_request {
     uint8_t device;
 } gwi_request;
 
-/* A thread in two bytes. Never 0. */
+/* Return a mark of two bytes for a thread, never 0. Different threads may have the same mark. */
 static inline uint16_t gwi_thread_mark(uint32_t tid)
 {
     return (uint16_t)(tid % UINT16_MAX + 1);
 }
 typedef struct gwi_requests gwi_requests;
 
-/* The number of granted requests for device memory of one thread. */
+/* Counts the granted requests of one thread for device memory. */
 typedef struct gwi_asker {
     uint64_t count;
     uint32_t tid;
@@ -111,50 +111,50 @@ enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096,
 
 typedef struct gwi_process {
     uint32_t pid;
-    uint32_t index;     /* of its gw_process in the model */
+    uint32_t index;     /* index of its gw_process in the model */
     gwi_object *object; /* owned */
     uint32_t object_count, object_capacity;
-    uint32_t object_free; /* index + 1 of a dead object; the others follow through `group` */
+    uint32_t object_free; /* index + 1 of the first dead object; each dead object's `group` leads to the next */
     gwi_table table[GWI_SPACE_COUNT];
     uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* context handles; 0 for devices beyond the table */
-    uint64_t context_last; /* the context that was looked up last, and its device; context 0 is of device 0 */
+    uint64_t context_last; /* the context that was looked up last, and its device; context 0 is on device 0 */
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
     uint32_t asker_count, asker_last;
-    uint32_t open_failure[64]; /* indexes of failed allocations that are not known to be recovered */
+    uint32_t open_failure[64]; /* indexes of failed allocations from which the program is not known to have recovered */
     uint32_t open_count;
-    uint64_t open_bytes_min;  /* a smaller request does not show that one of them was recovered */
-    uint32_t report_open[16]; /* out-of-memory reports that are not known to be recovered */
-    uint64_t frees_total;     /* of counted memory; ends_total: of all objects in groups */
+    uint64_t open_bytes_min;  /* smallest size of a later allocation that can show a recovery from one of them */
+    uint32_t report_open[16]; /* out-of-memory reports from which the program is not known to have recovered */
+    uint64_t frees_total;     /* frees of device and managed memory; ends_total: ends of all objects in groups */
     uint64_t ends_total;
-    uint64_t t_teardown_ns; /* of the last teardown */
-    uint32_t named_left;    /* failures after a destroyed context whose arguments are still looked up */
+    uint64_t t_teardown_ns; /* time of the last teardown */
+    uint32_t named_left;    /* after a context was destroyed: how many more failures get their arguments looked up */
     uint64_t threshold_pool, threshold_bytes; /* the last release threshold above 0, and its pool */
-    int last_failure;                         /* index, -1: none */
-    bool has_refusal;                         /* the guard refused a request whose failure has not come yet */
+    int last_failure;                         /* index; -1: none */
+    bool has_refusal; /* the guard refused a request, and the failure of that request was not read yet */
     uint64_t refusal[4];
-    int allocator_now;        /* index of the report being filled; -1: none */
-    uint64_t history_read_ns; /* when the hook read the report's history; 0: not yet */
+    int allocator_now;        /* index of the allocator report that is being filled; -1: none */
+    uint64_t history_read_ns; /* time at which the hook read the history of the report; 0: not read yet */
     gwi_capture *capture;     /* owned */
     size_t capture_count, capture_capacity;
     uint32_t captures_open;
     gwi_node *node; /* owned */
     size_t node_count, node_capacity;
     bool sticky;
-    uint64_t *history; /* times of the allocations of the report being filled; owned */
+    uint64_t *history; /* times of the allocations in the report that is being filled; owned */
     size_t history_count, history_capacity;
-    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can still be made, in order of time; the last place is
-                                           for the process's end */
+    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can still be made, sorted by time; the last place is
+                                         * for the process's end */
     uint32_t pictured_count;
-    uint64_t pictured_order; /* order of the newest of them; 0: none */
+    uint64_t pictured_order; /* `order` of the newest snapshot in `pictured`; 0: none */
     gwi_grave *grave;        /* owned */
     size_t grave_count, grave_capacity;
-    struct gwi_order *order; /* owned; NULL: the recording has no steps of this process */
-    uint64_t t_waited_ns;    /* begin of the last call that waited for the whole device as a side effect */
-    gwi_requests *requests;  /* owned; NULL: none was granted */
-    bool work_known;         /* the recording says how much work came between requests */
-    uint64_t launches, copies, reads, waits; /* totals at the newest request */
-    uint64_t t_default_ns; /* last allocation or free of stream-ordered memory in the default stream */
+    struct gwi_order *order; /* owned; NULL: the recording has no ORDER records of this process */
+    uint64_t t_waited_ns;    /* when the last call began that waits for the whole device as a side effect */
+    gwi_requests *requests;  /* owned; NULL: no request was granted */
+    bool work_known;         /* the recording contains how much work came between requests */
+    uint64_t launches, copies, reads, waits; /* totals up to the newest request */
+    uint64_t t_default_ns; /* time of the last allocation or free of stream-ordered memory in the default stream */
 } gwi_process;
 
 typedef struct gwi_string_pool {
@@ -162,13 +162,13 @@ typedef struct gwi_string_pool {
     size_t count, capacity;
 } gwi_string_pool;
 
-/* The model's own data about a snapshot, beside gw_snapshot. */
+/* What the model's own files need to know about a snapshot, in addition to gw_snapshot. */
 typedef struct gwi_picture {
-    uint32_t process;    /* index */
-    uint32_t use_count;  /* number of failures and process ends that refer to it; 0: this place is free */
-    uint32_t need_count; /* number of these that may still need its list */
-    uint32_t next_free;  /* index + 1 */
-    bool listed;         /* it is in its process's `pictured` */
+    uint32_t process;    /* index of its process */
+    uint32_t use_count;  /* number of failures and process ends that use the snapshot; 0: this place is free */
+    uint32_t need_count; /* number of users that may still need the list */
+    uint32_t next_free;  /* index + 1 of the next free place */
+    bool listed;         /* its process's `pictured` contains it */
 } gwi_picture;
 
 typedef struct gwi_hot_ring { /* a thread's ring as recorded; it is decoded at the end */
@@ -178,47 +178,47 @@ typedef struct gwi_hot_ring { /* a thread's ring as recorded; it is decoded at t
 } gwi_hot_ring;
 
 typedef struct gwi_model {
-    gwi_process **process;      /* same indexes as gw_model.process; owned */
+    gwi_process **process;      /* same indexes as in gw_model.process; owned */
     gwi_process *last;          /* process of the last event */
-    gwi_hot_ring *ring;         /* same indexes as gw_model.thread; owned */
-    uint16_t *inside_fn_plus_1; /* the same */
+    gwi_hot_ring *ring;         /* same indexes as in gw_model.thread; owned */
+    uint16_t *inside_fn_plus_1; /* same indexes as in gw_model.thread; owned */
     size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t unwaited_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity,
         holder_capacity;
-    gwi_table group_table; /* finds a group */
-    gwi_picture *picture;  /* same indexes as gw_model.snapshot; owned */
+    gwi_table group_table; /* finds a group by its hash */
+    gwi_picture *picture;  /* same indexes as in gw_model.snapshot; owned */
     size_t picture_capacity;
-    uint32_t picture_free;       /* index + 1 of a free place */
-    uint32_t failures_recovered; /* since recovered failures were last dropped from the list */
-    bool failures_stay;          /* no failure is left that could be dropped */
+    uint32_t picture_free;       /* index + 1 of the first free place; 0: none */
+    uint32_t failures_recovered; /* number of recovered failures since such failures were last dropped */
+    bool failures_stay;          /* no failure in the list may be dropped any more */
     gwi_string_pool fn_names;
-    gwi_string_pool names; /* of kernels */
-    char *line;            /* the beginning of a line of stderr whose rest has not come; owned */
+    gwi_string_pool names; /* names of kernels */
+    char *line;            /* the beginning of a line of stderr, until the other part arrives; owned */
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, chained, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
-        char own_frame[GW_STDERR_LINE_MAX]; /* the innermost frame outside of packages in the current traceback */
+        char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback outside of packages */
     } stderr_state;
     uint64_t t_last_ns;
     size_t cudnn_line_capacity;
     bool nomem;
 } gwi_model;
 
-/* room.c. Make room for one more element. False: no memory, and nomem is set. */
+/* room.c. Make room for one more element. Returns false and sets nomem if there is no memory. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
-/* The copy belongs to the caller. NULL: the text is empty, or there is no memory. */
+/* Copy a fact's text. The caller owns the copy. Returns NULL if the text is empty or there is no memory. */
 char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 
-/* feed.c. Takes an event of any kind. */
+/* feed.c. Add an event of any kind to the model. */
 void gwi_model_event(gw_model *model, const gw_event *event);
 
-/* processes.c. `add` always adds a process, because a pid can be used again. `find` returns the newest process of the
- * pid, and adds one if there is none. NULL: no memory, and nomem is set. */
+/* processes.c. gwi_process_add() always adds a process, because a pid can be reused. gwi_process_find() returns the
+ * newest process with the pid, and adds one if there is none. Both return NULL and set nomem if there is no memory. */
 gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
 gwi_process *gwi_process_find(gw_model *model, uint32_t pid, uint64_t t_ns);
 static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
@@ -226,29 +226,29 @@ static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_
     gwi_process *last = model->inner->last;
     return last != NULL && last->pid == pid ? last : gwi_process_find(model, pid, t_ns);
 }
-/* The index of the thread in the model; it is added if it is not there. SIZE_MAX: no memory. */
+/* Return the index of a thread in the model. A new thread is added. Returns SIZE_MAX if there is no memory. */
 size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
 
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
 void gwi_groups_finish(gw_model *model);
-void gwi_group_kept(gw_model *model, const gwi_object *object); /* the object was never freed */
-/* Add the object that an event created. An object with the same key in that space is ended first, because its end was
- * missed. `device` -1: not known, device 0 is assumed. The pointer is valid until the next object is added. NULL: no
- * memory, and nomem is set. */
+void gwi_group_kept(gw_model *model, const gwi_object *object); /* report an object that was never freed */
+/* Add the object that an event created. If an object with the same key is in that space, end it first: its own end was
+ * missed. `device` is -1 if unknown, and device 0 is then assumed. The pointer is valid until the next object is added.
+ * Returns NULL and sets nomem if there is no memory. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
                            uint64_t key, uint64_t bytes, int device);
-/* Take an object out of its table. It stays alive until the caller drops it. */
+/* Remove an object from its table. It stays alive until gwi_object_drop(). False if there is no such object. */
 bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
-/* Take and drop. False: there is no such object. */
+/* Call gwi_object_take() and gwi_object_drop(). False if there is no such object. */
 bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
-/* Add and end for device memory, which most events are about: address arg[0], arg[1] bytes. */
+/* Add or end a block of device memory, the object of most events. The address is arg[0], the size arg[1]. */
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* The hash of the group of an object that `event` created. It covers everything that distinguishes groups except the
- * class, because a function nearly always creates objects of one class. */
+/* Return the hash for the group of an object that `event` created. It covers everything that distinguishes groups
+ * except the class, because a function nearly always creates objects of the same class. */
 static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 {
     uint64_t caller = event->site != 0 ? ~(uint64_t)event->site : event->tid;
@@ -256,69 +256,74 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
     return gwi_hash(bytes ^ who * 0xc2b2ae3d27d4eb4fu);
 }
 
-/* ledger.c. Takes a call that succeeded. */
+/* ledger.c. Update the ledger with a call that succeeded. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
 int gwi_device_find(gwi_process *process, uint64_t context);
-/* The place of a device in the model's tables. */
+/* Return the index of a device in the model's tables. */
 static inline int gwi_device_place(uint64_t number)
 {
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
 }
-/* The device of a context; 0 if the context is not known. */
+/* Return the device of a context, 0 if the context is unknown. */
 static inline int gwi_device_of(gwi_process *process, uint64_t context)
 {
     return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
 }
 
-/* launches.c. `site` takes a LAUNCH_SITE; `finish` fills in names that came late, after the last event. */
+/* launches.c. gwi_launch_site() takes an event LAUNCH_SITE. gwi_launches_finish() runs after the last event, and fills
+ * in names that the recording contains only after the launch. */
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
 void gwi_launches_finish(gw_model *model);
-/* The name of a kernel. NULL: not known. */
+/* Return the name of a kernel, NULL if unknown. */
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
-/* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
+/* Return the kernel names of a graph as "a, b", NULL if none is known. The model owns the text. */
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);
 /* True if the thread was capturing a graph at that time. */
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
 
-/* snapshot.c. Pictures of the ledger. Taking one costs the same however many objects are alive; its list is made only
- * on request. An index is one of the model's snapshots; -1: none. */
-/* Take a picture. It is in use, with its list needed, until `release`. -1: no memory. */
+/* snapshot.c. A picture is the state of the ledger at one time. The time to take one does not depend on the number of
+ * objects, because its list is made only on request. An index is an index of gw_model.snapshot; -1: none. */
+/* Take a picture. It then has one user, who needs its list, until gwi_snapshot_release(). Returns -1 if there is no
+ * memory. */
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
-/* True if nothing has changed since it was taken. */
+/* True if nothing has changed since the picture was taken. */
 bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index);
-void gwi_snapshot_unneed(gw_model *model, int index); /* one user does not need the list any more */
-void gwi_snapshot_release(gw_model *model, int index,
-                          bool needed); /* one user ends; `needed`: it still needed the list */
-/* The device on which the process holds most; -1: it holds nothing. */
+void gwi_snapshot_unneed(gw_model *model, int index); /* one user no longer needs the list */
+/* Remove one user. `needed`: this user still needed the list. */
+void gwi_snapshot_release(gw_model *model, int index, bool needed);
+/* Return the device on which the process has most memory, -1 if it has none. */
 int gwi_fullest_device(const gw_process *facts);
-/* Take the picture at the end of a process; it replaces an older one. */
+/* Take the picture at the end of a process. It replaces an older picture of the end. */
 void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_t t_ns);
-/* A block of device or managed memory is about to be freed. Keep it if a picture shows it. */
+/* Call this before a block of device or managed memory is freed. It keeps the block if a picture shows it. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
-/* requests.c. Find or add a request. NULL: no memory, and nomem is set. */
+/* requests.c. Return the place of the request with the number `order`, which is added if it is new. Returns NULL and
+ * sets nomem if there is no memory. */
 gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
-/* The block of the request `order` is freed. `frees` counts the process's frees, including this one; `order_now` is the
- * newest request. */
+/* Note that the block of request `order` was freed. `frees` is the number of frees in the process, including this one.
+ * `order_now` is the number of the newest request. */
 void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
-void gwi_work_add(gwi_process *process, uint32_t work); /* `work`: `extra` of a request's event */
-/* How often memory was freed between two requests, counted from the request `order` on, 16 at most. */
+void gwi_work_add(gwi_process *process, uint32_t work); /* `work`: the field `extra` of a request's event */
+/* Count how often memory was freed between two successive requests, starting at request `order`. The result is at most
+ * 16. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
 void gwi_requests_free(gwi_process *process);
-/* The requests on the snapshot's device up to the snapshot, with room for one more. The caller frees the list. NULL:
- * none is known. */
+/* List the requests on the snapshot's device up to the snapshot, with room for one more. The caller frees the list.
+ * Returns NULL if no request is known. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
 
-/* The requests in the report of a framework's allocator, with room for one more. The caller frees the list. NULL: the
- * report has none. */
+/* List the requests in the report of a framework's allocator, with room for one more. The caller frees the list.
+ * Returns NULL if the report has none. */
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count);
-/* If no request says how much work came before it, count the work in the rings of all threads. */
+/* If no request states how much work came before it, count that work in the rings of all threads. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
-/* The thread's count of requests; NULL: there is none and `add` is false, or too many threads are counted. */
+/* Return the thread's count of requests. Returns NULL if there is none and `add` is false, or if too many threads are
+ * counted. */
 gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
 static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
 {
@@ -328,12 +333,13 @@ static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
     if (asker != NULL)
         asker->count++;
 }
-/* An allocation succeeded. Needed only if `bytes` is at least the process's open_bytes_min. */
+/* Check whether a successful allocation shows a recovery. Needed only if `bytes` is at least the process's
+ * open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
-void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* POOL_STATE */
+void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* `event` is of kind POOL_STATE */
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
-uint64_t gwi_work_count(const gw_process *process); /* number of launches, copies and fills */
+uint64_t gwi_work_count(const gw_process *process); /* the number of launches, copies and fills */
 void gwi_failures_finish(gw_model *model);
 
 /* observer.c */
@@ -342,12 +348,12 @@ void gwi_observer_finish(gw_model *model);
 
 /* phases.c */
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);
-void gwi_phases_sort(gw_model *model); /* before the first look-up; may be called again */
+void gwi_phases_sort(gw_model *model); /* call it before the first look-up; it may be called again */
 void gwi_phases_free(gw_model *model);
 
 /* faults.c */
 void gwi_fault_fact(gw_model *model, gw_fact_key what, const gw_item *item);
-void gwi_fault_log(gw_model *model, const gw_event *event); /* of kind DRIVER_LOG */
+void gwi_fault_log(gw_model *model, const gw_event *event); /* `event` is of kind DRIVER_LOG */
 void gwi_faults_finish(gw_model *model);
 void gwi_faults_free(gw_model *model);
 
@@ -355,7 +361,7 @@ void gwi_faults_free(gw_model *model);
 void gwi_machine_sample(gw_model *model, const gw_item *item);
 void gwi_machine_event(gw_model *model, const gw_item *item);
 void gwi_card_fact(gw_model *model, const gw_item *item);
-/* Do nothing if `fact` is NULL, for which there was no memory. The model borrows the fact's text. */
+/* These two do nothing if `fact` is NULL, because there was no memory for it. The model borrows the fact's text. */
 void gwi_holder_fact(gw_model *model, const gw_pair *fact);
 void gwi_peers_fact(gw_model *model, const gw_pair *fact);
 void gwi_machine_finish(gw_model *model);
@@ -364,17 +370,18 @@ void gwi_machine_finish(gw_model *model);
 void gwi_cudnn_fact(gw_model *model, const gw_item *item);
 void gwi_cudnn_free(gw_model *model);
 
-/* crash.c. `event` takes a CRASH; `finish` adds what the kernel's log says, and whose memory the address was. */
+/* crash.c. gwi_crash_event() takes an event CRASH. gwi_crash_finish() adds what the kernel's log reports, and the block
+ * that contains the address. */
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);
-void gwi_crash_finish(gw_model *model); /* after gwi_machine_finish() */
+void gwi_crash_finish(gw_model *model); /* call it after gwi_machine_finish() */
 
 void gwi_machine_free(gw_model *model);
 
-/* elsewhere.c. Find out whether a failed call names an object of another device. Call it at the time of the failure. */
+/* elsewhere.c. At the time of a failure, find out whether the failed call names an object of another device. */
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
-/* order.c. `step` takes ORDER and ORDER_RANGE. `call` takes a successful call for which gwi_order_matters() is true,
- * before the ledger does. */
+/* order.c. gwi_order_step() takes events ORDER and ORDER_RANGE. gwi_order_call() takes a successful call for which
+ * gwi_order_matters() is true, before gwi_ledger_apply() takes it. */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
@@ -385,11 +392,12 @@ static inline bool gwi_order_matters(uint8_t kind)
 }
 void gwi_order_finish(gw_model *model);
 
-/* waits.c. Find which calls of the rings have certainly ended. After the rings are decoded. */
+/* waits.c. Find out which calls of the rings have certainly ended. Call this after the rings are decoded. */
 void gwi_waits_finish(gw_model *model);
-/* The stream of a thread's call, also for waits and queries of a stream. 1: the legacy default stream. */
+/* Return the stream of a thread's call, including waits for a stream and queries of a stream. 1: the legacy default
+ * stream. */
 uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
-/* alone.c. After gwi_waits_finish() and gwi_launches_finish(). */
+/* alone.c. Call this after gwi_waits_finish() and gwi_launches_finish(). */
 void gwi_alone_finish(gw_model *model);
 
 /* hang.c */
@@ -399,11 +407,11 @@ void gwi_hangs_free(gw_model *model);
 /* stderr_lines.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
-bool gwi_stderr_is_about_child(
-    const char *text); /* True if its first line is a parent's message about a failed child. */
+/* True if the first line is a parent's message about a failed child. */
+bool gwi_stderr_is_about_child(const char *text);
 
-/* raised.c. The exception with which a Python interpreter ended. `finish`: if stderr does not contain it, treat it as
- * if it did. After gwi_stderr_finish(). */
+/* raised.c. The exception that ended a Python interpreter. gwi_raised_finish() adds it to the text of stderr, if stderr
+ * does not contain it. Call gwi_raised_finish() after gwi_stderr_finish(). */
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);
 void gwi_raised_finish(gw_model *model);
 

@@ -1,5 +1,5 @@
-/* How a list of numbers repeats its own beginning. Computed once in linear time: a hundred thousand equal numbers take
- * no longer than as many different ones. */
+/* Describes how a list of numbers repeats its own beginning. The description is computed once, in linear time: a
+ * hundred thousand equal numbers take no longer than a hundred thousand different ones. */
 #ifndef GWI_PATTERN_H
 #define GWI_PATTERN_H
 
@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 typedef struct gwi_pattern {
-    uint32_t *match;  /* [i]: how many numbers from i on equal the beginning of the list; owned */
-    uint32_t *border; /* [i]: the longest proper beginning of the first i numbers that is also their end; owned */
-    uint32_t *sorts;  /* [i]: how often the number changes among the first i, counting the first one; owned */
+    uint32_t *match;  /* [i]: how many numbers from index i on equal the beginning of the list; owned */
+    uint32_t *border; /* [i]: length of the longest proper prefix of the first i numbers that is also a suffix; owned */
+    uint32_t *sorts;  /* [i]: number of runs of equal numbers among the first i; owned */
 } gwi_pattern;
 
-/* `count` is at least 1. False: no memory, and there is nothing to free. */
+/* Compute the pattern of at least one number. Returns false if there is no memory; then there is nothing to free. */
 bool gwi_pattern_make(const uint64_t *number, size_t count, gwi_pattern *ret_pattern);
 void gwi_pattern_free(gwi_pattern *pattern);
 
-/* True if the first `count` numbers are one pattern repeated at least twice, the last time perhaps in part. */
+/* True if the first `count` numbers repeat one pattern at least twice. The last repetition may be incomplete. */
 static inline bool gwi_pattern_is_periodic(const gwi_pattern *pattern, size_t count)
 {
     return count >= 2 && 2 * (count - pattern->border[count]) <= count;

@@ -11,7 +11,7 @@ typedef struct gwi_sort_key {
     uint32_t index; /* index of the sorted element */
 } gwi_sort_key;
 
-/* Sort `list` by `key`; equal keys keep their order. False: no memory, and the list is unchanged. */
+/* Sort `list` by `key`. Equal keys keep their order. Returns false, with the list unchanged, if there is no memory. */
 bool gwi_sort(gwi_sort_key *list, size_t count);
 
 #endif

@@ -1,9 +1,9 @@
-/* An index that finds the caller's things by a hash of their key. The keys stay with the things.
+/* A hash table of 32-bit values, such as indexes. It stores hashes; the caller stores the keys and compares them.
  *
- * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once, because the
- * processor would mispredict a loop with an early exit at every other event, which costs more than the memory access.
- * If a bucket is full, the thing goes to the next one, and each bucket counts the things that passed it: at 0 the
- * search ends. Erasing clears one place and moves nothing. */
+ * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once. A loop with an
+ * early exit would be mispredicted at every other event, which costs more than the memory access. If a bucket is full,
+ * the value goes to the next bucket. Each bucket counts the values that passed it, and a search ends at a bucket whose
+ * count is 0. Erasing clears one place and moves nothing. */
 #ifndef GWI_TABLE_H
 #define GWI_TABLE_H
 
@@ -17,13 +17,13 @@
 #include <emmintrin.h>
 #endif
 
-/* Rare cases, kept out of the code that runs at every event. */
+/* Marks a function for rare cases, to keep it out of the code that runs at every event. */
 #define GWI_RARE __attribute__((noinline, cold))
 
 enum {
     GWI_BUCKET_LANES = 7,
     GWI_BUCKET_FULL = (1 << GWI_BUCKET_LANES) - 1, /* all lanes, as bits */
-    GWI_BUCKET_FILL = 3                            /* the table grows at this average number of things per bucket */
+    GWI_BUCKET_FILL = 3                            /* the table grows at this average number of values per bucket */
 };
 
 typedef struct gwi_bucket {
@@ -36,11 +36,11 @@ _Static_assert(sizeof(gwi_bucket) == 64, "a bucket is one cache line");
 
 typedef struct gwi_table {
     gwi_bucket *bucket; /* owned; NULL if empty */
-    uint32_t mask;      /* buckets - 1 */
-    uint32_t room;      /* how many things can be added before it grows */
+    uint32_t mask;      /* number of buckets - 1 */
+    uint32_t room;      /* number of values that can be added before the table grows */
 } gwi_table;
 
-typedef struct gwi_spot { /* valid until the table changes */
+typedef struct gwi_spot { /* a place in a bucket; valid until the table changes */
     gwi_bucket *bucket;   /* NULL: not found */
     unsigned lane;
 } gwi_spot;
@@ -52,22 +52,23 @@ static inline uint32_t gwi_hash(uint64_t key)
     return (uint32_t)(key >> 32);
 }
 
-/* Announce an access for reading and writing. A function that only prefetches has no effect for the compiler, and gcc
- * removes calls to it; the empty asm statement prevents that. */
+/* Prefetch for reading and writing. For the compiler, a function that only prefetches has no effect, and gcc removes
+ * calls to it. The empty asm statement prevents that. */
 static inline void gwi_prefetch(const void *address)
 {
     __builtin_prefetch(address, 1);
     __asm__ volatile("");
 }
 
-/* Memory that begins at a cache line; on huge pages if it is large and the system has them. Free it with free(). */
+/* Allocate memory that begins at a cache line. A large block gets huge pages if the system has them. Free it with
+ * free(). */
 static inline void *gwi_big_alloc(size_t bytes)
 {
     const size_t huge_bytes = 2u << 20;
     size_t step = bytes >= huge_bytes ? huge_bytes : 64, whole = (bytes + step - 1) / step * step;
     void *memory = aligned_alloc(step, whole);
     if (memory != NULL && step == huge_bytes)
-        (void)madvise(memory, whole, MADV_HUGEPAGE); /* a wish */
+        (void)madvise(memory, whole, MADV_HUGEPAGE); /* an optimisation that may fail */
     return memory;
 }
 
@@ -77,7 +78,7 @@ static inline void gwi_table_free(gwi_table *table)
     *table = (gwi_table){0};
 }
 
-/* The lanes that hold `hash`, as bits. */
+/* Return the lanes that contain `hash`, as bits. */
 static inline unsigned gwi_bucket_lanes(const gwi_bucket *bucket, uint32_t hash)
 {
     unsigned lanes = 0;
@@ -108,7 +109,7 @@ static inline uint32_t gwi_spot_value(gwi_spot spot)
     return spot.bucket->value[spot.lane];
 }
 
-/* False: there is certainly no thing with `hash`. Reads one cache line; true is rarely wrong. */
+/* False if certainly no value has this hash. True in a few cases although there is none. Reads one cache line. */
 static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
 {
     if (table->bucket == NULL)
@@ -117,7 +118,8 @@ static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
     return (gwi_bucket_lanes(home, hash) | home->passed_count) != 0;
 }
 
-/* Find the value with `hash` for which `is(context, value)` is true. Inline, so that the compiler can inline `is`. */
+/* Find the value with `hash` for which `is(context, value)` is true. This is inline so that the compiler can inline
+ * `is`. */
 static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_table *table, uint32_t hash,
                                                                      bool (*is)(const void *context, uint32_t value),
                                                                      const void *context)
@@ -135,7 +137,8 @@ static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_t
     }
 }
 
-/* The value in the home bucket that most likely belongs to `hash`. If there is none, any value of the table, or 0. */
+/* Return the value in the home bucket that most likely has this hash. If none has it, return any value of the table, or
+ * 0. */
 static inline uint32_t gwi_bucket_guess(const gwi_bucket *home, uint32_t hash)
 {
     return home->value[__builtin_ctz(gwi_bucket_lanes(home, hash) | 1u << (GWI_BUCKET_LANES - 1))];
@@ -154,8 +157,8 @@ static inline void gwi_table_fill(gwi_table *table, uint32_t hash, uint32_t valu
     bucket->value[lane] = value;
 }
 
-/* Copies in the order of the old table, which is that of two positions in the new one, so memory is accessed in
- * sequence. Not every file that includes this header uses it. */
+/* Double the table. It copies in the order of the old table. Each old bucket goes to one of two positions in the new
+ * table, so both are accessed in sequence. Unused in some files that include this header. */
 static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
 {
     size_t buckets = table->bucket == NULL ? 16 : ((size_t)table->mask + 1) * 2;
@@ -176,7 +179,7 @@ static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
     return true;
 }
 
-/* Add a thing, even if there is another one with that hash. False: no memory. */
+/* Add a value, even if another one has the same hash. Returns false if there is no memory. */
 static inline bool gwi_table_add(gwi_table *table, uint32_t hash, uint32_t value)
 {
     if (table->room == 0 && !gwi_table_grow(table))

@@ -1,11 +1,11 @@
-/* Finds iterations: every place that repeatedly asks for memory is tried as the beginning of an iteration, and the live
+/* Finds iterations. Every place that repeatedly requests memory is tried as the beginning of an iteration: the live
  * bytes at its requests are compared. gw_iterations.h explains the terms.
  *
  *     weights, then:  batch act act | batch act act | batch act act | batch -> refused
  *     marks:          ^               ^               ^               ^
  *
  * If all `act` blocks are freed and one `batch` block per iteration is not, each of the three whole iterations left one
- * block behind. Places inside an iteration (`act`) are tried as well; the one with the best proof is reported. */
+ * block behind. Places inside an iteration (`act`) are tried as well. The place with the best proof is reported. */
 #include "gw_iterations.h"
 
 #include "gwi_sort.h"
@@ -19,25 +19,26 @@ typedef struct list {
     const gw_request *request;
     size_t count;
     gw_request_source source;
-    uint64_t *kept;        /* [i]: live bytes of the first i requests */
-    uint32_t *kept_blocks; /* the same for blocks */
+    uint64_t *kept;        /* [i]: bytes of the first i requests whose blocks are still alive */
+    uint32_t *kept_blocks; /* [i]: number of the first i requests whose blocks are still alive */
 } list;
 
-/* The marks of one place: indexes of requests, in order. */
+/* The requests of one place that begin an iteration, as indexes in ascending order. */
 typedef struct mark_list {
     const uint32_t *at;
     size_t count;
 } mark_list;
 
-/* Iterations of one place that left something behind, up to the newest one. */
+/* Iterations that begin at one place and left something behind. The last one is the newest. */
 typedef struct candidate {
-    mark_list marks; /* owned by the caller; copied if kept */
-    size_t first;    /* index of the mark that begins the first of them */
+    mark_list marks; /* the caller owns the array; keep_candidate() copies it */
+    size_t first;    /* index of the mark that begins the first of these iterations */
     uint64_t bytes;
     bool is_current;
 } candidate;
 
-/* All work that the GPU was given, and its results. Freed memory is a sign of work, too. */
+/* Return the amount of work up to a request: calls that give work to the GPU, reads of results and waits. Frees count,
+ * too, because a program frees memory when it works. */
 static uint64_t work_at(const gw_request *request)
 {
     return request->launches + request->copies + request->reads + request->waits + request->frees;
@@ -86,7 +87,7 @@ static uint64_t measured(const list *all, const mark_list *marks, size_t which, 
     return 0;
 }
 
-/* Of the newest iterations, from `first` on. */
+/* Return the median over the newest iterations, starting at iteration `first`. */
 static uint64_t median(const list *all, const mark_list *marks, size_t first, measure what)
 {
     uint64_t number[MEDIAN_MAX];
@@ -96,7 +97,7 @@ static uint64_t median(const list *all, const mark_list *marks, size_t first, me
     return median_of(number, count);
 }
 
-/* True if the list ends within one more iteration. */
+/* True if the list ends at most about one iteration after the last mark. */
 static bool is_current(const list *all, const mark_list *marks)
 {
     enum { SLACK = 4 };
@@ -106,8 +107,8 @@ static bool is_current(const list *all, const mark_list *marks)
            all->count - last <= 2 * median(all, marks, 0, OF_REQUESTS) + SLACK;
 }
 
-/* Find the newest consecutive iterations that left something behind. Their rest must have made the live bytes grow: if
- * older blocks were freed instead, a window moves on and nothing leaks. False: there are fewer than two. */
+/* Find the newest consecutive iterations that left something behind. The live bytes must have grown by most of that. If
+ * they did not, older blocks were freed at the same time, and nothing leaks. False if there are fewer than two. */
 static bool find_leak(const list *all, const mark_list *marks, candidate *ret_found)
 {
     if (marks->count < 3)
@@ -115,13 +116,13 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     size_t last = marks->count - 1, first = last;
     while (first > 0 && measured(all, marks, first - 1, OF_KEPT) > 0)
         first--;
-    /* the first iteration of the loop may include what came before the loop */
+    /* The first iteration may include requests that came before the loop. */
     if (last - first > 2 && measured(all, marks, first, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
         first++;
-    /* The newest iteration may still hold what the current one will free. */
+    /* The newest iteration may still have blocks that the current one will free. */
     mark_list whole = *marks;
     if (last - first > 2 && measured(all, marks, last - 1, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
-        whole.count = last--; /* the mark that is last now */
+        whole.count = last--; /* `last` is then the index of the last mark */
     if (last - first < 2)
         return false;
     uint64_t kept = kept_in(all, marks->at[first], marks->at[last]);
@@ -164,7 +165,7 @@ static void add_balanced_peak(const list *all, gw_iterations *found)
     }
 }
 
-/* ---- what a candidate is ---- */
+/* ---- what kind of loop a candidate is ---- */
 
 static void add_keeper(gw_keeper *place, size_t *count, const gw_request *request)
 {
@@ -207,7 +208,8 @@ static bool is_kept_there(const gw_iterations *found, const gw_request *request)
     return false;
 }
 
-/* The most that these places held at once before more than half of it was freed: a normal amount for them. */
+/* Return the highest number of bytes that these places held before they freed more than half of it. That amount is
+ * normal for these places. */
 static uint64_t held_before(const list *all, const gw_iterations *found)
 {
     int64_t *change = calloc(all->count + 1, sizeof *change);
@@ -232,7 +234,7 @@ static uint64_t held_before(const list *all, const gw_iterations *found)
     return (uint64_t)normal;
 }
 
-/* True if the host waited for the GPU, or read results, in at least nine of ten of them. */
+/* True if the host waited for the GPU or read results in at least nine of ten of these iterations. */
 static bool is_each_waited(const list *all, const candidate *it)
 {
     size_t last = it->marks.count - 1, good = 0;
@@ -251,8 +253,9 @@ static uint64_t passing_in(const list *all, const candidate *it)
 
 /* ---- several threads ---- */
 
-/* A thread that loads and one that trains need not wait for each other. What the first does between two requests of the
- * second is then chance, and differs in another run of the program. So it counts only if the two are in step. */
+/* A thread that loads data and a thread that trains need not wait for each other. Then the work of the first thread
+ * between two requests of the second is a matter of chance, and differs in another run. So the work of other threads
+ * counts only if the threads are in step. */
 enum { THREADS_MAX = 8 };
 typedef struct thread_set {
     uint16_t thread[THREADS_MAX];
@@ -264,10 +267,10 @@ static bool has_thread(const thread_set *set, uint16_t thread)
     for (size_t i = 0; i < set->count; i++)
         if (set->thread[i] == thread)
             return true;
-    return thread == 0; /* not known */
+    return thread == 0; /* unknown: counts as one of them */
 }
 
-/* The threads that begin these iterations. Empty: there are too many. */
+/* Return the threads that begin these iterations. The set is empty if there are too many. */
 static thread_set threads_of(const list *all, const candidate *it)
 {
     thread_set set = {.count = 0};
@@ -282,8 +285,8 @@ static thread_set threads_of(const list *all, const candidate *it)
     return set;
 }
 
-/* True if other threads made about as many requests in each iteration. Over many iterations none may have got ahead by
- * more than four; over a few, the numbers must be equal. */
+/* True if other threads made about as many requests in each iteration. Over many iterations, their number may be at
+ * most four iterations ahead or behind. Over a few iterations, the numbers must be equal. */
 static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
 {
     enum { AHEAD_MAX = 4, MANY = 16 };
@@ -305,7 +308,7 @@ static bool is_in_step(const list *all, const candidate *it, const thread_set *o
     return unequal == 0 || (number >= MANY && kept_pace);
 }
 
-/* The work that these threads did themselves in one iteration. */
+/* Return the work of these threads alone in one iteration. */
 static gw_request own_work_in(const list *all, const mark_list *marks, size_t which, const thread_set *own)
 {
     gw_request sum = {0};
@@ -325,7 +328,7 @@ typedef struct own_counts {
     uint64_t launches[MEDIAN_MAX], copies[MEDIAN_MAX], reads[MEDIAN_MAX], waits[MEDIAN_MAX];
 } own_counts;
 
-/* Count the work of an iteration without threads that are not in step. */
+/* Count the work of an iteration without the threads that are not in step. */
 static void count_own_work(const list *all, const candidate *it, const thread_set *own, gw_iterations *found)
 {
     own_counts counts;
@@ -346,7 +349,7 @@ static void count_own_work(const list *all, const candidate *it, const thread_se
     found->passing = passing / (last - it->first);
 }
 
-/* True if these threads themselves kept less than half of it. */
+/* True if these threads requested less than half of the kept bytes. */
 static bool is_kept_by_others(const list *all, const candidate *it, const thread_set *own)
 {
     size_t last = it->marks.at[it->marks.count - 1];
@@ -357,7 +360,7 @@ static bool is_kept_by_others(const list *all, const candidate *it, const thread
     return bytes * 2 < it->bytes;
 }
 
-/* True if nine of ten requests of these iterations follow some work. */
+/* True if at least nine of ten requests of these iterations came after some work. */
 static bool is_interleaved(const list *all, const candidate *it)
 {
     size_t from = it->marks.at[it->first], to = it->marks.at[it->marks.count - 1], worked = 0;
@@ -366,23 +369,24 @@ static bool is_interleaved(const list *all, const candidate *it)
     return worked * 10 >= (to - from) * 9;
 }
 
-/* True if less than half of all work was done since the first mark of the loop, whether that iteration left something
- * or not. */
+/* True if less than half of all work was done since the first mark of the loop, including iterations that left nothing
+ * behind. */
 static bool is_late(const list *all, const candidate *it)
 {
     uint64_t begin = work_at(&all->request[0]), end = work_at(&all->request[all->count - 1]);
     return (work_at(&all->request[it->marks.at[0]]) - begin) * 2 > end - begin;
 }
 
-/* Each block got at most one kernel and stayed: this is how layers are created, or passed through. */
+/* True if each block got at most one kernel and stayed: the program creates layers, or passes through them. */
 static bool looks_like_layers(const gw_iterations *found)
 {
     return found->passing == 0 && found->is_interleaved && found->launches * 2 <= found->requests * 3 &&
            found->leak_count < PASS_MAX;
 }
 
-/* The layers of one pass in a framework, where each operation asks for its result: at most one kernel per request, no
- * more results freed than kept, and no wait by the host. An iteration of a training does more. */
+/* True if this may be one pass through layers in a framework, in which each operation requests memory for its result:
+ * at most one kernel per request, no more results freed than kept, and no wait by the host. A training iteration does
+ * more. */
 static bool looks_like_operations(const list *all, const gw_iterations *found)
 {
     return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
@@ -390,8 +394,8 @@ static bool looks_like_operations(const list *all, const gw_iterations *found)
            found->leak_count < PASS_MAX;
 }
 
-/* The same, for the first time. If the host took part, at least two blocks must have come in turn, with nothing before
- * them, or with one earlier block for each of them, as weights are. */
+/* True if this may be the program's first pass. If the host waited or read results, at least two blocks must have come
+ * in turn. In addition, there must be nothing before them, or one earlier block for each of them, such as a weight. */
 static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t before = all->kept_blocks[it->marks.at[it->first]];
@@ -401,7 +405,7 @@ static bool may_be_one_pass(const list *all, const candidate *it, const gw_itera
            (before <= 2 * found->requests + 2 || (found->reads == 0 && before >= found->leak_count));
 }
 
-/* True if work that freed its memory had been done before the loop began: iterations, or an epoch of them. */
+/* True if work that freed its memory was done before the loop began, such as earlier iterations. */
 static bool had_worked(const list *all, const candidate *it)
 {
     enum { PASSED_MIN = 8 };
@@ -409,7 +413,8 @@ static bool had_worked(const list *all, const candidate *it)
     return first - all->kept_blocks[first] >= PASSED_MIN;
 }
 
-/* Staging buffers were allocated and freed, what was converted from them stayed, and nothing was there before. */
+/* True if staging buffers were allocated and freed, blocks that were converted from them stayed, and almost nothing was
+ * alive before. */
 static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
@@ -423,10 +428,10 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* A staging buffer for each block that stayed. If the host copied for each one, and no kernel ran, this is loading at
- * any time. Otherwise it must be the program's first requests, with at least two blocks in turn and at most one kernel
- * for each, because a training has more kernels than weights. In a framework one block is enough, because each kernel
- * there asks for its result. */
+/* True if a staging buffer was used for each block that stayed. If the host copied for each block, and no kernel ran,
+ * this is loading at any time. Otherwise, these must be the program's first requests, with at least two blocks in turn
+ * and at most one kernel for each, because a training has more kernels than weights. In a framework, one block is
+ * enough, because each kernel there requests memory for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
@@ -438,7 +443,7 @@ static bool is_staged(const list *all, const candidate *it, const gw_iterations 
            found->passing + 1 >= stayed && (found->launches == 0 || found->launches == stayed);
 }
 
-/* The program's first requests: each block was copied into, not read, and got one kernel. */
+/* True if these are the program's first requests and each block was copied into, was not read and got one kernel. */
 static bool is_copied_in(const candidate *it, const gw_iterations *found)
 {
     return are_first_requests(it, found) && found->requests == 1 && found->passing == 0 && found->launches == 1 &&
@@ -451,7 +456,7 @@ static bool looks_like_loading(const list *all, const candidate *it, const gw_it
            (is_converted(all, it, found) || is_staged(all, it, found) || is_copied_in(it, found));
 }
 
-/* The highest number of live bytes within the iteration, minus those at its beginning. */
+/* Return the highest number of live bytes within the iteration, minus the live bytes at its beginning. */
 static uint64_t highest_in(const list *all, size_t from, size_t to)
 {
     uint64_t begin = all->request[from].live_bytes, highest = begin;
@@ -462,8 +467,8 @@ static uint64_t highest_in(const list *all, size_t from, size_t to)
     return highest - begin;
 }
 
-/* Whole iterations kept something, but a phase after them needs more than all of that, and more than twice what any of
- * them had needed. */
+/* True if whole iterations kept something, but the phase after them needs more than they kept, and more than twice what
+ * any iteration needed. */
 static bool is_outgrown(const list *all, const candidate *it, const gw_iterations *found)
 {
     const mark_list *marks = &it->marks;
@@ -475,8 +480,9 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
     return since > found->leak_bytes && since > 2 * most;
 }
 
-/* Blocks were allocated, and perhaps filled. One wait in each iteration counts as work, unless the host copied: a
- * loader also copies and waits once. A framework's copies are not known, so two waits are needed there. */
+/* True if blocks were only allocated, and perhaps filled. One wait in each iteration counts as work, unless the host
+ * copied: a program that loads data also copies and waits once. The copies of a framework are unknown, so a framework
+ * needs two waits. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
@@ -506,7 +512,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* The number of whole iterations of the same kind, directly before the first of these, that left nothing behind. */
+/* Return the number of similar whole iterations directly before the first of these that left nothing behind. */
 static uint64_t idle_before(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t idle = 0;
@@ -579,7 +585,8 @@ static int rank_of(const gw_iterations *found)
     return 1;
 }
 
-/* The better proof; of equal ones, the one that explains more; of those, the longer iterations. */
+/* True if `one` has the better proof. If both have the same proof, the one that explains more bytes is better. If these
+ * are about equal, too, the one with the longer iterations is better. */
 static bool is_better(const gw_iterations *one, const gw_iterations *other)
 {
     int a = rank_of(one), b = rank_of(other);
@@ -593,7 +600,7 @@ static bool is_better(const gw_iterations *one, const gw_iterations *other)
 
 typedef struct search {
     list all;
-    candidate tried[TRIED_MAX]; /* most bytes first; their marks are owned */
+    candidate tried[TRIED_MAX]; /* sorted by bytes, most first; each owns its marks */
     size_t tried_count;
 } search;
 
@@ -616,9 +623,9 @@ static void keep_candidate(search *it, const candidate *found)
     it->tried_count++;
 }
 
-/* A place that asks again after kernels ran and the host waited begins another turn. How much more was alive at its
- * last turn than at its first? If there are three or more, the first does not count, because it also allocates what the
- * program keeps on purpose, such as the state of an optimizer. */
+/* A place that requests memory again after kernels ran and the host waited begins another iteration. Compute how much
+ * more was alive at its last iteration than at the first. If there are three or more, use the second one instead of the
+ * first, because the first also allocates what the program keeps on purpose, such as the state of an optimizer. */
 static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_iterations *found)
 {
     const gw_request *first = &all->request[mark[0]], *turn = first;
@@ -635,7 +642,8 @@ static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_
         found->again_bytes = turn->live_bytes - first->live_bytes;
 }
 
-/* Try the requests of one place, with indexes `mark`: those that follow work since the one before are marks. */
+/* Try the requests of one place, whose indexes are `mark`. Requests that follow work since the previous mark become
+ * marks. */
 static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
 {
     size_t kept = 0;
@@ -652,7 +660,7 @@ static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_no
         find_balance(&it->all, &marks, live_now, found);
 }
 
-/* Try by place alone, then by place and size. */
+/* Try each place, or each place and size if `by_size`. */
 static bool try_all(search *it, bool by_size, uint64_t live_now, gw_iterations *found)
 {
     size_t count = it->all.count;
@@ -702,7 +710,8 @@ static bool was_asked(const list *all, const gw_iterations *found, const gw_requ
     return false;
 }
 
-/* True if the places of the balanced iterations made all later requests, even the refused one, of whatever size. */
+/* True if all requests after the balanced iterations, including the refused one, came from places of those iterations.
+ * The sizes may differ. */
 static bool were_asked(const list *all, const gw_iterations *found)
 {
     enum { ASKED_MAX = 256 };
@@ -712,7 +721,7 @@ static bool were_asked(const list *all, const gw_iterations *found)
     return asked;
 }
 
-/* The least work between two requests, the last one excepted, if there was any. */
+/* Return the least work between two successive requests, without the last pair. 0 if there was no work. */
 static uint64_t least_work(const gw_request *request, size_t count)
 {
     uint64_t least = 0;
@@ -735,7 +744,7 @@ static void choose(search *it, gw_iterations *found)
     for (size_t i = 0; i < it->tried_count; i++) {
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
-        /* Whole iterations of a longer kind freed all of it: this is part of one of them. */
+        /* Whole iterations of a longer loop freed all of this memory, so this loop is part of one of them. */
         if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
             is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;

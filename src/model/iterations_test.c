@@ -1,4 +1,4 @@
-/* Iterations in plain lists of requests: a proven leak, a suspected one, and lists that only look like a leak. */
+/* Iterations in plain lists of requests. Tests a proven leak, a suspected one, and lists that only look like a leak. */
 #include "gw_iterations.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void begin(void)
     now = (gw_request){0};
 }
 
-/* Returns its index. */
+/* Add a request and return its index. */
 static size_t take(uint32_t site, uint64_t bytes)
 {
     assert_true(count < LIST_MAX);
@@ -69,7 +69,7 @@ static void find(gw_request_source source)
     gw_iterations_find(list, count, source, live, &found);
 }
 
-/* A step of a training: activations are allocated and freed, and `kept` bytes stay. */
+/* Simulate a training step: activations are allocated and freed, and `kept` bytes stay. */
 static void step(uint64_t kept)
 {
     size_t input = take(1, 8 * MIB), activation = take(2, 64 * MIB);
@@ -122,7 +122,7 @@ static void test_nothing_is_kept(void **state)
     assert_true(found.balanced_count >= 3);
 }
 
-/* The state that a first step allocates stays, and later steps keep nothing more. */
+/* The first step allocates state that stays, and later steps keep nothing more. This must not count as growth. */
 static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
     assert_int_equal(found.again_bytes, 200 * MIB);
 }
 
-/* The first steps fill a cache, then a validation needs more than all of it. */
+/* The first steps fill a cache. Then a validation needs more memory than the cache, so the cache is no leak. */
 static void test_a_phase_outgrows_what_was_kept(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void test_a_phase_outgrows_what_was_kept(void **state)
     assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
 }
 
-/* The same steps without a phase after them. */
+/* The same steps without a validation must count as a leak. */
 static void test_kept_near_a_phase(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void test_kept_near_a_phase(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Two weights per layer, each copied into a staging buffer and converted. */
+/* Load two weights per layer. Each is copied into a staging buffer and converted. */
 static void load_layers(int layers, int kernels)
 {
     for (int i = 0; i < layers; i++) {
@@ -198,7 +198,8 @@ static void test_a_model_is_loaded_through_buffers(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* As many blocks are freed and kept, but each belongs to the many kernels of a training. */
+/* As many blocks are freed and kept as in load_layers(), but each has many kernels, as in a training. This is not
+ * loading. */
 static void test_loading_near_a_training(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void test_loading_near_a_training(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* `then`: how the host waits for each of them. */
+/* Allocate blocks and copy into each. `then` waits for the GPU in one way or another. */
 static void copy_into_blocks(void (*then)(void))
 {
     begin();
@@ -228,7 +229,7 @@ static void test_blocks_are_copied_into(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* The same, but results are read, as in a loop that keeps its outputs. */
+/* The same, but the host reads results, like a loop that keeps its outputs. This is not loading. */
 static void test_copied_into_near_results_that_are_read(void **state)
 {
     (void)state;
@@ -237,7 +238,7 @@ static void test_copied_into_near_results_that_are_read(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* relu(linear(x)) repeatedly: each operation asks for its result, and every other result is freed. */
+/* Simulate repeated relu(linear(x)): each operation requests memory for its result, and every other result is freed. */
 static void pass_through_layers(int layers, bool waits)
 {
     size_t passing = take(60, 10 * MIB);
@@ -272,7 +273,7 @@ static void test_layers_near_iterations_that_wait(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* host.cuda().half(), layer by layer. */
+/* Simulates host.cuda().half(), layer by layer. */
 static void test_layers_are_converted_in_a_framework(void **state)
 {
     (void)state;
@@ -288,7 +289,7 @@ static void test_layers_are_converted_in_a_framework(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* One block per step: it is waited for, or copied into and waited for, or nothing is done. */
+/* Allocate one block per step, copy into it if `copies`, and wait for the GPU if `waits`. */
 static void take_blocks(bool copies, bool waits)
 {
     begin();
@@ -305,7 +306,7 @@ static void test_blocks_and_waits(void **state)
     take_blocks(false, true);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.doubt, GW_LOOP_SURE);
-    find(GW_REQUESTS_OF_FRAMEWORK); /* its copies are not known */
+    find(GW_REQUESTS_OF_FRAMEWORK); /* the copies of a framework are unknown */
     assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
     take_blocks(true, true);
     find(GW_REQUESTS_OF_DRIVER);
@@ -326,8 +327,8 @@ static void test_work_that_is_not_counted(void **state)
     assert_int_equal(found.leak_count, 0);
 }
 
-/* Only the work before the last request, compared with the least work before any other, can hide an iteration without
- * requests. */
+/* An iteration without requests can hide in the work before the last request. The model must compare that work with the
+ * least work before any other request. */
 static void test_work_before_the_last_request(void **state)
 {
     (void)state;
@@ -344,7 +345,7 @@ static void test_work_before_the_last_request(void **state)
     assert_int_equal(found.last_work, 7);
 }
 
-/* Two threads: one keeps a block of each turn, the other one trains. The first makes `turns` requests in a row. */
+/* One thread loads and keeps blocks, another thread trains. load() makes `turns` requests in a row. */
 static void load(int turns)
 {
     now.thread = 7;
@@ -385,7 +386,8 @@ static void test_another_thread_at_its_own_pace(void **state)
     }
 }
 
-/* Two rounds of one thread, and memory that another thread kept meanwhile: no iteration of the first kept it. */
+/* One thread trains for several rounds, and another thread keeps memory meanwhile. No iteration of the first thread
+ * kept that memory. */
 static void test_another_thread_keeps(void **state)
 {
     (void)state;
@@ -412,7 +414,7 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
     assert_int_equal(found.launches, 6);
     begin();
-    for (int i = 0; i < 40; i++) { /* a queue of two between them */
+    for (int i = 0; i < 40; i++) { /* a queue with room for two between the threads */
         load(i % 3 == 0 ? 2 : i % 3 == 1 ? 1 : 0);
         train();
     }
@@ -420,7 +422,7 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* A thread that keeps its blocks and does the work itself is a leak on its own. */
+/* A thread that keeps blocks and also does the work is a leak, even if another thread runs at its own pace. */
 static void test_near_a_thread_with_work_of_its_own(void **state)
 {
     (void)state;

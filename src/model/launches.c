@@ -1,5 +1,5 @@
-/* What was launched, and from where. A handle may name another function later, so names are looked up when the event is
- * read. */
+/* Names of launched kernels and graphs, and the sites that launched them. A handle may refer to another function later,
+ * so names are looked up when the event is read. */
 #include "gwi_find.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum { LAUNCH_SITES_MAX = 1 << 16 };
 
-/* ---- what is launched ---- */
+/* ---- launched kernels and graphs ---- */
 
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns)
 {
@@ -56,7 +56,7 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
     return copy;
 }
 
-/* ---- from where ---- */
+/* ---- launch sites ---- */
 
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event)
 {

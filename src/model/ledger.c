@@ -1,8 +1,8 @@
-/* The ledger: what each successful call created and freed.
+/* The ledger: the objects that successful calls created and ended.
  *
  * The objects of a process are in one array, and are found by address or handle through one table per space. A VMM
- * block lives until its handles are released and its mappings are gone. A context that ends (destroy, last release,
- * reset) ends everything that was created in it; pools, VMM handles and captured work do not belong to a context.
+ * block lives until its handles are released and its mappings are gone. When a context ends (destroy, last release,
+ * reset), everything that was created in it ends. Pools, VMM handles and captured work do not belong to a context.
  * Memory opened from another process belongs to that process and counts zero bytes here. */
 #include "gw_names.h"
 #include "gwi_find.h"
@@ -13,7 +13,7 @@ GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
 {
     uint32_t index;
     bool known = context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index);
-    process->context_last = context; /* whether its device is known or not */
+    process->context_last = context; /* set even if the device is unknown */
     process->context_last_device = known ? process->object[index].device : 0;
     return process->context_last_device;
 }
@@ -29,10 +29,10 @@ static void forget_context(gwi_process *process)
 static bool dies_with_context(const gwi_object *object)
 {
     if (object->space == GWI_SPACE_HANDLE)
-        return false; /* it may also be host memory or imported, and mappings may hold it */
+        return false; /* it may be host memory or imported memory, and mappings may keep it alive */
     switch (object->cls) {
     case GW_CLASS_FUNCTION:
-        return object->kind != GW_OWNER_LIBRARY; /* a library's kernel belongs to no context */
+        return object->kind != GW_OWNER_LIBRARY; /* the kernel of a library belongs to no context */
     case GW_CLASS_MAPPING:
     case GW_CLASS_CONTEXT:
     case GW_CLASS_MEMORY_POOL:
@@ -63,7 +63,7 @@ static void note_context(const gw_model *model, const gwi_process *process, gw_t
     teardown->made_site = site_of(model, &process->object[index]);
 }
 
-/* End everything of `context`; after a reset of the device, also the blocks of its default pool. */
+/* End everything in `context`. After a reset of the device, also end the blocks of its default pool. */
 static void bury(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind, int device,
                  uint64_t context)
 {
@@ -102,7 +102,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
             teardown->buried[teardown->buried_count++] =
                 (gw_buried){object->key, object->bytes, object->t_ns, site_of(model, object), object->cls};
         uint32_t index;
-        if (object->cls == GW_CLASS_FUNCTION) /* the handle ends, but the name stays, because earlier launches use it */
+        if (object->cls == GW_CLASS_FUNCTION) /* the handle ends, but earlier launches need the name */
             continue;
         if (gwi_object_take(process, object->space, object->key, &index)) {
             model->group[object->group].buried_count++;
@@ -144,7 +144,7 @@ static void context_destroy(gw_model *model, gwi_process *process, const gw_even
     if (!gwi_object_find(process, GWI_SPACE_CONTEXT, event->arg[0], &index))
         return;
     int device = process->object[index].device;
-    /* A green context borrows the primary context's memory, so nothing is freed with it. */
+    /* A green context borrows the primary context's memory, so destroying it frees nothing. */
     if (process->object[index].kind != GW_CONTEXT_GREEN)
         bury(model, process, event, GW_TEARDOWN_DESTROY, device, event->arg[0]);
     gwi_object_end(model, process, GWI_SPACE_CONTEXT, event->arg[0]);
@@ -167,7 +167,7 @@ static void primary_end(gw_model *model, gwi_process *process, const gw_event *e
     bury(model, process, event, kind, device, context);
     gwi_object_end(model, process, GWI_SPACE_CONTEXT, context);
     process->primary[device] = 0;
-    /* A reset does not change the retain count: the holders must still release. */
+    /* A reset does not change the retain count: each retain still needs a release. */
 }
 
 /* ---- memory ---- */
@@ -198,7 +198,7 @@ static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t i
         gwi_object_drop(model, process, index);
 }
 
-/* The handle's number may be reused while mappings still hold the memory, so it leaves the table now. */
+/* Remove the handle from the table now, because its number may be reused while mappings keep the memory alive. */
 static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handle)
 {
     uint32_t index;
@@ -211,7 +211,7 @@ static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handl
 static void vmm_create(gw_model *model, gwi_process *process, const gw_event *event)
 {
     bool imported = event->kind == GW_EV_VMM_IMPORT;
-    /* Location type 1 is a device; others are host memory. */
+    /* Location type 1 is a device. Other types are host memory. */
     bool on_host = !imported && event->arg[3] > 1;
     gw_class cls = GW_CLASS_VMM;
     if (imported)
@@ -220,7 +220,7 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
         cls = GW_CLASS_HOST;
     int device = imported ? gwi_device_of(process, event->context) : gwi_device_place(event->arg[2]);
     uint64_t bytes = imported ? 0 : event->arg[1];
-    vmm_handle_end(model, process, event->arg[0]); /* its end was not seen */
+    vmm_handle_end(model, process, event->arg[0]); /* if the release of an earlier handle was not recorded */
     gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
     if (on_host)
         model->process[process->index].pinned_bytes += bytes;
@@ -245,11 +245,11 @@ static void vmm_retain(gwi_process *process, const gw_event *event)
         process->object[index].refs++;
         return;
     }
-    /* Requested by address after the last handle was released: the block gets a handle again. */
+    /* The program requested a handle by address after it had released the last one. The block has a handle again. */
     if (event->arg[1] == 0 || !gwi_object_find(process, GWI_SPACE_MAPPING, event->arg[1], &index))
         return;
     uint32_t block = (uint32_t)process->object[index].owner;
-    if (process->object[block].refs > 0) /* the block has another handle, and that one was meant */
+    if (process->object[block].refs > 0) /* the block has another handle, which the call returned */
         return;
     if (gwi_table_add(&process->table[GWI_SPACE_HANDLE], gwi_hash(event->arg[0]), block)) {
         process->object[block].refs = 1;
@@ -284,7 +284,7 @@ static void vmm_unmap_range(gw_model *model, gwi_process *process, const gw_even
 static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t block;
-    vmm_unmap(model, process, event->arg[0], 1); /* its end was not seen */
+    vmm_unmap(model, process, event->arg[0], 1); /* if the unmap of an earlier mapping was not recorded */
     if (!gwi_object_find(process, GWI_SPACE_HANDLE, event->arg[3], &block))
         return;
     gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
@@ -295,7 +295,7 @@ static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event
     process->object[block].maps++;
 }
 
-/* If another process's memory is opened again, its address is the same, and it must be closed as often. */
+/* If the memory of another process is opened again, the address is the same, and it must be closed as many times. */
 static void import_open(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t index;
@@ -354,7 +354,7 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
 
 static void node_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    enum { NODE_KERNEL = 0 }; /* the driver's number */
+    enum { NODE_KERNEL = 0 }; /* the driver's number of the node type */
     if (event->arg[2] != NODE_KERNEL)
         return;
     if (gwi_room(model, &process->node, process->node_count, &process->node_capacity, sizeof(gwi_node)))
@@ -455,12 +455,12 @@ static void pool_set(gwi_process *process, const gw_event *event)
     }
 }
 
-/* ---- by the effect of a kind ---- */
+/* ---- effects of calls ---- */
 
 typedef void effect(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* Where an object is kept, and what is done when it is created or ended. NULL: an object of that space and class is
- * added, with arg1 bytes if these count, or ended. */
+/* How to handle one kind of object: its table, and the functions that create and end it. If a function is NULL, an
+ * object of that space and class is added (with arg1 bytes if `has_bytes`) or ended. */
 typedef struct thing_rule {
     gwi_space space;
     gw_class cls;
@@ -468,7 +468,7 @@ typedef struct thing_rule {
     effect *make, *end;
 } thing_rule;
 
-/* A module's functions keep their names after its end. Memory, except VMM blocks, is handled by gwi_ledger_apply(). */
+/* Functions keep their names after their module was unloaded. gwi_ledger_apply() handles memory, except VMM blocks. */
 static const thing_rule things[GW_THING_COUNT] = {
     [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
     [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},
@@ -525,7 +525,7 @@ static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const g
     }
 }
 
-/* Kinds that create or end no object of the ledger. The graph that results from a capture is not followed. */
+/* Handle calls that are not covered by the rules. The graph that a capture creates is not recorded. */
 static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
 {
     switch ((gw_event_kind)event->kind) {
@@ -547,7 +547,7 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
     }
 }
 
-/* Captured calls belong to the graph: nothing is allocated or freed now. */
+/* A captured call belongs to the graph, so it does not allocate or free anything now. */
 static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (captured_now(process, event))
@@ -560,7 +560,7 @@ static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw
 
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    switch ((gw_event_kind)event->kind) { /* in a program that allocates much, nearly every event ends here */
+    switch ((gw_event_kind)event->kind) { /* in a program that allocates much, nearly all events are of these kinds */
     case GW_EV_ALLOC:
         model->process[process->index].allocation_us += event->took_us;
         gwi_memory_add(model, process, event, class_of_space(event->arg[2]));

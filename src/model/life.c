@@ -1,4 +1,4 @@
-/* Creates a model, and frees it with everything that its parts own. */
+/* Creates a model, and frees it with everything that it owns. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Merges call sites that have names: objects created in the same lines of the user's code are of one kind. A loop that
- * the compiler unrolled, or a separate loop for the first epoch, has several sites on one line. */
+/* Merges the groups of objects that were created in the same lines of the user's code. One line may have several call
+ * sites: the compiler may have unrolled a loop, or the first epoch may have a loop of its own. */
 #include "gwi_inner.h"
 
 #include "gw_hash.h"
@@ -14,12 +14,12 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* How many of the user's innermost frames identify the place. One alone may be a function through which everything is
- * allocated; all of them would separate the first pass from the second. */
+/* Number of the user's innermost frames that identify a place. One frame alone may be a function that makes all
+ * allocations. With all frames, the first pass and the second would be different places. */
 enum { DEPTH = 3 };
 typedef struct place {
     const gw_frame *frame[DEPTH];
-    int depth; /* 0: not known */
+    int depth; /* 0: unknown */
 } place;
 
 static place place_of(const gw_model *model, const gw_group *group)
@@ -36,7 +36,7 @@ static place place_of(const gw_model *model, const gw_group *group)
     return found;
 }
 
-/* Without a line, functions of the same name need not be the same place, so the address decides. */
+/* Functions of the same name without a line may be different places. For such frames, the address decides. */
 static uint64_t address_of(const gw_frame *frame)
 {
     return frame->line == 0 ? frame->address : 0;
@@ -127,7 +127,7 @@ static bool put_together(gw_model *model)
 
 gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err)
 {
-    enum { SITES_MAX = 1 << 14 }; /* all of their stacks are built: about 80 MB at most */
+    enum { SITES_MAX = 1 << 14 }; /* limits the memory for the stacks of all sites to about 80 MB */
     if (gw_sites_count(model->sites) == 0)
         return GW_OK;
     gw_status st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);

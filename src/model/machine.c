@@ -1,17 +1,17 @@
-/* Turns samples into series and merges events: an Xid that both NVML and the kernel log report is one event, and equal
- * events within a short time are one with a count. Whether an event concerns this run is decided at the end, when its
- * processes and cards are known. */
+/* Turns samples into series and merges events. An Xid that both NVML and the kernel log report becomes one event. Equal
+ * events within a short time become one event with a count. At the end, when the run's processes and cards are known,
+ * each event is marked if it concerns this run. */
 #include "gwi_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The log and NVML report one event within this time; the kernel's clock and ours may differ. */
+/* Maximal time between the reports of one event by NVML and by the kernel log, whose clock may differ from ours. */
 static const uint64_t same_event_ns = 2000000000u;
 static const uint64_t burst_ns = 1000000000u;
 
-/* Everything that a reading can be about. */
+/* All values that one source reports about one card or process. */
 typedef struct group {
     uint8_t source;
     uint32_t device, pid;
@@ -54,7 +54,7 @@ static group *group_of(gw_model *model, gwi_machine *inner, const gw_item *item)
     return g;
 }
 
-/* A value that was not reported again has not changed since its last reading. */
+/* Account for the time since the last reading. A value that was not reported again is unchanged. */
 static void pass_time(gw_model *model, group *g, uint64_t now_ns)
 {
     uint64_t passed = now_ns > g->t_last_ns ? now_ns - g->t_last_ns : 0;
@@ -140,7 +140,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* True if the item reports `event` again. */
+/* True if the item reports the same event again. */
 static bool is_same(const gw_machine_event *event, const gw_item *item)
 {
     bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & 1u << item->machine.source) == 0;
@@ -257,7 +257,7 @@ void gwi_peers_fact(gw_model *model, const gw_pair *fact)
     gw_fact_peers_read(gw_fact_text_of(fact->value), &model->machine.peers);
 }
 
-enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* the driver's numbers of attributes */
+enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* numbers of the driver's device attributes */
 
 static bool is_at(const gw_device *device, const gw_machine_card *card)
 {
@@ -282,7 +282,7 @@ static void match_cards(gw_model *model)
     }
     bool has_place = only >= 0 && model->device[only].has_attribute[PCI_BUS];
     if (machine->card_count == 1 && known == 1 && (!has_place || !machine->card[0].has_pci))
-        machine->card[0].device = only; /* there is only one */
+        machine->card[0].device = only; /* there is only one card and one device */
 }
 
 static uint32_t card_in_text(const gw_machine *machine, const char *text)
@@ -307,7 +307,7 @@ static bool is_used(const gw_model *model, int device)
     return false;
 }
 
-/* True if each device that this run used is one of the cards. Then the other cards do not concern it. */
+/* True if every device that this run used is matched with a card. Then the other cards do not concern the run. */
 static bool is_all_matched(const gw_model *model)
 {
     bool any = false;

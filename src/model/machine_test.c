@@ -1,4 +1,5 @@
-/* Readings become series, events are matched with card and process, and unknown values stay unknown. */
+/* Tests that readings become series, that events are matched with cards and processes, and that unknown values stay
+ * unknown. */
 #include "gw_feed.h"
 
 #include <setjmp.h>
@@ -29,7 +30,7 @@ static void values_become_series(void **state)
     gw_model_free(model);
 }
 
-/* A value that is not reported again is unchanged. A counter that was reset still counts. */
+/* A value that is not reported again is unchanged. After a counter was reset, its later increases must still count. */
 static void counters_count_what_was_added(void **state)
 {
     (void)state;
@@ -39,7 +40,7 @@ static void counters_count_what_was_added(void **state)
     for (size_t i = 0; i < 4; i++) {
         gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 0, 0, count[i]);
         gw_feed_wait(&feed, second_ns);
-        gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 0, 0, 60); /* the same reading, without the counter */
+        gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 0, 0, 60); /* another reading, without the counter */
         gw_feed_wait(&feed, second_ns);
     }
     gw_model *model = gw_feed_finish(&feed);
@@ -71,7 +72,7 @@ static void bits_have_durations(void **state)
     gw_model_free(model);
 }
 
-/* Unknown is not zero: there is no value, but a reason. A series that was known once stays known. */
+/* Unknown is not zero: the series then has a reason instead of a value. A series that was once KNOWN stays KNOWN. */
 static void unknown_is_told_apart(void **state)
 {
     (void)state;
@@ -91,11 +92,11 @@ static void unknown_is_told_apart(void **state)
     assert_non_null(heat);
     assert_int_equal(heat->last_state, GW_SAMPLE_FAILED);
     assert_int_equal(heat->last, 50);
-    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* after that the value is unknown */
+    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* later, the value is unknown */
     gw_model_free(model);
 }
 
-/* CUDA's device 0 is the second card on the bus. */
+/* Start a feed in which CUDA's device 0 is the second card on the bus. */
 static void two_cards(gw_feed *feed)
 {
     gw_feed_open(feed, 1u << 30);
@@ -121,7 +122,8 @@ static void cards_are_matched_by_their_place(void **state)
     gw_model_free(model);
 }
 
-/* NVML and the kernel log report one Xid. Events of another card or another process are not ours. */
+/* If NVML and the kernel log report the same Xid, it is one event. Events of another card or another process are not
+ * ours. */
 static void events_are_put_together(void **state)
 {
     (void)state;

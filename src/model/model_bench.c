@@ -1,10 +1,9 @@
-/* How many events a second the model reads: gw_model_bench [LIVE_BLOCKS [EVENTS]]
+/* Measures how many events per second the model reads: gw_model_bench [LIVE_BLOCKS [EVENTS]]
  *
- * Of a hundred events, 46 are cuMemAlloc and 46 cuMemFree of a random live block (64 sizes from 512 B to 64 MiB, a
+ * Of a hundred events, 46 are cuMemAlloc and 46 cuMemFree of a random live block (64 sizes from 512 B to 48 MiB, a
  * quarter of them at most 1 MiB), 2 cuMemAllocAsync and 2 cuMemFreeAsync, 2 cuEventCreate and 2 cuEventDestroy. The
- * ledger is first filled with LIVE_BLOCKS blocks, which is not timed. Reading a file is not included. Events are made
- * in batches beforehand, so making them is not timed either. The median of five rounds is printed with the fastest and
- * the slowest. */
+ * ledger is filled with LIVE_BLOCKS blocks before the measurement. No file is read. Events are created in batches,
+ * outside of the measured time. The program prints the median of five rounds, with the slowest and the fastest. */
 #include "gw_clock.h"
 #include "gw_model_facts.h"
 
@@ -17,7 +16,7 @@ enum { ROUNDS = 5, BATCH = 1 << 12, SIZES = 64 };
 
 typedef struct bench {
     gw_model *model;
-    uint64_t *live; /* owned: addresses */
+    uint64_t *live; /* owned; addresses of live blocks */
     size_t live_count, async_count, event_count;
     uint64_t async[64], event[64];
     uint64_t random, address_next, t_ns;

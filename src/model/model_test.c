@@ -1,4 +1,4 @@
-/* The ledger's rules, which failures count as recovered, how growth is found, and what is read from stderr. */
+/* Tests the rules of the ledger, recoveries from failures, the growth of memory, and the reading of stderr. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,17 +37,17 @@ static void test_plain_memory(void **state)
     uint64_t a = gw_feed_alloc(&feed, 3 * mib), b = gw_feed_alloc(&feed, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib + 100);
     gw_feed_free(&feed, a);
-    gw_feed_free(&feed, 0); /* NULL is not a block */
+    gw_feed_free(&feed, 0); /* a free of NULL must not count */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->peak_bytes, 3 * mib + 100);
-    gw_feed_free(&feed, a); /* twice: it is counted, and nothing breaks */
+    gw_feed_free(&feed, a); /* a second free must be counted, and must change nothing else */
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 1);
     gw_feed_free(&feed, b);
     assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
     close_feed();
 }
 
-/* Numbers beyond the table were once taken for other devices: 16 for device 0. */
+/* Device numbers beyond the table must not affect other devices. Once, 16 was taken for device 0. */
 static void test_devices_beyond_the_table_are_nobody_elses(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static void test_devices_beyond_the_table_are_nobody_elses(void **state)
     (void)gw_feed_alloc(&feed, 2 * mib);
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, GW_SPACE_DEVICE, 0);
     gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, mib, gib, UINT64_MAX, 2);
-    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 40, 0); /* not that of device 16 */
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 40, 0); /* not device 16 */
     const gw_process *process = gw_model_process(feed.model, GW_FEED_PID);
     uint64_t limit = 0;
     char text[GW_DEVICE_TEXT_MAX];
@@ -93,7 +93,7 @@ static uint64_t alloc_at(uint32_t site, uint64_t bytes)
     return address;
 }
 
-/* The user's frame of a site as text; "": none. */
+/* Return the user's frame of a site as text, "" if there is none. */
 static const char *place_of(gw_sites *sites, uint32_t site, char text[GW_PLACE_TEXT_MAX])
 {
     const gw_stack *stack = gw_sites_stack(sites, site);
@@ -121,13 +121,13 @@ static void test_one_kind_is_one_place(void **state)
     uint32_t other = gw_feed_site(&feed, "load data.py 10, test train.py 25, main train.py 31");
     uint64_t freed = alloc_at(load, mib);
     alloc_at(load, mib);
-    feed.tid = 7; /* the thread does not matter if the site is known */
+    feed.tid = 7; /* the site is known, so the thread does not matter */
     alloc_at(load, mib);
     feed.tid = GW_FEED_PID;
     alloc_at(again, mib);
     alloc_at(other, mib);
     alloc_at(load, 2 * mib);
-    gw_feed_alloc(&feed, mib); /* from an unknown place */
+    gw_feed_alloc(&feed, mib); /* from an unknown site */
     gw_feed_free(&feed, freed);
     feed.site = other;
     gw_feed_no_room(&feed, 1 << 30, 0, 1 << 30);
@@ -137,7 +137,7 @@ static void test_one_kind_is_one_place(void **state)
     assert_int_equal(gw_model_name_sites(model, 100, 1000, &err), GW_OK);
     const gw_group *kind = group_of_site("data.py:10 in load", mib);
     assert_non_null(kind);
-    assert_int_equal(kind->alloc_count, 4); /* the same three lines; what is beyond them does not distinguish them */
+    assert_int_equal(kind->alloc_count, 4); /* the three innermost lines are equal; further frames do not count */
     assert_int_equal(kind->live_count, 3);
     assert_int_equal(group_of_site("data.py:10 in load", 2 * mib)->alloc_count, 1);
     const gw_snapshot *snapshot = gw_model_snapshot(model, model->failure[0].snapshot);
@@ -194,7 +194,7 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x800000, 4 * mib, 0, 0x11);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
-    /* The number is reused while the first block is still mapped. */
+    /* The handle's number is reused while the first block is still mapped. */
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 2 * mib, 0, 1);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 6 * mib);
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, 0x200000, 4 * mib, 0, 0);
@@ -206,7 +206,8 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
     close_feed();
 }
 
-/* The release of the first block was lost. Its mapping still holds it, and nothing else is mistaken for it later. */
+/* The release of the first block was lost, and its mapping keeps it alive. The ledger must not confuse it with the
+ * second block, which gets the same handle. */
 static void test_vmm_number_given_out_twice(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ static void test_vmm_number_given_out_twice(void **state)
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 4 * mib, 0, 1);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 6 * mib);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, second_at, 4 * mib, 0, handle);
-    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, first_at, 2 * mib, 0, handle); /* its end was lost, too */
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, first_at, 2 * mib, 0, handle); /* the unmap was lost, too */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, first_at, 2 * mib, 0, 0);
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, second_at, 4 * mib, 0, 0);
@@ -238,7 +239,7 @@ static void test_vmm_retain_and_host_memory(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x22, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
-    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x33, gib, 0, 2); /* on the host */
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x33, gib, 0, 2); /* 2: on the host */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
     close_feed();
 }
@@ -399,7 +400,8 @@ static void test_recovered_by_a_retry(void **state)
     gw_model_free(model);
 }
 
-/* CuPy's pool: after a refusal, it frees its idle blocks and asks again, twice; then it raises. */
+/* After a refusal, CuPy's pool frees idle blocks and repeats the request, twice. Then it raises an exception. All three
+ * refusals are one failure. */
 static void test_a_pool_that_asks_again_fails_once(void **state)
 {
     (void)state;
@@ -408,7 +410,7 @@ static void test_a_pool_that_asks_again_fails_once(void **state)
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_feed_free(&feed, a);
     gw_feed_no_room(&feed, 2 * gib, gib + mib, 16 * gib);
-    gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0); /* a question by a library in between */
+    gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0); /* a call by a library in between */
     gw_feed_free(&feed, b);
     gw_feed_no_room(&feed, 2 * gib, 2 * gib - mib, 16 * gib);
     gw_model *model = gw_feed_finish(&feed);
@@ -418,12 +420,12 @@ static void test_a_pool_that_asks_again_fails_once(void **state)
     assert_int_equal(refused, 1);
     const gw_failure *failure = &model->failure[0];
     assert_int_equal(failure->repeat_count, 3);
-    assert_int_equal(failure->info.bytes_free, 2 * gib - mib); /* as at the last failure */
+    assert_int_equal(failure->info.bytes_free, 2 * gib - mib); /* as reported at the last refusal */
     assert_int_equal(failure->recovery, GW_RECOVERED_NOT);
     gw_model_free(model);
 }
 
-/* A request of another size, or one after a successful request, is another failure. */
+/* A request of another size, or a request after a successful one, is another failure. */
 static void test_two_requests_fail_twice(void **state)
 {
     (void)state;
@@ -491,7 +493,7 @@ static void test_echoes_and_probes(void **state)
     gw_model_free(model);
 }
 
-/* Results that mean that the process is lost, including those of the MPS server and of an external device. */
+/* Results after which the process cannot use the GPU, including those of the MPS server and of an external device. */
 static void test_sticky_results(void **state)
 {
     (void)state;
@@ -616,13 +618,13 @@ static void test_gradients_are_no_second_run(void **state)
     open_feed();
     allocate_weights();
     gw_feed_copy(&feed, mib);
-    for (int i = 0; i < 40; i++) { /* the first forward pass: workspaces are allocated and freed */
+    for (int i = 0; i < 40; i++) { /* first forward pass: workspaces are allocated and freed */
         uint64_t workspace = gw_feed_alloc(&feed, mib);
         gw_feed_launch(&feed, 1, 0);
         gw_feed_free(&feed, workspace);
     }
     allocate_weights(); /* gradients */
-    allocate_weights(); /* first moments */
+    allocate_weights(); /* first moments of the optimizer */
     gw_growth growth = growth_at_failure(gib);
     assert_false(growth.repeats);
 }
@@ -649,7 +651,7 @@ static void test_layers_of_one_pass_are_no_leak(void **state)
     open_feed();
     allocate_weights();
     gw_feed_copy(&feed, mib);
-    for (int i = 0; i < 40; i++) { /* the saved activations of forty equal layers */
+    for (int i = 0; i < 40; i++) { /* saved activations of forty equal layers */
         gw_feed_alloc(&feed, 100 * mib);
         uint64_t workspace = gw_feed_alloc(&feed, mib);
         gw_feed_launch(&feed, 1, 0);
@@ -715,8 +717,8 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
     gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
 }
 
-/* Orders of live blocks and requests are the course's own. Counters of 32 bits continue beyond their range. A lost or
- * damaged text loses only its own contents. */
+/* The orders of live blocks and requests are those of the recorded course. Counters of 32 bits continue after an
+ * overflow. If a text is lost or damaged, only its own contents are missing. */
 static void test_a_course_of_requests(void **state)
 {
     (void)state;
@@ -729,7 +731,7 @@ static void test_a_course_of_requests(void **state)
     feed_requests(700, 3,
                   "ggIAA/////DAA"
                   "ggIFmCDBA"
-                  "DB!CD"); /* after a gap; the third one is damaged */
+                  "DB!CD"); /* after a lost text; the third entry is damaged */
     feed_requests(702, 1, "gBAABAA");
     feed_requests(703, 0, "gBAABAA");
     feed_requests(703, 5000, "gBAABAA");
@@ -761,7 +763,8 @@ static void test_a_course_of_requests(void **state)
     gw_model_free(model);
 }
 
-/* 1,100 equal arrays hold most of the memory; of a hundred kinds, none does. */
+/* 1,100 equal arrays use most of the memory, so they are a pile. 99 arrays are not, nor are arrays that use little of
+ * it. */
 static void test_a_pile_of_arrays(void **state)
 {
     (void)state;
@@ -786,7 +789,7 @@ static void test_a_pile_of_arrays(void **state)
     gw_model_free(model);
 }
 
-/* Ages are relative to the moment when the history was read, however long writing the report took. */
+/* Ages count back from the time at which the history was read, even if writing the report took long. */
 static void test_ages_of_a_report_are_of_one_moment(void **state)
 {
     enum { BLOCKS = 4 };
@@ -798,7 +801,7 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_TOTAL, BLOCKS, 0, 0);
     uint64_t read_ns = feed.t_ns;
     for (uint64_t i = 0; i < BLOCKS; i++) {
-        gw_feed_wait(&feed, pause_ns); /* a busy machine */
+        gw_feed_wait(&feed, pause_ns); /* simulates a busy machine */
         gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, gib, age_ns - i);
         gw_feed_wait(&feed, pause_ns);
         gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 + i, mib, age_ns - i, GW_BLOCK_LIVE);
@@ -838,7 +841,7 @@ static void test_hostile_events(void **state)
                                   random >> 32 & 15}};
         gw_feed_event(&feed, &event);
     }
-    close_feed(); /* no crash, no endless loop; sanitizers check the rest */
+    close_feed(); /* must not crash or loop; sanitizers check everything else */
 }
 
 int main(void)

@@ -1,10 +1,11 @@
-/* The objects of the ledger: how they are stored, found and counted. Most of the time of reading a recording is spent
- * here: an event touches one slot of a table, one object, one group and the usage, and nothing else. */
+/* Stores, finds and counts the objects of the ledger. Most of the time to read a recording is spent here: an event
+ * touches one slot of a table, one object, one group and the usage, and nothing else. */
 #include "gwi_find.h"
 
 /* ---- groups ---- */
 
-/* What distinguishes groups of one process, class, function and size: the site, else the thread. */
+/* Groups of one process, class, function and size differ in their site. If the site is unknown, they differ in the
+ * thread. */
 typedef struct group_key {
     const gw_group *group;
     uint64_t bytes;
@@ -260,7 +261,7 @@ void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *even
         free_of_nothing(model, process, event);
 }
 
-/* The object must have been freed, because its address was used again: events were lost. */
+/* End an object whose address was used again. It must have been freed, and the event was lost. */
 static GWI_RARE void end_unseen(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
     if (gwi_object_end(model, process, space, key))
@@ -287,7 +288,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .device = object->device};
 }
 
-/* Inline, so that checks of a constant space cost nothing. */
+/* Inline, so that checks of a constant `space` cost nothing. */
 static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *model, gwi_process *process,
                                                                     const gw_event *event, gwi_space space,
                                                                     gw_class cls, uint64_t key, uint64_t bytes,

@@ -1,5 +1,6 @@
-/* Reports about a framework's allocator, from its observer. ALLOCATOR_OOM opens a report; the following STATE, BLOCK
- * and HISTORY facts of the same process belong to it. A STATE without a failure opens a report of its own. */
+/* Reads reports about a framework's allocator, which gpuwhy's observer in the framework writes. ALLOCATOR_OOM opens a
+ * report. The STATE, BLOCK and HISTORY facts of the same process that follow belong to it. A STATE without a failure
+ * opens a report of its own. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -20,8 +21,8 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
     return process->allocator_now = (int)model->allocator_count++;
 }
 
-/* All ages in a report are relative to one moment, when its history began to be read, because writing the facts takes
- * longer on a busy machine. False: unknown, or older than the run. */
+/* Get the time from an age. All ages in a report are relative to one time, when reading its history began, because
+ * writing the facts takes longer on a busy machine. False if the age is unknown or reaches back before the run. */
 static bool time_of_age(const gwi_process *process, const gw_event *event, uint64_t age_ns, uint64_t *ret_t_ns)
 {
     uint64_t told_ns = process->history_read_ns != 0 ? process->history_read_ns : event->t_ns;
@@ -30,7 +31,7 @@ static bool time_of_age(const gwi_process *process, const gw_event *event, uint6
     return known;
 }
 
-/* The failed driver call just before a report is the allocator's own, and belongs to it. */
+/* The allocator itself made a driver call that failed just before the report. Link that failure to the report. */
 static void tie_failure(gw_model *model, const gwi_process *process, int index)
 {
     const gw_allocator_report *report = &model->allocator[index];
@@ -76,7 +77,7 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
                                                    .has_time = aged};
 }
 
-/* Single entries show what was allocated and freed lately; LIVE_PEAK entries show the live bytes over the whole run. */
+/* Single entries show recent allocations and frees. LIVE_PEAK entries show the live bytes over the whole run. */
 static void history_add(gw_model *model, gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     uint64_t t_ns;
@@ -89,7 +90,7 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
         if (report->peak_count < GW_PEAKS_MAX)
             report->peak[report->peak_count++] = (gw_peak){.t_ns = t_ns, .bytes = event->arg[2]};
     } else if (event->arg[0] == GW_ACTION_LIVE_LOW &&
-               report->peak_count > 0) { /* for the same span, reported just before */
+               report->peak_count > 0) { /* for the same time span as the previous LIVE_PEAK */
         gw_peak *peak = &report->peak[report->peak_count - 1];
         if (!peak->has_low && event->arg[2] <= peak->bytes) {
             peak->has_low = true;
@@ -104,7 +105,8 @@ static uint64_t unrolled(uint64_t before, uint32_t now)
     return before + (uint32_t)(now - (uint32_t)before);
 }
 
-/* The order of the request before which a block was freed; 0: it was not freed, UINT64_MAX: long after. */
+/* Return the order of the request before which a block was freed. 0: it was not freed. UINT64_MAX: it was freed long
+ * after. */
 static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
 {
     if (freed_after == 0)
@@ -112,8 +114,8 @@ static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
     return freed_after >= UINT32_MAX ? UINT64_MAX : order + freed_after - 1;
 }
 
-/* Add a text of requests. If it does not follow the previous one without a gap, a part was lost; then the later
- * requests are kept, because they show the end. */
+/* Add a text of requests. If it does not continue the previous text, a part was lost. Then keep only the later
+ * requests, because they show the end. */
 static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
                          const gw_event *event)
 {
@@ -198,8 +200,8 @@ static int by_peak(const void *left, const void *right)
     return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
 }
 
-/* Number the live blocks by the allocations of the history up to their time, so that a gap counts blocks that were
- * allocated and freed. */
+/* Number the live blocks by the allocations in the history up to their time. A gap between two numbers then counts
+ * blocks that were allocated and freed. */
 static void settle(gwi_process *process, gw_allocator_report *report)
 {
     if (report->settled)
@@ -209,7 +211,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
         qsort(report->live, report->live_count, sizeof *report->live, report->has_course ? by_order : by_time);
     if (report->peak_count > 0)
         qsort(report->peak, report->peak_count, sizeof *report->peak, by_peak);
-    if (report->has_course) { /* the course has its own numbers */
+    if (report->has_course) { /* the course has numbers of its own */
         report->order = report->field[GW_ALLOCATOR_COURSE_REQUESTS];
         process->history_count = 0;
         return;
@@ -221,7 +223,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
     for (size_t i = 0; i < report->live_count; i++) {
         while (report->live[i].has_time && at < process->history_count && process->history[at] <= report->live[i].t_ns)
             at++;
-        order = at > order ? at : order + 1; /* its own entry is among them, unless the history is shorter */
+        order = at > order ? at : order + 1; /* includes the block's own entry if the history has it */
         report->live[i].order = order;
     }
     report->order = process->history_count > order ? process->history_count : order;
@@ -249,7 +251,7 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
     const gw_array_kind *most = &arrays->kind[0];
     if (!arrays->seen || arrays->kind_count == 0 || most->count < PILE_MIN || most->bytes == 0)
         return NULL;
-    uint64_t in_use = arrays->rest_bytes; /* an allocator of another kind does not report bytes in use */
+    uint64_t in_use = arrays->rest_bytes; /* some allocators do not report bytes in use */
     for (size_t i = 0; i < arrays->kind_count; i++)
         in_use += arrays->kind[i].bytes * arrays->kind[i].count;
     in_use = arrays->bytes_in_use > in_use ? arrays->bytes_in_use : in_use;
@@ -352,8 +354,8 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
     }
 }
 
-/* A caching allocator retries by itself. A report is recovered if a later report or the driver's ledger shows that work
- * continued. */
+/* A caching allocator retries a failed request itself. The program has recovered if it later launched much work and
+ * waited for it. */
 static void settle_recovery(gw_model *model, gw_allocator_report *report)
 {
     enum { LAUNCHES_MANY = 64 };
@@ -369,8 +371,8 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
         report->recovery = GW_RECOVERED_BY_WORK;
 }
 
-/* These blocks are older than the oldest remaining entry of the history, which is limited, if that entry lies in the
- * first span. */
+/* A block of unknown time is older than the oldest entry that is left in the history, because the history is limited.
+ * This assumes that the entry is in the first time span. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns)
 {
     if (report->peak_count == 0)

@@ -1,15 +1,15 @@
-/* Which work on the GPU was ordered before which.
+/* Finds memory that was freed before a copy or fill that uses it was known to have ended.
  *
- * The hook reports the calls that order work, numbered over all threads (gw_order_step), before an event that frees
- * memory. Only copies and fills are followed. Each has the streams whose later work comes after it, and the events that
- * were recorded after it. A wait for such an event adds a stream. If the host waited for it, queried it with success,
- * or was informed by a callback, it has ended. A block that is freed in the order of another stream, or by the host
- * before the copy has ended, is noted.
+ * The hook reports calls that order work on the GPU. It numbers these steps over all threads (gw_order_step), and
+ * reports them before an event that frees memory. Only copies and fills are tracked. For each copy, this file stores
+ * the streams on which later work comes after it, and the events that were recorded after it. A wait for such an event
+ * adds a stream. The copy has ended when the host waited for such an event, queried it with success, or was called
+ * back. A block is noted if it is freed in the order of another stream, or by the host before the copy has ended.
  *
- * If anything is unknown - a gap in the numbers, an event recorded before the first known step, captured work, a wait
- * by other means - the copy counts as ordered and is dropped, so that nothing is claimed. The same is done for calls
- * that are known to wait for the device as a side effect (freeing plain memory, unloading). Launches are not among the
- * steps; their possible effect is looked up in the threads' rings at the end. */
+ * If anything is unknown, the copy counts as ordered and is dropped, so that nothing is claimed. Examples are a gap in
+ * the numbers, an event recorded before the first known step, captured work, or a wait by other means. The same is done
+ * for calls that wait for the device as a side effect (freeing plain memory, unloading). Launches are not steps. At the
+ * end, the threads' rings show whether launches may have ordered the work. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -24,8 +24,8 @@ typedef struct copy {
     uint32_t tid;
     uint16_t fn;
     bool is_fill;
-    bool on_blocking;  /* one of its streams is a blocking one, or the default stream */
-    bool all_blocking; /* the default stream comes after it, and so do all blocking ones */
+    bool on_blocking;  /* one of its streams is a blocking stream or the default stream */
+    bool all_blocking; /* the copy is before later work in the default stream and in all blocking streams */
     uint64_t stream[GW_ORDER_STREAMS_MAX];
     uint32_t stream_count;
     uint64_t event[EVENTS_MAX];
@@ -35,11 +35,11 @@ typedef struct copy {
 
 typedef struct gwi_order {
     uint32_t last;  /* number of the last step */
-    bool range_due; /* of the newest copy */
+    bool range_due; /* the next event must be the range of `due`, the newest copy */
     copy due;
     copy item[COPIES_MAX]; /* oldest first */
     uint32_t count;
-    uint64_t known_event[KNOWN_EVENTS]; /* recorded by known steps; a ring */
+    uint64_t known_event[KNOWN_EVENTS]; /* events recorded by known steps; a ring */
     uint32_t known_count;
     uint64_t looked; /* number of objects examined */
 } gwi_order;
@@ -51,7 +51,7 @@ static bool is_legacy(uint64_t stream)
     return stream == 0 || stream == STREAM_LEGACY;
 }
 
-/* True if the stream is ordered with the default stream implicitly. */
+/* True if the stream is implicitly ordered with the default stream. */
 static bool is_blocking(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
@@ -68,7 +68,7 @@ static bool has_stream(const copy *it, uint64_t stream)
     return false;
 }
 
-/* True if work put into `stream` now comes after the copy. */
+/* True if work that is put into `stream` now runs after the copy. */
 static bool is_after(const gwi_process *process, const copy *it, uint64_t stream)
 {
     return has_stream(it, stream) || (it->all_blocking && is_blocking(process, stream)) ||
@@ -81,7 +81,8 @@ static void forget(gwi_order *order, uint32_t index)
     order->count--;
 }
 
-/* False: more streams come after it than can be stored, and it is dropped. */
+/* Note that later work in `stream` comes after the copy. False if there is no room for the stream; the caller then
+ * drops the copy. */
 static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
 {
     if (has_stream(it, stream))
@@ -94,7 +95,8 @@ static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
     return true;
 }
 
-/* Work is put into the default stream: it comes after all blocking streams, and before their later work. */
+/* Note work that is put into a stream. Work in the default stream runs after earlier work in all blocking streams, and
+ * before their later work. */
 static void note_work(gwi_process *process, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -125,7 +127,7 @@ static bool has_event(const copy *it, uint64_t event)
     return false;
 }
 
-/* An event stays with the copy if it is recorded again: at worst, something counts as ordered that is not. */
+/* If an event is recorded again, the copy keeps it. At worst, a copy counts as ordered although it is not. */
 static void record(gwi_process *process, uint64_t event, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -170,8 +172,8 @@ static void event_is_done(gwi_process *process, uint64_t event)
             forget(order, i);
 }
 
-/* A copy that does the same as an older one comes after it: the older one is ordered with everything that the newer one
- * is ordered with. */
+/* A copy that does the same as an older copy comes after it. Everything that is ordered with the newer copy is also
+ * ordered with the older one, so the older one is dropped. */
 static void add_copy(gwi_order *order, const copy *it)
 {
     for (uint32_t i = order->count; i-- > 0;) {
@@ -194,7 +196,7 @@ static void take_range(gwi_process *process, const gw_event *event)
     order->due.to = event->arg[0];
     order->due.from = event->arg[1];
     order->due.bytes = event->arg[2];
-    if (order->due.made_on == UINT64_MAX) /* it may have been waited for, so there is nothing to follow */
+    if (order->due.made_on == UINT64_MAX) /* the host may have waited for the copy, so there is nothing to track */
         return;
     add_copy(order, &order->due);
 }
@@ -215,7 +217,7 @@ static void begin_copy(gwi_process *process, const gw_event *event, gw_order_ste
         return;
     }
     note_work(process, stream);
-    (void)add_stream(process, &order->due, stream); /* the first one */
+    (void)add_stream(process, &order->due, stream); /* the first stream always fits */
 }
 
 static void take_step(gwi_process *process, const gw_event *event)
@@ -244,7 +246,7 @@ static void take_step(gwi_process *process, const gw_event *event)
     case GW_ORDER_EVENT_DONE:
         event_is_done(process, object);
         break;
-    default: /* CONTEXT_DONE, UNKNOWN, and kinds of later versions */
+    default: /* CONTEXT_DONE, UNKNOWN and steps of later versions */
         order->count = 0;
         break;
     }
@@ -270,7 +272,7 @@ void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event
     take_step(process, event);
 }
 
-/* ---- memory that is given back ---- */
+/* ---- freed memory ---- */
 
 static bool touches(const copy *it, uint64_t at, uint64_t bytes)
 {
@@ -280,7 +282,7 @@ static bool touches(const copy *it, uint64_t at, uint64_t bytes)
            (!it->is_fill && it->from < at + bytes && it->from + it->bytes > at);
 }
 
-/* True if the process created memory of this kind at `at`. */
+/* True if `at` is in live memory of the process: host memory if `host`, else device memory. */
 static bool is_inside(const gwi_process *process, uint64_t at, bool host)
 {
     for (uint32_t i = 0; i < process->object_count; i++) {
@@ -293,8 +295,9 @@ static bool is_inside(const gwi_process *process, uint64_t at, bool host)
     return false;
 }
 
-/* For pageable memory, and everything unknown counts as such, the driver waits by itself. Searching a large ledger
- * takes time: after a few hundred million objects nothing is claimed any more. */
+/* True if both sides of the copy are known not to be pageable. For pageable memory, the driver itself waits, and
+ * unknown memory counts as pageable. Searching a large ledger takes time, so after a few hundred million objects the
+ * result is always false. */
 static bool is_asynchronous(const gwi_process *process, const copy *it)
 {
     const uint64_t side[] = {it->to, it->is_fill ? it->to : it->from}, looked_max = UINT64_C(1) << 28;
@@ -358,7 +361,8 @@ static uint64_t free_stream(const gw_event *event)
     return stream;
 }
 
-/* A copy that is older than the block, or began after the free, was about another block at that address. */
+/* True if the copy was about this block. If it is older than the block, or began after the free, it was about another
+ * block at the same address. */
 static bool is_of_its_time(const gwi_process *process, const copy *it, const gwi_object *block, const gw_event *event)
 {
     return it->t_ns >= block->t_ns && it->t_ns < event->t_ns && it->t_ns > process->t_waited_ns;
@@ -433,11 +437,11 @@ void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event
         process->t_default_ns = event->t_ns;
 }
 
-/* ---- the end: what the rings show ---- */
+/* ---- the end: evidence from the rings ---- */
 
-/* The first call in the thread's ring that may have been made after `t_ns`. False: such calls may be missing. Calls
- * that share one reading of the clock have the time of the first of them, so the last ones before `t_ns` of another
- * thread may have been made later. */
+/* Find the first call in the thread's ring that may have been made after `t_ns`. False if such calls may be missing.
+ * Calls that share one reading of the clock have the time of the first of them. So in another thread, the last calls
+ * with an earlier time may have been made after `t_ns`. */
 static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread, size_t *ret_first)
 {
     size_t first = 0;
@@ -464,7 +468,8 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
         const gw_ring_call *call = &thread->ring[i];
         if (call->is_graph_launch)
             it->graph_count++;
-        /* A fill of the legacy stream orders like a launch, and has no step if there are no pools. */
+        /* A fill in the legacy stream orders work like a launch. In a program without pools, the hook reports no step
+         * for it. */
         if (call->is_launch || gw_begins(call->fn_name, "cuMemset"))
             it->default_count += is_legacy(call->stream);
         if (!call->is_launch)
@@ -490,7 +495,7 @@ static bool ends_waiting(const gw_ring_call *call)
            strstr(call->fn_name, "AddCallback") != NULL || (call->is_copy && strstr(call->fn_name, "Async") == NULL);
 }
 
-/* The time of the last call of the process by which the host may have waited for anything. */
+/* Return the time of the process's last call by which the host may have waited for any work. */
 static uint64_t last_wait(const gw_model *model, uint32_t pid)
 {
     uint64_t t_ns = 0;
@@ -507,7 +512,7 @@ static uint64_t last_wait(const gw_model *model, uint32_t pid)
     return t_ns;
 }
 
-/* True if page-locked memory to which the copy could have written existed until the end, or until its context ended. */
+/* True if page-locked memory to which the copy could write was alive until the end of the run or of its context. */
 static bool has_host_block(const gw_model *model, const gwi_process *process, uint64_t bytes, uint64_t t_ns)
 {
     for (size_t i = 0; i < model->teardown_count; i++) {

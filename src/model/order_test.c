@@ -1,4 +1,5 @@
-/* Steps reported one by one: which free is noted as not ordered with a copy, and which doubts prevent that. */
+/* Feeds steps one by one. Tests which frees are reported as not ordered with a copy, and which doubts prevent the
+ * report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +82,7 @@ static void a_free_in_another_order_is_noted(void **state)
     gw_model_free(model);
 }
 
-/* ---- what puts them in order ---- */
+/* ---- calls that order the free after the copy ---- */
 
 static void by_same_stream(void)
 {
@@ -129,7 +130,7 @@ static void by_callback(void)
     tell(GW_ORDER_HOST_FUNC, 0x1234, B);
 }
 
-/* An event whose meaning is not known. */
+/* Waits for an event whose record was not seen, so the event may follow the copy. */
 static void by_unknown_event(void)
 {
     copy_on(B);
@@ -189,7 +190,7 @@ static void by_time(void)
     gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8 * mib, 0, A);
 }
 
-/* More streams and events than can be followed. */
+/* More events than the model can store for a copy. */
 static void by_much(void)
 {
     copy_on(B);
@@ -226,7 +227,7 @@ static void a_free_in_order_is_not_noted(void **state)
     }
 }
 
-/* ---- what does not ---- */
+/* ---- calls that do not order it ---- */
 
 static void with_event_before_the_copy(void)
 {
@@ -283,7 +284,7 @@ static void what_does_not_order_is_noted(void **state)
     }
 }
 
-/* Streams that wait for the default stream, and the default stream for them. */
+/* Blocking streams wait for the default stream, and the default stream waits for them. */
 static void blocking_streams_follow_the_default_stream(void **state)
 {
     (void)state;
@@ -317,7 +318,7 @@ static void blocking_streams_follow_the_default_stream(void **state)
     expect_count(1);
 }
 
-/* Launches in between are looked up in the rings. */
+/* Launches between the copy and the free must be counted from the rings. */
 static void launches_in_between_are_counted(void **state)
 {
     (void)state;
@@ -337,10 +338,10 @@ static void launches_in_between_are_counted(void **state)
     assert_true(model->unordered[0].launches_known);
     assert_true(model->unordered[0].on_blocking);
     assert_int_equal(model->unordered[0].default_count, 1);
-    assert_in_range(model->unordered[0].launch_count, 1, 2); /* those of the default stream may count for all */
+    assert_in_range(model->unordered[0].launch_count, 1, 2); /* 2: with the default stream's launch */
     gw_model_free(model);
 
-    begin(0); /* a fill of the legacy stream has no step, but is in the rings */
+    begin(0); /* a fill in the legacy stream has no step, but is in the rings */
     copy_on(B);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, LEGACY);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, C);
@@ -376,7 +377,7 @@ static void host_memory_given_back_too_early(void **state)
     gw_model_free(model);
 
     begin(NON_BLOCKING);
-    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* in the other direction */
+    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* the opposite direction */
     gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
     expect_count(0);
     begin(NON_BLOCKING);
@@ -386,7 +387,7 @@ static void host_memory_given_back_too_early(void **state)
     expect_count(0);
 }
 
-/* If there are many, the first and the last are kept. */
+/* If there are many frees, the model must keep the first and the last ones. */
 static void many_are_bounded(void **state)
 {
     (void)state;

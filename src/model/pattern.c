@@ -1,9 +1,9 @@
-/* Two standard algorithms: the Z function for `match`, the prefix function for `border`. */
+/* Computes patterns with two standard algorithms: the Z function for `match`, the prefix function for `border`. */
 #include "gwi_pattern.h"
 
 #include <stdlib.h>
 
-/* [left, right) is the match that reaches furthest so far. Inside it, an earlier answer can be reused. */
+/* [left, right) is the match that ends last of all matches so far. Inside it, earlier results can be reused. */
 static void find_matches(const uint64_t *number, uint32_t count, uint32_t *match)
 {
     match[0] = count;

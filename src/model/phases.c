@@ -1,4 +1,4 @@
-/* Phases: what the program said it was doing, and which memory of each phase stayed. */
+/* Phases that the program named, and the memory that stayed from each phase. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 
@@ -8,7 +8,7 @@ enum { PHASES_MAX = 1 << 16 };
 
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    process->last_failure = -1; /* later failures are new ones, even if they are equal */
+    process->last_failure = -1; /* a later failure is a new one, even if it is equal */
     if (model->phase_count >= PHASES_MAX ||
         !gwi_room(model, &model->phase, model->phase_count, &model->inner->phase_capacity, sizeof(gw_phase)))
         return;
@@ -66,7 +66,7 @@ void gwi_phases_sort(gw_model *model)
     if (model->phase_count == 0)
         return;
     for (size_t i = 0; i < model->phase_count; i++)
-        model->phase[i].alike = (uint32_t)i; /* at the same time, the later one counts */
+        model->phase[i].alike = (uint32_t)i; /* for phases with equal times, the later one counts */
     qsort(model->phase, model->phase_count, sizeof *model->phase, by_time);
     gw_phase **order = malloc(model->phase_count * sizeof *order);
     if (order == NULL) {
@@ -99,7 +99,7 @@ const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t 
     return found == NULL || found->pid != pid || found->name == NULL ? NULL : found;
 }
 
-/* ---- what was kept ---- */
+/* ---- kept memory ---- */
 
 static void kept_add(gw_kept *kept, const gw_live *live)
 {
@@ -133,7 +133,7 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
 {
     if (!names_phases(model, pid))
         return 0;
-    /* one group per phase, then the two groups without one */
+    /* One group per phase, then one for known times outside of all phases, and one for unknown times. */
     size_t groups = model->phase_count + 2;
     gw_kept *kept = calloc(groups, sizeof *kept);
     if (kept == NULL)

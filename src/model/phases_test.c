@@ -1,4 +1,4 @@
-/* Phases of a process, the memory kept in each, and one phase judged alone. */
+/* Tests the phases of a process, the memory kept in each phase, and a phase that is judged alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void test_phases_follow_each_other(void **state)
     phase("load", 0);
     uint64_t load = feed.t_ns;
     gw_feed_wait(&feed, second_ns);
-    phase("", 0); /* outside any phase from here on */
+    phase("", 0); /* no phase from here on */
     uint64_t none = feed.t_ns;
     gw_feed_wait(&feed, second_ns);
     phase("train", second_ns / 2); /* reported late */
@@ -77,7 +77,7 @@ static void test_kept_is_grouped_by_name(void **state)
     assert_true(kept[0].t_last_ns - kept[0].t_first_ns >= 2 * second_ns);
     assert_string_equal(kept[1].phase->name, "check");
     assert_int_equal(kept[1].bytes, 6 * mib);
-    assert_null(kept[2].phase); /* before the first phase */
+    assert_null(kept[2].phase); /* allocated before the first phase */
     assert_true(kept[2].time_known);
     assert_int_equal(kept[2].bytes, mib);
     assert_int_equal(gw_model_kept(model, GW_FEED_PID, end->live, end->live_count, kept, 1), 1);
@@ -137,7 +137,7 @@ static void test_a_phase_that_goes_on(void **state)
     phase("one", 0);
     assert_int_equal(gw_model_end_phase(feed.model, "one", "", 0, &err), GW_OK);
     gw_model *model = gw_feed_finish(&feed);
-    assert_null(model->command); /* its end was not seen */
+    assert_null(model->command); /* the end of the command was not seen */
     gw_model_free(model);
 }
 

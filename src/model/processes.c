@@ -1,4 +1,4 @@
-/* The processes and threads of a run. A reused pid means its newest process. */
+/* The processes and threads of a run. A pid that was reused refers to the newest process. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ GWI_RARE gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_
 GWI_RARE gwi_process *gwi_process_find(gw_model *model, uint32_t pid, uint64_t t_ns)
 {
     gwi_model *inner = model->inner;
-    for (size_t i = model->process_count; i-- > 0;) { /* the newest process of a reused pid */
+    for (size_t i = model->process_count; i-- > 0;) { /* newest first, because a pid can be reused */
         if (inner->process[i]->pid == pid)
             return inner->last = inner->process[i];
     }

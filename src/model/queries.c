@@ -1,4 +1,4 @@
-/* Functions that answer questions from the model's facts alone. */
+/* Functions that look up or compute a value from the model's facts alone. */
 #include "gwi_inner.h"
 
 #include <stdio.h>

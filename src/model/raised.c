@@ -1,7 +1,7 @@
-/* The uncaught exception with which a Python interpreter ended (hook/observer_raised.c).
+/* The uncaught exception that ended a Python interpreter (hook/observer_raised.c).
  *
- * If stderr contains it, stderr has more details and is used. If it does not, because it went to /dev/null or something
- * swallowed it, the exception is treated as if it had come last on stderr. */
+ * If stderr contains the exception, the text from stderr is used, because it has more details. If it does not (it may
+ * go to /dev/null), the exception is added to the text as if it had been the last output to stderr. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -29,8 +29,9 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
     process->t_raised_ns = event->t_ns;
 }
 
-/* An exception ends an interpreter with status 1, an interrupt with its signal. Otherwise the program continued after
- * the exception, as a debugger or a test runner does, which also leaves its last exception there. */
+/* True if the exception ended the process. An exception ends an interpreter with status 1, an interrupt with status 130
+ * or SIGINT. With any other status, the program continued after the exception: a debugger or a test runner also stores
+ * its last exception there. */
 static bool ended_by_it(const gw_process *process)
 {
     if (process->raised == NULL)
@@ -41,7 +42,7 @@ static bool ended_by_it(const gw_process *process)
            process->exit.signal == SIGNAL_INTERRUPT;
 }
 
-/* The last line that begins a message: "ValueError: ...". *ret_bytes is its length. */
+/* Return the last line that begins a message: "ValueError: ...". *ret_bytes is the length of the line. */
 static const char *exception_line(const gw_process *process, size_t *ret_bytes)
 {
     const char *found = NULL, *end = process->raised + process->raised_bytes;
@@ -59,8 +60,8 @@ static const char *exception_line(const gw_process *process, size_t *ret_bytes)
     return found;
 }
 
-/* Of several processes, the first exception, because the others may be about its end. But the command's own exception
- * takes precedence, unless it is about a child. */
+/* Return the process whose exception counts. This is the first exception, because later ones may be a consequence of
+ * it. But an exception of the command itself takes precedence, unless it is about a child. */
 static const gw_process *first_raised(const gw_model *model)
 {
     const gw_process *first = NULL;
@@ -78,7 +79,7 @@ static const gw_process *first_raised(const gw_model *model)
     return first;
 }
 
-/* True if the traceback of the last exception begins at the top of a program, not in a called function. */
+/* True if the traceback of the last exception begins at the top level of a program, not in a called function. */
 static bool is_from_top(const char *raised)
 {
     const char *last = NULL;
@@ -120,7 +121,7 @@ void gwi_raised_finish(gw_model *model)
     if (facts->text_bytes > 0 && facts->text[facts->text_bytes - 1] != '\n')
         gwi_stderr_part(model, process->t_raised_ns, "\n", 1);
     facts->inside_pid = process->pid;
-    /* A child's exception ended the command only if the command's own exception says so. */
+    /* The exception of a child ended the command only if the command has an exception, too. */
     const gw_process *command = model->command;
     facts->inside_from_top =
         is_from_top(process->raised) && (process == command || (command != NULL && command->raised != NULL));

@@ -1,5 +1,6 @@
-/* The newest requests for device memory of each process: who asked for how much, how much work came in between, and
- * what became of the blocks. A ring, so that a long run costs no more than a short one. */
+/* Stores the newest requests for device memory of each process: which place requested how much, how much work came
+ * between requests, and when the blocks were freed. Requests are in a ring, so that a long run needs no more memory
+ * than a short one. */
 #include "gwi_inner.h"
 
 #include <string.h>
@@ -8,13 +9,13 @@ enum { ROOM_MIN = 256, ROOM_MAX = 1 << 15 };
 _Static_assert((ROOM_MAX & (ROOM_MAX - 1)) == 0, "a power of two");
 
 struct gwi_requests {
-    gwi_request *item; /* by order; owned */
+    gwi_request *item; /* indexed by order, modulo `room`; owned */
     uint64_t room;     /* a power of two, or 0 */
-    uint64_t newest;   /* order */
+    uint64_t newest;   /* order of the newest request */
     uint64_t oldest;
 };
 
-/* Double the room. Requests keep their place by order. */
+/* Double the room. A request is stored at its order modulo the room. */
 static bool grow(gwi_requests *list)
 {
     uint64_t room = list->room == 0 ? ROOM_MIN : list->room * 2;
@@ -102,8 +103,8 @@ static int by_time(const void *left, const void *right)
     return (*a)->t_ns < (*b)->t_ns ? -1 : (*a)->t_ns > (*b)->t_ns;
 }
 
-/* A thread that only asks for memory counts no work. The work of other threads is in their rings, as far as these reach
- * back. */
+/* Count the work between requests from the rings. A thread that only requests memory does no work itself, but the rings
+ * of other threads contain their work, unless it is too old. */
 static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
 {
     size_t room = 0, calls = 0, at = 0;
@@ -175,7 +176,7 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
     return copy;
 }
 
-/* ---- of a framework's allocator ---- */
+/* ---- requests in the report of a framework's allocator ---- */
 
 static int by_bytes(const void *left, const void *right)
 {
@@ -183,7 +184,7 @@ static int by_bytes(const void *left, const void *right)
     return (*a)->bytes < (*b)->bytes ? -1 : (*a)->bytes > (*b)->bytes;
 }
 
-/* Not every request has a place; then its size is used. */
+/* Put requests of the same size into a group. The group is used for requests whose place is unknown. */
 static bool group_by_size(gw_request *list, size_t count)
 {
     gw_request **ordered = malloc(count * sizeof(gw_request *));
@@ -200,8 +201,8 @@ static bool group_by_size(gw_request *list, size_t count)
     return group > 0;
 }
 
-/* Compute live bytes and frees before each request, backwards from the end. Blocks that are older than the list and
- * were freed within it are not known. */
+/* Compute the live bytes and the frees before each request from the live bytes at the end. Blocks that are older than
+ * the list and were freed during it are unknown. */
 static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
 {
     uint64_t *ended = calloc(count + 1, sizeof *ended), *ends = calloc(count + 1, sizeof *ends), alive = 0, frees = 0;

@@ -1,4 +1,4 @@
-/* Names of the driver's results. */
+/* Names of the driver's results and of its functions. */
 #include "gw_data.h"
 #include "gw_model_facts.h"
 

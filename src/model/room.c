@@ -1,4 +1,4 @@
-/* Memory of the model: growing arrays, copies of texts. A failure is noted in the model. */
+/* Memory for the model: growing arrays and copies of texts. A failure is recorded in the model's `nomem`. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"

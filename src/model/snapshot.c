@@ -1,10 +1,10 @@
 /* Snapshots of the ledger.
  *
  * A program that fails ten thousand allocations on purpose, or runs at the limit of its card, needs as many pictures of
- * a ledger that may hold a million blocks, and a verdict uses one or two of them. So a picture is two numbers: how many
- * allocations and how many frees the process had made. A block is in the picture if it was allocated up to the first
- * number and freed after the second. A freed block that is in a picture is copied to the process's graves. At the end,
- * the list of any picture can be made from the live blocks and the graves.
+ * a ledger that may have a million blocks. A verdict uses one or two of them. So a picture is only two numbers: how
+ * many allocations and how many frees the process had made. A block is in the picture if the first number includes its
+ * allocation and the second number does not include its free. A freed block that is in a picture is copied to the
+ * process's graves. At the end, the list of any picture can be made from the live blocks and the graves.
  *
  *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 before it), alloc C (3), alloc fails
  *     in the picture: B alive, made 2nd; A dead, made 1st, 0 frees before its own. Not in it: C, made 3rd. */
@@ -15,7 +15,7 @@
 
 enum { SMALL_BYTES_MAX = 1 << 20, PAGE_SHIFT = 21, SMALL_STEP = 512 };
 
-/* ---- which pictures there are ---- */
+/* ---- the process's pictures ---- */
 
 static void settle_order(const gw_model *model, gwi_process *process)
 {
@@ -25,7 +25,7 @@ static void settle_order(const gw_model *model, gwi_process *process)
         process->grave_count = 0;
 }
 
-/* The list of `index` cannot be made any more. */
+/* Remove a picture from the process's pictures. Its list can no longer be made. */
 static void unlist(gw_model *model, int index)
 {
     gwi_picture *picture = &model->inner->picture[index];
@@ -42,7 +42,7 @@ static void unlist(gw_model *model, int index)
     settle_order(model, process);
 }
 
-/* If there are many failures, the first half and the newest ones are kept. */
+/* Make room for a failure's picture. If there are many, the first half and the newest ones stay. */
 static void make_way(gw_model *model, gwi_process *process)
 {
     uint32_t failures = 0;
@@ -68,7 +68,7 @@ static void list(gw_model *model, gwi_process *process, int index)
     settle_order(model, process);
 }
 
-/* A free place in the arrays, which the caller fills. -1: no memory. */
+/* Return the index of a free place in the arrays, which the caller fills. Returns -1 if there is no memory. */
 static int place_new(gw_model *model)
 {
     gwi_model *inner = model->inner;
@@ -92,7 +92,8 @@ bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int 
     return snapshot->order == facts->alloc_order && snapshot->frees == facts->free_order;
 }
 
-/* Consecutive failures without an allocation or free in between share one picture. */
+/* Find the previous failure's picture if nothing was allocated or freed since, so that both failures share it. Returns
+ * -1 if there is none. */
 static int find_same(const gw_model *model, const gwi_process *process, int device)
 {
     if (process->pictured_count == 0)
@@ -155,8 +156,8 @@ void gwi_snapshot_release(gw_model *model, int index, bool needed)
 
 /* ---- graves ---- */
 
-/* True if a freed block is in a picture. Both numbers increase from one picture to the next, so of the pictures taken
- * after the allocation, the first had the fewest frees. */
+/* True if a freed block is in a picture. Both numbers increase from one picture to the next. So it is enough to check
+ * the first picture after the block's allocation, which has the fewest frees. */
 static bool is_pictured(const gw_model *model, const gwi_process *process, const gwi_grave *grave)
 {
     uint32_t low = 0, high = process->pictured_count;
@@ -180,7 +181,8 @@ static void clear_graves(const gw_model *model, gwi_process *process)
     process->grave_count = kept;
 }
 
-/* Make room for one more. Old graves are dropped first, then, if there are too many, pictures from the middle. */
+/* Make room for one more grave. Drop graves that are in no picture. If there are still too many, drop pictures from the
+ * middle. */
 static bool grave_room(gw_model *model, gwi_process *process)
 {
     if (process->grave_count < process->grave_capacity)
@@ -244,7 +246,8 @@ static bool gather(const gw_model *model, const gwi_process *process, gw_snapsho
     return true;
 }
 
-/* Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B. A page is held while one of its blocks is alive. */
+/* Compute the pages of small blocks. Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B. The driver keeps a
+ * page while one of its blocks is alive. */
 static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
 {
     uint64_t page_last = UINT64_MAX, used = 0, large = 0;
@@ -269,7 +272,7 @@ static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
     snapshot->small_idle_bytes = held > used ? held - used : 0;
 }
 
-/* Measured in order of address, listed in order of allocation. */
+/* Sort the list by address to measure its pages, then by allocation. */
 static bool put_in_order(gw_snapshot *snapshot)
 {
     size_t count = snapshot->live_count;
@@ -311,7 +314,7 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
 
 /* ---- the end of a process ---- */
 
-/* The device on which the process holds most; -1: it holds nothing. */
+/* Return the device on which the process has most memory, -1 if it has none. */
 int gwi_fullest_device(const gw_process *facts)
 {
     int fullest = -1;

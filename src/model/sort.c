@@ -1,4 +1,4 @@
-/* Radix sort, lowest digit first. Digits that all keys share (most of an address) cost nothing. */
+/* Radix sort, lowest digit first. Digits that are equal in all keys (most digits of addresses) are skipped. */
 #include "gwi_sort.h"
 
 #include <stdlib.h>

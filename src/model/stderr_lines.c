@@ -1,7 +1,8 @@
-/* Reads stderr line by line with bounded memory: the beginning of a long line is kept, the rest is dropped.
+/* Reads stderr line by line with bounded memory. Only the beginning of a long line is stored.
  *
- * A Python traceback is "Traceback (most recent call last):", indented frames, then one line that begins with the
- * exception's dotted name. Chains are several tracebacks joined by a sentence; the last one ended the program. */
+ * A Python traceback is "Traceback (most recent call last):", then indented frames, then a line that begins with the
+ * dotted name of the exception. A chain is several tracebacks with a sentence between them. The last one ended the
+ * program. */
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
@@ -57,7 +58,7 @@ static const char *const oom_words[] = {"OutOfMemoryError",
                                         "CUDA error: out of memory"};
 static const char *const cuda_words[] = {"CUDA error",         "CUDA_ERROR_",      "cudaError",
                                          "CUDA runtime error", "AcceleratorError", "CUDA driver error"};
-/* Messages of frameworks if CUDA does not start, or has no card. */
+/* Messages that frameworks print if CUDA does not start or finds no card. */
 static const char *const start_words[] = {"No CUDA GPUs are available",
                                           "Found no NVIDIA driver",
                                           "NVIDIA driver on your system is too old",
@@ -91,12 +92,13 @@ static const char *const device_words[] = {"cannot be accessed from Triton", "Du
 
 static const char *const fork_words[] = {"Cannot re-initialize CUDA in forked subprocess"};
 
-/* Messages of parents whose children failed. */
+/* Messages that a parent process prints after a child failed. */
 static const char *const child_words[] = {"ChildFailedError",       "ProcessRaisedException", "ProcessExitedException",
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
                                           "DataLoader worker (pid", "WorkerCrashedError"};
 
-/* In the words of any program: "out of memory", "OutOfMemory", "bad_alloc", "allocation failed", "OOM". */
+/* True if the text is about memory, as any program may write it: "out of memory", "OutOfMemory", "bad_alloc",
+ * "allocation failed", "OOM". */
 static bool speaks_of_memory(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -114,7 +116,8 @@ bool gwi_stderr_is_about_child(const char *text)
     return HAS_ANY(line, child_words);
 }
 
-/* A Python exception begins a line: a dotted name, then the end of the line or ": ". */
+/* Return the length of the exception's name if the line begins with one: a dotted name, then ": " or the end of the
+ * line. Returns 0 if it does not. */
 static size_t exception_name_bytes(const char *line)
 {
     size_t count = 0;
@@ -169,7 +172,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->child_exception, t_ns, line, true);
     enum { LINES_SINCE_MAX = 120 };
     if (about_child && facts->exception.seen && state->lines_since_exception < LINES_SINCE_MAX) {
-        /* the child's own traceback, just before, says more */
+        /* the child's own traceback came just before and has more details */
         state->in_traceback = false;
         return;
     }
@@ -188,7 +191,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
 
 static bool is_device_assert(const char *line)
 {
-    /* "file:line: function: block: [0,0,0], thread: [0,0,0] Assertion `x` failed." */
+    /* for example "file:line: function: block: [0,0,0], thread: [0,0,0] Assertion `x` failed." */
     return has(line, "Assertion") && has(line, "failed") && (has(line, "thread: [") || has(line, "block: ["));
 }
 
@@ -232,7 +235,7 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->xla_dump, t_ns, line, false);
 }
 
-/* Make room for `more` bytes: grow, or drop the middle between beginning and end. */
+/* Make room for `more` bytes. If the text would become too long, drop the middle. False if there is no memory. */
 static bool make_text_room(gw_model *model, size_t more)
 {
     gw_stderr_facts *facts = &model->stderr_facts;

@@ -1,5 +1,4 @@
-/* The ledger's data structures: the table, the sort, the pattern and the look-ahead, each compared with a plain
- * version. */
+/* Tests the ledger's data structures (table, sort, pattern and look-ahead) against a simple version of each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +37,8 @@ static bool is_value(const void *context, uint32_t value)
     return *(const uint32_t *)context == value;
 }
 
-/* `hashes`: number of different hashes; few make long chains of full buckets. */
+/* Add and erase values at random. `hashes` is the number of different hashes: with few hashes, long chains of buckets
+ * are full. */
 static void churn_table(uint32_t hashes)
 {
     enum { VALUES = 3000, TURNS = 60000 };
@@ -64,7 +64,7 @@ static void churn_table(uint32_t hashes)
         if (spot.bucket != NULL)
             gwi_table_erase(&table, spot);
     }
-    for (uint32_t i = 0; i <= table.mask; i++) /* no count of passed things is left */
+    for (uint32_t i = 0; i <= table.mask; i++) /* every count of passed values is 0 again */
         assert_int_equal(table.bucket[i].passed_count, 0);
     gwi_table_free(&table);
 }
@@ -137,7 +137,8 @@ static void test_pattern(void **state)
 
 /* ---- looking ahead ---- */
 
-/* Few addresses and few processes, so that prefetched data is often outdated when its event is fed. */
+/* Make a random event. Addresses and processes are few, so that prefetched data is often outdated when the event is
+ * fed. */
 static gw_event make_event(uint64_t t_ns)
 {
     static char texts[GWI_AHEAD_MAX][512];
@@ -157,7 +158,7 @@ static gw_event make_event(uint64_t t_ns)
         event.text_bytes = (uint32_t)(random_next() % sizeof texts[0]);
         memset(text, 'a' + (int)(random % 26), event.text_bytes);
         text[event.text_bytes] = '\0';
-        event.text = text; /* as a reader's text: valid as long as the events that were read together */
+        event.text = text; /* like a reader's text, valid only until the next group of events */
     }
     return event;
 }

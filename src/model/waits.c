@@ -1,7 +1,7 @@
-/* Which work had certainly ended when a process was last looked at.
+/* Finds out which work had certainly ended when a process was last read.
  *
- * A wait for one stream says nothing about another. So the calls of the rings are walked from the newest to the oldest,
- * and at each point it is known for which streams all older work was waited for:
+ * A wait for one stream shows nothing about another stream. So the calls of the rings are processed from the newest to
+ * the oldest. At each call, `walk` contains the streams whose older work was waited for:
  *
  *     cuStreamSynchronize(s), a query of s that succeeded     all older work of s
  *     the same for the legacy default stream                  and of all blocking streams
@@ -12,10 +12,10 @@
  *     work of a blocking stream that has ended                all older work of the legacy default stream
  *     work of the legacy default stream that has ended        all older work of all blocking streams
  *
- * A stream made with CU_STREAM_NON_BLOCKING is not a blocking one; the per-thread default streams are. If it cannot be
- * decided - a stream whose creation was not seen, several contexts with a default stream each, a copy whose two sides
- * are not known, calls of another thread that its ring no longer contains - a call is neither ended nor outstanding: it
- * may have ended. */
+ * A stream created with CU_STREAM_NON_BLOCKING is not a blocking stream. The per-thread default streams are blocking
+ * streams. Some cases cannot be decided: a stream whose creation was not recorded, several contexts with a default
+ * stream each, a copy between unknown kinds of memory, or calls of another thread that its ring no longer contains. In
+ * these cases, the work may have ended. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -35,7 +35,7 @@ typedef struct entry {
     bool captured;
 } entry;
 
-typedef struct mark { /* of a stream, or of an event */
+typedef struct mark { /* whether older work of a stream, or work before the last record of an event, is over */
     uint64_t key;
     over over;
     blocking blocking;
@@ -89,7 +89,7 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
     if (stream == LEGACY)
-        return BLOCKING_NOT; /* the other streams wait for this one */
+        return BLOCKING_NOT; /* "blocking" describes other streams, which wait for this one */
     if ((stream & 7) == PER_THREAD)
         return BLOCKING_SURELY;
     if (!gwi_object_find(process, GWI_SPACE_STREAM, stream, &index))
@@ -97,7 +97,8 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
     return process->object[index].kind == 0 ? BLOCKING_SURELY : BLOCKING_NOT;
 }
 
-/* Each context has its own default streams, and which context was current is not known for a hot call. */
+/* Limit a result for a default stream to OVER_MAYBE if there are several contexts. Each context has default streams of
+ * its own, and a hot call does not record which context was current. */
 static over limited(const walk *w, uint64_t stream, over level)
 {
     bool is_default = stream == LEGACY || (stream & 7) == PER_THREAD;
@@ -124,16 +125,16 @@ static void mark_stream(walk *w, uint64_t stream, over level)
         w->all_blocking = most(w->all_blocking, level);
 }
 
-/* ---- the walk ---- */
+/* ---- processing the calls ---- */
 
-/* A copy for which the host waits, and so for everything that had to be done before it. */
+/* Return whether the host waits for this copy, and so for all work before the copy in its stream. */
 static over copy_waits(const char *name)
 {
     bool async = strstr(name, "Async") != NULL;
     if (!async && (gw_begins(name, "cuMemcpyHtoD") || gw_begins(name, "cuMemcpyDtoH")))
         return OVER_SURELY;
     if (async && !gw_begins(name, "cuMemcpyDtoH"))
-        return OVER_NOT; /* for pageable memory, an asynchronous copy waits, too */
+        return OVER_NOT; /* with pageable memory, an asynchronous copy to the host waits, too */
     return gw_begins(name, "cuMemcpyDtoD") ? OVER_NOT : OVER_MAYBE;
 }
 
@@ -144,7 +145,7 @@ static void take_event(walk *w, uint64_t event, over level)
         it->over = most(it->over, level);
 }
 
-/* What a call in its stream shows about earlier work. */
+/* Note what a call shows about earlier work, given what is known about the call's own stream. */
 static void take_work(walk *w, const entry *at, const mark *stream)
 {
     const char *name = at->call->fn_name;
@@ -152,7 +153,7 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     at->call->waited = level == OVER_SURELY;
     at->call->maybe_waited = level != OVER_NOT;
     bool is_record = gw_begins(name, "cuEventRecord");
-    over shown = is_record ? least(level, OVER_MAYBE) : level; /* nothing shows that a mark waits for other streams */
+    over shown = is_record ? least(level, OVER_MAYBE) : level; /* uncertain whether a record waits for other streams */
     if (stream->blocking != BLOCKING_NOT)
         mark_stream(w, LEGACY, stream->blocking == BLOCKING_SURELY ? shown : least(shown, OVER_MAYBE));
     else if (at->stream == LEGACY)
@@ -165,7 +166,7 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     if (event == NULL || event->over == OVER_NOT)
         return;
     mark_stream(w, at->stream, event->over);
-    event->over = OVER_NOT; /* an earlier record of the event is another point */
+    event->over = OVER_NOT; /* an earlier record of the event is another point in the stream */
 }
 
 static void take(walk *w, const entry *at)
@@ -232,7 +233,7 @@ static void gather(walk *w, gw_thread *thread, const gwi_process *process)
     }
 }
 
-/* True if another thread waited for something after the call, by a call that its ring no longer contains. */
+/* True if another thread waited for something after `call`, in a call that its ring no longer contains. */
 static bool is_beyond(const gw_model *model, const gw_thread *thread, const gw_ring_call *call)
 {
     for (size_t i = 0; i < model->thread_count; i++) {

@@ -1,4 +1,4 @@
-/* Which launches have certainly ended: through which wait, on which streams, and what proves nothing. */
+/* Tests which launches have certainly ended, depending on the wait and the streams, and which calls prove nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void wait_event(uint64_t stream)
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, stream);
 }
 
-/* What became of the `nth` launch, in order of thread and time. */
+/* Return the state of the launch number `nth`, counted by thread and then by time. */
 static became of_launch(const gw_model *model, size_t nth)
 {
     for (size_t i = 0; i < model->thread_count; i++) {
@@ -77,7 +77,7 @@ static void expect(became first, became second)
     gw_model_free(model);
 }
 
-/* Launch on two streams, wait for one. */
+/* Launch on two streams and wait for one stream. */
 static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became first_is, became second_is)
 {
     begin();
@@ -111,11 +111,12 @@ static void the_legacy_stream_and_the_blocking_ones(void **state)
     (void)state;
     two_streams(BLOCKING, 0, 0, OVER, OVER);
     two_streams(BLOCKING, BLOCKING_2, LEGACY, OVER, OVER);
-    two_streams(A, 0, 0, OPEN, OVER); /* a stream that does not block is left alone */
+    two_streams(A, 0, 0, OPEN, OVER); /* a non-blocking stream is not affected */
     two_streams(0, BLOCKING, BLOCKING, OVER, OVER);
     two_streams(BLOCKING, 0, BLOCKING, OVER, OPEN);
     two_streams(0, A, A, OPEN, OVER);
-    /* One blocking stream's work comes before the other's through the legacy stream's between them. */
+    /* The legacy stream's work comes after the first blocking stream's and before the second's. So a wait for the
+     * second proves that the first has ended, too. */
     begin();
     launch(BLOCKING);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 64, 0);
@@ -128,13 +129,13 @@ static void the_per_thread_stream(void **state)
 {
     (void)state;
     two_streams(PER_THREAD, A, PER_THREAD, OVER, OPEN);
-    two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* it is a blocking stream */
+    two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* the per-thread stream is a blocking stream */
     begin();
     gw_feed_hot(&feed, "cuLaunchKernel_ptsz", GW_COUNT_LAUNCH, KERNEL, 0);
     launch(A);
     gw_feed_hot(&feed, "cuStreamSynchronize_ptsz", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OPEN);
-    begin(); /* each thread has its own default stream */
+    begin(); /* each thread has a default stream of its own */
     launch(PER_THREAD);
     launch(A);
     feed.tid = OTHER_THREAD;
@@ -150,7 +151,7 @@ static void the_whole_context(void **state)
     launch(UNSEEN);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OVER);
-    begin(); /* with two contexts, it is not known which one was meant */
+    begin(); /* with two contexts, it is unknown which one was synchronised */
     feed.context = 0;
     gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xdddd, 0, 0, GW_CONTEXT_PLAIN);
     launch(A);
@@ -162,27 +163,27 @@ static void the_whole_context(void **state)
 static void events(void **state)
 {
     (void)state;
-    begin(); /* the recorded point, not what came after it */
+    begin(); /* only work before the record has ended */
     launch(A);
     record(A);
     launch(A);
     gw_feed_hot(&feed, "cuEventSynchronize", GW_COUNT_SYNC, EVENT, 0);
     expect(OVER, OPEN);
-    begin(); /* B's work has ended because A waited for it and has ended */
+    begin(); /* A's work has ended, and A waited for B's work */
     launch(B);
     record(B);
     wait_event(A);
     launch(A);
     sync(A);
     expect(OVER, OVER);
-    begin(); /* nothing that was waited for followed in A */
+    begin(); /* A was synchronised before it waited for B */
     launch(B);
     record(B);
     launch(A);
     sync(A);
     wait_event(A);
     expect(OPEN, OVER);
-    begin(); /* the last record counts */
+    begin(); /* only the last record counts */
     launch(A);
     record(A);
     launch(B);
@@ -204,7 +205,7 @@ static void queries_and_blocking_copies(void **state)
     launch(A);
     gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
     expect(OVER, OPEN);
-    begin(); /* a copy into pageable memory waits, one into page-locked memory does not */
+    begin(); /* a copy into pageable memory waits, a copy into page-locked memory does not */
     launch(A);
     launch(B);
     gw_feed_hot(&feed, "cuMemcpyDtoHAsync_v2", GW_COUNT_COPY, 64, A);
@@ -219,8 +220,8 @@ static void queries_and_blocking_copies(void **state)
 static void what_is_not_known(void **state)
 {
     (void)state;
-    two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* not known whether it blocks */
-    begin();                                /* another thread's older calls are no longer in its ring */
+    two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* it is unknown whether UNSEEN is a blocking stream */
+    begin();                                /* the older calls of another thread are no longer in its ring */
     launch(A);
     launch(B);
     feed.tid = OTHER_THREAD;
@@ -228,7 +229,7 @@ static void what_is_not_known(void **state)
     for (int i = 0; i < GW_RING_ENTRIES; i++)
         gw_feed_hot(&feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, 64, A);
     expect(MAYBE, MAYBE);
-    begin(); /* but the calls in its ring are known */
+    begin(); /* now the ring of that thread contains all of its calls */
     launch(A);
     launch(B);
     feed.tid = OTHER_THREAD;

@@ -1,4 +1,4 @@
-/* Feeds a model with calls as the hook and the supervisor would have recorded them. */
+/* Feeds a model with calls, in the form in which the hook and the supervisor record them. */
 #include "gw_feed.h"
 
 #include <stdarg.h>
@@ -109,7 +109,7 @@ static gw_feed_thread *thread_now(gw_feed *feed)
     return thread;
 }
 
-/* The thread's work on the GPU since its last request for memory. */
+/* Return the thread's work on the GPU since its last request for memory, and start counting again. */
 static uint32_t work_now(gw_feed *feed)
 {
     gw_feed_thread *thread = thread_now(feed);
@@ -178,7 +178,7 @@ uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames)
     return id;
 }
 
-/* Places blocks like the card: small ones in a row on shared pages, large ones on pages of their own. */
+/* Blocks get addresses like those of a card: small blocks share pages, and large blocks have pages of their own. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes)
 {
     bool small = bytes <= 1u << 20;

@@ -1,8 +1,8 @@
-/* For tests: feeds a run into a model, call by call.
+/* Feeds a run into a model, call by call. For tests.
  *
- * Time advances by 10 us with each call, and further with gw_feed_wait(). Calls are made by `pid`, `tid` and `context`,
- * which a test may set. Hot calls go into the thread's ring and counters, which gw_feed_drain() and gw_feed_exit() pass
- * on. Errors are assertions of the test framework. */
+ * Time advances by 10 us with each call, and more with gw_feed_wait(). Calls are made by `pid`, `tid` and `context`,
+ * which a test may set. Hot calls are stored in the thread's ring and counters. gw_feed_drain() and gw_feed_exit() feed
+ * these to the model. Errors abort the test. */
 #ifndef GW_FEED_H
 #define GW_FEED_H
 
@@ -23,8 +23,8 @@ typedef struct gw_feed {
     gw_model *model;
     uint64_t t_ns, context;
     uint32_t pid, tid;
-    uint32_t site, site_last; /* site: for the following calls, set by the test; site_last: the last one that was fed */
-    uint16_t took_us;         /* for the following calls, set by the test */
+    uint32_t site, site_last; /* `site`: for the next calls, set by the test; `site_last`: the newest site */
+    uint16_t took_us;         /* for the next calls, set by the test */
     const char *name[GW_FEED_NAMES_MAX];
     uint32_t name_count;
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
@@ -32,49 +32,51 @@ typedef struct gw_feed {
     uint64_t address_next, small_next;
 } gw_feed;
 
-/* A program that has initialised CUDA on a card of `total_bytes` and has the primary context 0xc0de. */
+/* Start a program that has initialised CUDA on a card of `total_bytes` and has the primary context 0xc0de. */
 void gw_feed_open(gw_feed *feed, uint64_t total_bytes);
-/* The same without a driver call. */
+/* Start a program that has made no driver call. */
 void gw_feed_open_bare(gw_feed *feed);
-/* The driver calls of gw_feed_open(): cuInit and the context. */
+/* Feed the driver calls of gw_feed_open(): cuInit and the primary context. */
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
-gw_model *gw_feed_finish(gw_feed *feed); /* the caller frees it */
+gw_model *gw_feed_finish(gw_feed *feed); /* Return the finished model. The caller frees it. */
 
-/* A call of the driver function `fn` by feed->tid at feed->t_ns; a0 to a3 are the arguments of the event. */
+/* Feed a call of the driver function `fn` by feed->tid, 10 us after the previous call. a0 to a3 are the event's
+ * arguments. */
 void gw_feed_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1,
                   uint64_t a2, uint64_t a3);
-/* The same for a successful call with a text. */
+/* Feed a successful call whose event has a text. */
 void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2,
                        uint64_t a3, const char *text);
-/* The same with gw_event.extra. */
+/* Feed a call whose event has a value in `extra`. */
 void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3);
-/* An unchanged event. */
+/* Feed an event unchanged. */
 void gw_feed_event(gw_feed *feed, const gw_event *event);
-/* A call site of Python frames, innermost first: "function file line, function file line". Returns its id, for
+/* Add a call site with Python frames, innermost first: "function file line, function file line". Returns its id, for
  * feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
-/* The same for a call through a function of a library; NULL: no library. */
+/* Add a call site whose innermost frame is in a library. NULL: no library. */
 uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
-/* Plain memory: returns the address. */
+/* Allocate plain memory and return its address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
-/* A refused request, and the driver's totals after it. */
+/* Feed a refused request, then the driver's totals after it. */
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
-/* Hot calls that succeeded. The copies and waits below are such calls, on the default stream. */
+/* Feed successful hot calls. gw_feed_copy(), gw_feed_read() and gw_feed_sync() make them on the default stream. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
-/* Any successful hot call; `what` and the stream as in gw_ring_entry. */
+/* Feed any successful hot call, with `what` and `stream` as in gw_ring_entry. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_copy(gw_feed *feed, uint64_t bytes);
-void gw_feed_read(gw_feed *feed, uint64_t bytes); /* to the host */
+void gw_feed_read(gw_feed *feed, uint64_t bytes); /* a copy to the host */
 void gw_feed_sync(gw_feed *feed);
 void gw_feed_inside(gw_feed *feed, const char *fn);
 void gw_feed_drain(gw_feed *feed);
 void gw_feed_wait(gw_feed *feed, uint64_t ns);
 void gw_feed_meta(gw_feed *feed, const char *key, const char *value);
 void gw_feed_fact(gw_feed *feed, const char *key, const char *value);
-/* One value of the machine (device GW_NO_DEVICE, pid 0) or of a card (NVML's number), or of a process. */
+/* Feed one value. For a value of the machine, pass GW_NO_DEVICE and pid 0; for a card's, NVML's number; for a
+ * process's, its pid. */
 void gw_feed_sample(gw_feed *feed, gw_metric metric, uint32_t device, uint32_t pid, uint64_t value);
 void gw_feed_unknown(gw_feed *feed, gw_metric metric, uint32_t device, gw_sample_state state);
 void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source, uint32_t device, uint32_t pid,
@@ -82,7 +84,7 @@ void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source
 void gw_feed_map(gw_feed *feed, const char *path);
 void gw_feed_stderr(gw_feed *feed, const char *text);
 void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe);
-void gw_feed_exit(gw_feed *feed, int code, int signal);                  /* of the command, pid GW_FEED_PID */
-void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal); /* of another process */
+void gw_feed_exit(gw_feed *feed, int code, int signal);                  /* the command, pid GW_FEED_PID, ends */
+void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal); /* another process ends */
 
 #endif
