@@ -198,8 +198,7 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
     }
 }
 
-/* Return the gradient of the layer's input, computed from the gradient of its output. The first layer has no such
- * gradient. */
+/* Compute the gradient of the layer's input from that of its output. The first layer returns an empty tensor. */
 static struct tensor layer_backward(struct trainer *t, struct run *run, size_t index, struct tensor in,
                                     struct tensor out_gradient)
 {
