@@ -9,6 +9,7 @@
 #include "gw_api.h"
 #include "gw_array.h"
 #include "gw_facade.h"
+#include "gw_own.h"
 #include "gwi_elf.h"
 #include "gwi_facade_machine.h"
 
@@ -418,46 +419,22 @@ static gw_status make_folder(const char *path, gw_error *err)
         (void)mkdir(part, 0700); /* if this fails, the last mkdir reports it */
         *slash = '/';
     }
-    if (mkdir(part, 0700) != 0 && errno != EEXIST)
+    if (mkdir(part, 0755) == 0)
+        (void)chmod(part, 0755); /* the umask may have taken rights away, and the program may become another user */
+    else if (errno != EEXIST)
         return gw_fail(err, GW_IO, "make folder %s: %s", path, strerror(errno));
     return GW_OK;
 }
 
-static gw_status write_file(const char *dir, const uint8_t *data, size_t bytes, gw_error *err)
-{
-    gw_status st = GW_OK;
-    char path[PATH_MAX], temporary[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s/libcuda.so.1", dir) >= sizeof path ||
-        (size_t)snprintf(temporary, sizeof temporary, "%s/.libcuda.so.1.%ld", dir, (long)getpid()) >= sizeof temporary)
-        return gw_fail(err, GW_USAGE, "%s: the path is too long", dir);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
-    if (fd < 0)
-        return gw_fail(err, GW_IO, "create %s: %s", temporary, strerror(errno));
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = write(fd, data + done, bytes - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            st = gw_fail(err, GW_IO, "write %s: %s", temporary, strerror(errno));
-            goto out;
-        }
-        done += (size_t)n;
-    }
-    if (rename(temporary, path) != 0)
-        st = gw_fail(err, GW_IO, "rename %s: %s", temporary, strerror(errno));
-out:
-    close(fd);
-    if (st != GW_OK)
-        unlink(temporary);
-    return st;
-}
-
 static gw_status link_file(const char *dir, gw_error *err)
 {
-    char path[PATH_MAX], temporary[PATH_MAX];
+    char path[PATH_MAX], temporary[PATH_MAX], target[sizeof "libcuda.so.1"];
     if ((size_t)snprintf(path, sizeof path, "%s/libcuda.so", dir) >= sizeof path ||
         (size_t)snprintf(temporary, sizeof temporary, "%s/.libcuda.so.%ld", dir, (long)getpid()) >= sizeof temporary)
         return gw_fail(err, GW_USAGE, "%s: the path is too long", dir);
+    ssize_t bytes = readlink(path, target, sizeof target);
+    if (bytes == (ssize_t)strlen("libcuda.so.1") && memcmp(target, "libcuda.so.1", (size_t)bytes) == 0)
+        return GW_OK;
     unlink(temporary);
     if (symlink("libcuda.so.1", temporary) != 0 || rename(temporary, path) != 0)
         return gw_fail(err, GW_IO, "link %s: %s", path, strerror(errno));
@@ -525,7 +502,7 @@ gw_status gw_facade_write(const char *driver_path, const char *hook_path, const 
     }
     st = make_folder(out_dir, err);
     if (st == GW_OK)
-        st = write_file(out_dir, im.file, im.data_file_end, err);
+        st = gw_own_file_put(out_dir, "libcuda.so.1", im.file, im.data_file_end, err);
     if (st == GW_OK)
         st = link_file(out_dir, err);
 out:

@@ -5,6 +5,7 @@
 
 #include "gw_c10_door.h"
 #include "gw_facade.h"
+#include "gw_own.h"
 #include "gw_text.h"
 
 #include <errno.h>
@@ -45,6 +46,18 @@ static uint64_t facade_hash(const char *driver, const char *build_id, const char
     return hash;
 }
 
+/* A program of root may continue as another user. If that user cannot read the hook where it is installed, use a copy
+ * in the facade's folder. */
+static gw_status make_readable(gw_path hook, const char *folder, gw_error *err)
+{
+    if (geteuid() != 0 || gw_own_is_public(hook))
+        return GW_OK;
+    gw_status st = gwi_folder_make(folder, 0755, err);
+    if (st == GW_OK)
+        st = gw_own_file_copy(folder, "libgpuwhy-hook.so", hook, err);
+    return st == GW_OK ? gw_path_format(hook, err, "%s/libgpuwhy-hook.so", folder) : st;
+}
+
 static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error *err)
 {
     gw_path hook, base;
@@ -59,30 +72,19 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
                             facade_hash(doors->driver, info.build_id, hook));
     if (st != GW_OK)
         return st;
-    gw_path facade;
-    st = gw_path_format(facade, err, "%s/libcuda.so.1", doors->folder);
-    struct stat stat_;
-    if (st == GW_OK && stat(facade, &stat_) == 0 && S_ISREG(stat_.st_mode) && stat_.st_size > 0)
-        return GW_OK; /* an earlier run wrote it; it is complete, because it is put in place by one rename */
-    return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
+    st = make_readable(hook, doors->folder, err);
+    if (st != GW_OK)
+        return st;
+    return gw_facade_write(doors->driver, hook, doors->folder, err);
 }
 
-/* Put it into the facade's folder, whose name contains no space and no colon. Without it, PyTorch's blocks are not
+/* Put a copy into the facade's folder, whose name contains no space and no colon. Without it, PyTorch's blocks are not
  * followed, but everything else works. */
-static void link_c10(gwi_doors *doors)
+static void copy_c10(gwi_doors *doors)
 {
-    gw_path library, link, before;
-    if (gw_library_find(GW_C10_DOOR_FILE, library, NULL) != GW_OK ||
-        gw_path_format(link, NULL, "%s/" GW_C10_DOOR_FILE, doors->folder) != GW_OK)
-        return;
-    ssize_t bytes = readlink(link, before, sizeof before - 1);
-    if (bytes > 0) {
-        before[bytes] = '\0';
-        if (strcmp(before, library) !=
-            0) /* it belongs to an older installation, because the folder's name depends on the hook */
-            return;
-    }
-    doors->has_c10 = bytes > 0 || symlink(library, link) == 0 || errno == EEXIST;
+    gw_path library;
+    doors->has_c10 = gw_library_find(GW_C10_DOOR_FILE, library, NULL) == GW_OK &&
+                     gw_own_file_copy(doors->folder, GW_C10_DOOR_FILE, library, NULL) == GW_OK;
 }
 
 gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
@@ -98,11 +100,11 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     }
     st = write_facade(doors, run_folder, err);
     if (st == GW_OK)
-        link_c10(doors);
+        copy_c10(doors);
     if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0') {
         st = gw_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
         if (st == GW_OK)
-            st = gwi_folder_make(doors->virtual_folder, err);
+            st = gwi_folder_make(doors->virtual_folder, 0700, err);
     }
     doors->open = st == GW_OK;
     return st;

@@ -6,12 +6,13 @@
 
 #include <stdbool.h>
 
-/* Create the folder and the folders above it, with mode 0700. */
-GW_MUST_CHECK gw_status gwi_folder_make(const char *path, gw_error *err);
+/* Create the folder with this mode, and the folders above it with mode 0700. An existing folder is left as it is. */
+GW_MUST_CHECK gw_status gwi_folder_make(const char *path, unsigned mode, gw_error *err);
 
-/* Create a run folder on a tmpfs. The program cannot safely map a file elsewhere: a full disk would kill it, and a slow
- * one would stall it. GW_UNSUPPORTED: there is no tmpfs that we may write to. */
-GW_MUST_CHECK gw_status gwi_run_folder_make(gw_path out, gw_error *err);
+/* Create a run folder on a tmpfs, or, if no tmpfs has room, on a local disk. There the kernel writes the buffers to the
+ * disk every few seconds, which costs the program a page fault for each page that it writes afterwards.
+ * GW_UNSUPPORTED: no folder has room. */
+GW_MUST_CHECK gw_status gwi_run_folder_make(gw_path out, bool *ret_is_on_disk, gw_error *err);
 /* Remove a folder and its contents, two levels deep. Reports nothing. */
 void gwi_folder_remove(const char *path);
 
@@ -19,7 +20,8 @@ void gwi_folder_remove(const char *path);
  * process may still write into it. */
 void gwi_run_folders_tidy(void);
 
-/* Find a folder for code that the program loads. Its name contains no space and no colon, because both separate the
+/* Find or create a folder for code that the program loads. Only we and root may write to it, and every user can read
+ * it, unless it is in a private home. Its name contains no space and no colon, because both separate the
  * elements of LD_PRELOAD, and it is not mounted noexec. It outlives the run, because child processes may. */
 GW_MUST_CHECK gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err);
 

@@ -3,6 +3,7 @@
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
+#include "gw_own.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,18 +36,23 @@ gw_status gw_path_format(gw_path out, gw_error *err, const char *format, ...)
     return GW_OK;
 }
 
-gw_status gwi_folder_make(const char *path, gw_error *err)
+gw_status gwi_folder_make(const char *path, unsigned mode, gw_error *err)
 {
     gw_path part;
     gw_status st = gw_path_format(part, err, "%s", path);
     if (st != GW_OK)
         return st;
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash != NULL)
+        bool is_last = slash == NULL;
+        if (!is_last)
             *slash = '\0';
-        if (mkdir(part, 0700) < 0 && errno != EEXIST)
-            return gw_fail(err, GW_IO, "make folder %s: %s", part, strerror(errno));
-        if (slash == NULL)
+        if (mkdir(part, is_last ? mode : 0700) < 0) {
+            if (errno != EEXIST)
+                return gw_fail(err, GW_IO, "make folder %s: %s", part, strerror(errno));
+        } else if (is_last) {
+            (void)chmod(part, mode); /* the umask may have taken rights away */
+        }
+        if (is_last)
             return GW_OK;
         *slash = '/';
     }
@@ -82,36 +88,54 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
                    file, self, self);
 }
 
-/* True for a tmpfs with free space. A full one would refuse our buffers, and also the state that virtual cards share.
- */
-static bool is_tmpfs_with_room(const char *path)
+/* Memory, which is fast and whose pages can be reserved: a program that writes to a reserved page is never killed. */
+static bool is_memory(uint64_t type)
+{
+    return type == TMPFS_MAGIC_NUMBER;
+}
+
+/* Local file systems that reserve blocks too. Others, above all network file systems, can refuse a page when it is
+ * written, and that kills the program. */
+static bool is_local_disk(uint64_t type)
+{
+    static const uint64_t types[] = {0xef53 /* ext4 */, 0x58465342 /* xfs */, 0x9123683e /* btrfs */,
+                                     0xf2f52010 /* f2fs */, 0x794c7630 /* overlayfs */};
+    bool found = false;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        found = found || type == types[i];
+    return found;
+}
+
+/* Folders that may contain run folders, best first; the last is the state folder. NULL: there is no such folder, or
+ * other users could rename what we put there. */
+static const char *const run_roots[] = {"XDG_RUNTIME_DIR", "/dev/shm", "/tmp", "/var/tmp", "state"};
+enum { RUN_ROOT_COUNT = sizeof run_roots / sizeof run_roots[0] };
+
+static const char *run_root(size_t index, gw_path out)
+{
+    gw_path state;
+    const char *named = run_roots[index];
+    if (index == 0)
+        named = getenv(named);
+    else if (index == RUN_ROOT_COUNT - 1)
+        named = gw_state_folder(state, NULL) == GW_OK ? state : NULL;
+    return named != NULL && gw_own_path(named, out) ? out : NULL;
+}
+
+/* A full file system would refuse our buffers, and also the state that virtual cards share. */
+static bool is_usable(const char *path, bool (*has_type)(uint64_t type))
 {
     struct statfs fs;
-    return statfs(path, &fs) == 0 && (unsigned long)fs.f_type == TMPFS_MAGIC_NUMBER &&
+    return statfs(path, &fs) == 0 && has_type((uint32_t)fs.f_type) &&
            (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= run_folder_bytes_min;
 }
 
-/* Candidates, best first; NULL: the environment does not name this one. */
-static const char *run_root(size_t index)
+static gw_status make_on(bool (*has_type)(uint64_t type), gw_path out, gw_error *err)
 {
-    switch (index) {
-    case 0:
-        return getenv("XDG_RUNTIME_DIR");
-    case 1:
-        return "/dev/shm";
-    default:
-        return "/tmp";
-    }
-}
-enum { RUN_ROOT_COUNT = 3 };
-
-gw_status gwi_run_folder_make(gw_path out, gw_error *err)
-{
+    gw_path root, wanted;
     for (size_t i = 0; i < RUN_ROOT_COUNT; i++) {
-        const char *root = run_root(i);
-        if (root == NULL || root[0] != '/' || !is_tmpfs_with_room(root))
+        if (run_root(i, root) == NULL || !is_usable(root, has_type))
             continue;
-        gw_path wanted;
         gw_status st = gw_path_format(wanted, err, "%s/gpuwhy-%u-%d-XXXXXX", root, (unsigned)getuid(), (int)getpid());
         if (st != GW_OK)
             return st;
@@ -121,7 +145,14 @@ gw_status gwi_run_folder_make(gw_path out, gw_error *err)
         }
     }
     return gw_fail(err, GW_UNSUPPORTED,
-                   "no tmpfs with 16 MiB of room to write to (tried XDG_RUNTIME_DIR, /dev/shm, /tmp)");
+                   "no folder with 16 MiB of room for the buffers (tried XDG_RUNTIME_DIR, /dev/shm, /tmp, /var/tmp and "
+                   "the state folder)");
+}
+
+gw_status gwi_run_folder_make(gw_path out, bool *ret_is_on_disk, gw_error *err)
+{
+    *ret_is_on_disk = make_on(is_memory, out, err) != GW_OK;
+    return *ret_is_on_disk ? make_on(is_local_disk, out, err) : GW_OK;
 }
 
 /* Works on descriptors and never follows a link, so that only the examined folder is emptied. Takes ownership of `fd`.
@@ -153,18 +184,26 @@ void gwi_folder_remove(const char *path)
     rmdir(path);
 }
 
+/* True for a real folder that only we may read and write. Others can make folders of our names in /dev/shm. */
+static bool is_private(int root, const char *name)
+{
+    struct stat folder;
+    return fstatat(root, name, &folder, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(folder.st_mode) &&
+           folder.st_uid == geteuid() && (folder.st_mode & 077) == 0;
+}
+
 void gw_run_folders_visit(void (*visit)(void *user, const char *folder), void *user)
 {
     char prefix[32];
+    gw_path root;
     snprintf(prefix, sizeof prefix, "gpuwhy-%u-", (unsigned)getuid());
     for (size_t i = 0; i < RUN_ROOT_COUNT; i++) {
-        const char *root = run_root(i);
-        DIR *folder = root == NULL ? NULL : opendir(root);
+        DIR *folder = run_root(i, root) == NULL ? NULL : opendir(root);
         if (folder == NULL)
             continue;
         for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
             gw_path inner;
-            if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+            if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && is_private(dirfd(folder), entry->d_name) &&
                 gw_path_format(inner, NULL, "%s/%s", root, entry->d_name) == GW_OK)
                 visit(user, inner);
         }
@@ -231,32 +270,54 @@ void gwi_run_folders_tidy(void)
     gw_run_folders_visit(remove_when_old, NULL);
 }
 
+/* True unless we are root and the folder, or the nearest folder above it that exists, belongs to another user. Root
+ * must not leave folders in another user's home, which would then lack the right to change them. */
+static bool is_ours_to_use(const char *path)
+{
+    gw_path part;
+    struct stat folder;
+    if (geteuid() != 0 || gw_path_format(part, NULL, "%s", path) != GW_OK)
+        return true;
+    while (stat(part, &folder) != 0) {
+        char *slash = strrchr(part, '/');
+        if (slash == NULL || slash == part)
+            return true;
+        *slash = '\0';
+    }
+    return folder.st_uid == 0;
+}
+
 static const char *home(void)
 {
     const char *home = getenv("HOME");
-    if (home != NULL && home[0] == '/')
+    if (home != NULL && home[0] == '/' && is_ours_to_use(home))
         return home;
-    struct passwd *entry = getpwuid(getuid());
+    struct passwd *entry = getpwuid(geteuid());
     return entry == NULL || entry->pw_dir[0] != '/' ? NULL : entry->pw_dir;
 }
 
-/* <variable, else home/standard>/gpuwhy */
+/* <variable, else home/standard>/gpuwhy, not created */
 static gw_status user_folder(const char *variable, const char *standard, gw_path out, gw_error *err)
 {
     const char *base = getenv(variable);
-    gw_status st = GW_OK;
-    if (base != NULL && base[0] == '/')
-        st = gw_path_format(out, err, "%s/gpuwhy", base);
-    else if (home() != NULL)
-        st = gw_path_format(out, err, "%s/%s/gpuwhy", home(), standard);
-    else
-        st = gw_fail(err, GW_MISSING, "neither %s nor HOME names a folder", variable);
-    return st == GW_OK ? gwi_folder_make(out, err) : st;
+    if (base != NULL && base[0] == '/' && is_ours_to_use(base))
+        return gw_path_format(out, err, "%s/gpuwhy", base);
+    if (home() != NULL)
+        return gw_path_format(out, err, "%s/%s/gpuwhy", home(), standard);
+    return gw_fail(err, GW_MISSING, "neither %s nor HOME names a folder", variable);
 }
 
 gw_status gw_state_folder(gw_path out, gw_error *err)
 {
-    return user_folder("XDG_STATE_HOME", ".local/state", out, err);
+    int fd;
+    gw_status st = user_folder("XDG_STATE_HOME", ".local/state", out, err);
+    if (st == GW_OK)
+        st = gwi_folder_make(out, 0700, err);
+    if (st == GW_OK)
+        st = gw_own_folder_open(out, &fd, err);
+    if (st == GW_OK)
+        close(fd);
+    return st;
 }
 
 static bool can_hold_code(const char *path)
@@ -266,24 +327,39 @@ static bool can_hold_code(const char *path)
            access(path, W_OK | X_OK) == 0;
 }
 
+/* Candidates, best first. A program of root may continue as another user, who must be able to read the code too, so
+ * root's code is not in its home. */
+static gw_status code_folder(size_t index, gw_path out)
+{
+    switch (index) {
+    case 0:
+        return geteuid() == 0 && getenv("XDG_CACHE_HOME") == NULL
+                   ? gw_path_format(out, NULL, "/var/cache/gpuwhy")
+                   : user_folder("XDG_CACHE_HOME", ".cache", out, NULL);
+    case 1:
+        return gw_path_format(out, NULL, "/var/tmp/gpuwhy-%u", (unsigned)geteuid());
+    default:
+        return gw_path_format(out, NULL, "/tmp/gpuwhy-%u", (unsigned)geteuid());
+    }
+}
+enum { CODE_FOLDER_COUNT = 3 };
+
 gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err)
 {
-    if (user_folder("XDG_CACHE_HOME", ".cache", out, NULL) == GW_OK && can_hold_code(out))
-        return GW_OK;
-    static const char *const roots[] = {"/var/tmp", "/tmp"};
-    for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++) {
-        /* only our own: another user's folder of that name must not put code into the program */
-        struct stat stat;
-        if (can_hold_code(roots[i]) &&
-            gw_path_format(out, NULL, "%s/gpuwhy-%u", roots[i], (unsigned)getuid()) == GW_OK &&
-            (mkdir(out, 0700) == 0 || errno == EEXIST) && lstat(out, &stat) == 0 && S_ISDIR(stat.st_mode) &&
-            stat.st_uid == getuid() && (stat.st_mode & 077) == 0)
+    gw_path wanted;
+    int fd;
+    for (size_t i = 0; i < CODE_FOLDER_COUNT; i++) {
+        if (code_folder(i, wanted) != GW_OK || gwi_folder_make(wanted, 0755, NULL) != GW_OK ||
+            gw_own_folder_open(wanted, &fd, NULL) != GW_OK)
+            continue;
+        close(fd);
+        if (gw_own_path(wanted, out) && can_hold_code(out))
             return GW_OK;
     }
     if (run_folder[0] != '\0' && can_hold_code(run_folder))
         return gw_path_format(out, err, "%s", run_folder);
     return gw_fail(err, GW_IO,
-                   "no folder without space, colon and noexec to put our library into"
+                   "no folder for our library that only you may write to, without space, colon and noexec"
                    " (tried XDG_CACHE_HOME, /var/tmp, /tmp)");
 }
 

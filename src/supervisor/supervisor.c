@@ -49,10 +49,14 @@ static int open_doors(gw_supervisor *run)
 static void make_run_folder(gw_supervisor *run)
 {
     gw_error err;
+    bool is_on_disk = false;
     gwi_run_folders_tidy();
-    if (gwi_run_folder_make(run->run_folder, &err) != GW_OK) {
+    if (gwi_run_folder_make(run->run_folder, &is_on_disk, &err) != GW_OK) {
         run->run_folder[0] = '\0';
         gw_say("GPU calls are not recorded: %s", err.text);
+    } else if (is_on_disk && !run->options.quiet) {
+        gw_say("no tmpfs has room for the buffers, so they are in %s; on a slow disk, the program is slower",
+               run->run_folder);
     }
 }
 

@@ -1,0 +1,198 @@
+/* Checks who owns files and folders, and opens only plain files. */
+#define _GNU_SOURCE
+#include "gw_own.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* True if only we and root can change which entries the folder has. */
+static bool is_safe(const struct stat *folder)
+{
+    if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && folder->st_uid != 0))
+        return false;
+    bool own_group = folder->st_uid == geteuid() && folder->st_gid == getegid();
+    mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;
+    return (folder->st_mode & others) == 0 || (folder->st_mode & S_ISVTX) != 0;
+}
+
+bool gw_own_path(const char *path, char out[PATH_MAX])
+{
+    char whole[PATH_MAX], part[PATH_MAX];
+    struct stat folder;
+    if (path[0] != '/' || realpath(path, whole) == NULL)
+        return false;
+    strcpy(part, whole);
+    for (;;) {
+        if (stat(part, &folder) != 0 || !is_safe(&folder))
+            return false;
+        char *slash = strrchr(part, '/');
+        if (slash == part && part[1] == '\0')
+            break;
+        slash[slash == part] = '\0'; /* the folder above "/name" is "/" */
+    }
+    if (out != NULL)
+        strcpy(out, whole);
+    return true;
+}
+
+gw_status gw_own_folder_open(const char *path, int *ret_fd, gw_error *err)
+{
+    struct stat folder;
+    gw_status st = GW_OK;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &folder) != 0)
+        st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    else if (folder.st_uid != geteuid())
+        st = gw_fail(err, GW_UNSUPPORTED, "%s: belongs to user %u, not to you", path, (unsigned)folder.st_uid);
+    else if ((folder.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        st = gw_fail(err, GW_UNSUPPORTED, "%s: other users may write to it (mode %03o)", path,
+                     (unsigned)folder.st_mode & 0777);
+    if (st == GW_OK)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return st;
+}
+
+gw_status gw_own_file_check(int fd, uid_t owner, const char *name, gw_error *err)
+{
+    struct stat file;
+    if (fstat(fd, &file) != 0)
+        return gw_fail(err, GW_IO, "%s: %s", name, strerror(errno));
+    if (!S_ISREG(file.st_mode))
+        return gw_fail(err, GW_UNSUPPORTED, "%s: not a plain file", name);
+    if (file.st_uid != owner)
+        return gw_fail(err, GW_UNSUPPORTED, "%s: belongs to user %u, not to user %u", name, (unsigned)file.st_uid,
+                       (unsigned)owner);
+    if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0 || file.st_nlink > 1)
+        return gw_fail(err, GW_UNSUPPORTED, "%s: other users may have written to it (mode %03o, %lu names)", name,
+                       (unsigned)file.st_mode & 0777, (unsigned long)file.st_nlink);
+    return GW_OK;
+}
+
+bool gw_own_is_public(const char *path)
+{
+    char part[PATH_MAX];
+    struct stat entry;
+    mode_t wanted = S_IROTH;
+    if (realpath(path, part) == NULL)
+        return false;
+    for (char *slash = part + strlen(part); slash != NULL; slash = strrchr(part, '/')) {
+        *slash = '\0';
+        if (stat(part[0] == '\0' ? "/" : part, &entry) != 0 || (entry.st_mode & wanted) == 0)
+            return false;
+        wanted = S_IXOTH;
+    }
+    return true;
+}
+
+static bool has_bytes(int fd, const unsigned char *data, size_t bytes)
+{
+    unsigned char part[16 << 10];
+    size_t done = 0;
+    ssize_t got;
+    while ((got = pread(fd, part, sizeof part, (off_t)done)) > 0) {
+        if ((size_t)got > bytes - done || memcmp(part, data + done, (size_t)got) != 0)
+            return false;
+        done += (size_t)got;
+    }
+    return got == 0 && done == bytes;
+}
+
+static bool write_all(int fd, const unsigned char *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t written = write(fd, data + done, bytes - done);
+        if (written == 0)
+            errno = ENOSPC;
+        if (written > 0)
+            done += (size_t)written;
+        else if (written == 0 || errno != EINTR)
+            return false;
+    }
+    return true;
+}
+
+enum { CODE_MODE = 0755 };
+
+/* True if the file can stay: ours, with these bytes and rights. */
+static bool is_there(int folder, const char *name, const void *data, size_t bytes)
+{
+    struct stat file;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool same = fd >= 0 && gw_own_file_check(fd, geteuid(), name, NULL) == GW_OK && fstat(fd, &file) == 0 &&
+                (file.st_mode & CODE_MODE) == CODE_MODE && has_bytes(fd, data, bytes);
+    if (fd >= 0)
+        close(fd);
+    return same;
+}
+
+gw_status gw_own_file_put(const char *folder, const char *name, const void *data, size_t bytes, gw_error *err)
+{
+    char fresh[64];
+    int in;
+    gw_status st = gw_own_folder_open(folder, &in, err);
+    if (st != GW_OK)
+        return st;
+    if (is_there(in, name, data, bytes))
+        goto out;
+    snprintf(fresh, sizeof fresh, ".%.40s.%ld", name, (long)getpid());
+    unlinkat(in, fresh, 0); /* of a process that had our pid and was killed */
+    int fd = openat(in, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, CODE_MODE);
+    if (fd < 0 || !write_all(fd, data, bytes) || fchmod(fd, CODE_MODE) != 0 || renameat(in, fresh, in, name) != 0) {
+        st = gw_fail(err, GW_IO, "write %s/%s: %s", folder, name, strerror(errno));
+        unlinkat(in, fresh, 0);
+    }
+    if (fd >= 0)
+        close(fd);
+out:
+    close(in);
+    return st;
+}
+
+gw_status gw_own_file_copy(const char *folder, const char *name, const char *path, gw_error *err)
+{
+    enum { COPY_BYTES_MAX = 64 << 20 };
+    struct stat file;
+    int fd;
+    gw_status st = gw_plain_open(path, true, &fd, err);
+    if (st != GW_OK)
+        return st;
+    void *data = MAP_FAILED;
+    if (fstat(fd, &file) == 0 && file.st_size > 0 && file.st_size <= COPY_BYTES_MAX)
+        data = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (data == MAP_FAILED)
+        return gw_fail(err, GW_IO, "%s: cannot be read", path);
+    st = gw_own_file_put(folder, name, data, (size_t)file.st_size, err);
+    munmap(data, (size_t)file.st_size);
+    return st;
+}
+
+gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err)
+{
+    struct stat file;
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. The type is checked first, because opening some devices
+     * already has an effect. */
+    if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
+        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(file.st_mode))
+        return gw_fail(err, GW_UNSUPPORTED, "%s: not a plain file", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (may_be_link ? 0 : O_NOFOLLOW));
+    if (fd < 0)
+        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
+        close(fd);
+        return gw_fail(err, GW_UNSUPPORTED, "%s: not a plain file", path);
+    }
+    *ret_fd = fd;
+    return GW_OK;
+}
