@@ -4,14 +4,11 @@
 #include "gwi_unwind.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,19 +46,6 @@ static _Atomic uint64_t full_since; /* the tick at which no chunk was free, so t
 
 /* ---- clock ---- */
 
-static bool read_small_file(const char *path, char *out, size_t out_bytes)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, out, out_bytes - 1);
-    close(fd);
-    if (n <= 0)
-        return false;
-    out[n] = '\0';
-    return true;
-}
-
 /* The TSC is used as the clock only if its rate is constant and it never stops, and if the kernel itself uses it (the
  * TSCs of several sockets may differ). */
 static bool counter_is_clock(void)
@@ -71,7 +55,7 @@ static bool counter_is_clock(void)
     uint32_t a = 0x80000007, b = 0, c = 0, d = 0;
     __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     return (d & 1u << 8) != 0 &&
-           read_small_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", name, sizeof name) &&
+           gwi_read_small_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", name, sizeof name) &&
            strcmp(name, "tsc\n") == 0;
 #else
     return false;
@@ -118,32 +102,6 @@ static void fill_head(gw_buffer_head *head)
     head->exe[n > 0 ? n : 0] = '\0';
 }
 
-/* If a file grows beyond this limit, the kernel does not only refuse: it also sends SIGXFSZ. */
-static bool file_size_allowed(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= GW_BUFFER_BYTES;
-}
-
-static void *map_new_file(void)
-{
-    char path[sizeof gwi.run_dir + 64];
-    snprintf(path, sizeof path, "%s/%ld-%llx.buf", gwi.run_dir, (long)getpid(), (unsigned long long)gwi_ticks());
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return NULL;
-    void *map = MAP_FAILED;
-    int refused;
-    while ((refused = posix_fallocate(fd, 0, GW_BUFFER_BYTES)) == EINTR)
-        ;
-    if (refused == 0)
-        map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-    if (map == MAP_FAILED)
-        unlink(path);
-    close(fd);
-    return map == MAP_FAILED ? NULL : map;
-}
-
 static void thread_ends(void *value);
 
 bool gwi_buffer_create(uint32_t mark)
@@ -153,8 +111,8 @@ bool gwi_buffer_create(uint32_t mark)
     gwi_wipe.clock_is_not_tsc = !gwi.clock_is_tsc;
     if (!thread_end_key_made)
         thread_end_key_made = pthread_key_create(&thread_end_key, thread_ends) == 0;
-    if (gwi.run_dir[0] != '\0' && thread_end_key_made && file_size_allowed())
-        map = map_new_file();
+    if (gwi.run_dir[0] != '\0' && thread_end_key_made)
+        map = gwi_buffer_memory();
     no_slot.mark = mark;
     full_since = 0;
     if (map == NULL) {
@@ -247,6 +205,15 @@ uint32_t gwi_slot_index(const gw_slot *slot)
     return (uint32_t)(slot - gwi.slots);
 }
 
+/* From a file, because prctl() may be forbidden by a filter of system calls (buffer_file.c). */
+static void read_thread_name(gw_slot *slot)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/self/task/%u/comm", slot->tid);
+    if (gwi_read_small_file(path, slot->name, sizeof slot->name))
+        slot->name[strcspn(slot->name, "\n")] = '\0';
+}
+
 gw_slot *gwi_slot_take(uint32_t mark)
 {
     for (uint32_t i = 0; gwi.slots != NULL && i < GW_SLOT_COUNT; i++) {
@@ -269,7 +236,7 @@ gw_slot *gwi_slot_take(uint32_t mark)
         memset(slot->reserved, 0, sizeof slot->reserved);
         private_of(slot)->chunk_hint = i * 7; /* spread the threads over the chunks */
         memset(slot->name, 0, sizeof slot->name);
-        (void)prctl(PR_GET_NAME, slot->name);
+        read_thread_name(slot);
         if (!atomic_compare_exchange_strong(&slot->state, &expected, GW_SLOT_LIVE))
             continue;
         pthread_setspecific(thread_end_key, slot);

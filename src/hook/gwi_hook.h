@@ -277,6 +277,13 @@ bool gwi_is_precious(const gw_raw_event *event);
 
 /* Create this process's buffer (buffer.c). Returns false if that failed; all calls then pass through. */
 bool gwi_buffer_create(uint32_t mark);
+/* The memory of a new buffer, mapped and all zero (buffer_file.c). NULL: there is none. */
+void *gwi_buffer_memory(void);
+/* Read up to out_bytes - 1 bytes and end them with a zero. False: there is nothing to read. */
+bool gwi_read_small_file(const char *path, char *out, size_t out_bytes);
+/* True if this process may have a filter of system calls (seccomp). A system call that the filter does not know can
+ * kill the process. */
+bool gwi_calls_are_filtered(void);
 gw_slot *gwi_slot_take(uint32_t mark);
 bool gwi_slot_is_shared(const gw_slot *slot); /* true if it is in this process's buffer */
 uint32_t gwi_slot_index(const gw_slot *slot); /* only for a shared slot */

@@ -164,7 +164,7 @@ static void set_or_unset(const char *variable, const char *value)
 }
 
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
-                     const char *run_folder)
+                     const char *run_folder, const char *handout)
 {
     if (!doors->open)
         return;
@@ -176,6 +176,7 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
         put_first("LD_LIBRARY_PATH", doors->nvml_folder, getenv("LD_LIBRARY_PATH"));
     put_first("LD_LIBRARY_PATH", doors->folder, getenv("LD_LIBRARY_PATH"));
     set_or_unset("GPUWHY_RUN_DIR", run_folder);
+    set_or_unset(GW_HANDOUT_VARIABLE, handout);
     set_or_unset("GPUWHY_MEMORY", bytes);
     set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
     if (options->deep)

@@ -41,6 +41,7 @@ static void see_others_end(gw_supervisor *run)
     size_t count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     while (count > 0 && gw_monotonic_ns() < until_ns) {
         gwi_loop_wait(run);
+        gwi_handout_look(&run->handout);
         gwi_signals_pass_on(&run->signals, 0); /* the program that they were for has ended */
         gwi_record_drain(&run->record, false);
         count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);

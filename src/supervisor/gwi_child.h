@@ -30,6 +30,7 @@ typedef struct gwi_start {
     const gwi_signals *signals;
     const struct gwi_cudnn *cudnn;
     const char *run_folder;
+    const char *handout; /* see gwi_doors_enter() */
     pid_t supervisor;
 } gwi_start;
 

@@ -2,6 +2,7 @@
 #ifndef GWI_RUN_H
 #define GWI_RUN_H
 
+#include "gw_handout.h"
 #include "gw_hang_watch.h"
 #include "gw_recording.h"
 #include "gw_run_options.h"
@@ -46,9 +47,25 @@ void gwi_doors_path(const gw_run_options *options);
  * reason. GW_USAGE: the options are wrong. Other errors: the doors stay closed; `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                                           const char *run_folder, gw_error *err);
-/* In the child: set its environment. `run_folder` "": the hook records nothing. */
+/* In the child: set its environment. `run_folder` "": the hook records nothing. `handout` is the value of
+ * GW_HANDOUT_VARIABLE, or "". */
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
-                     const char *run_folder);
+                     const char *run_folder, const char *handout);
+
+/* ---- buffers for processes that cannot create their own (handout.c) ---- */
+
+typedef struct gwi_handout {
+    int fd;                       /* -1: none */
+    const char *run_folder;       /* borrowed */
+    char text[GW_HANDOUT_TEXT];   /* value of GW_HANDOUT_VARIABLE; "": none */
+    uint32_t handed;              /* number of buffers */
+} gwi_handout;
+
+/* Open the socket. If that fails, such processes are not recorded. */
+void gwi_handout_begin(gwi_handout *handout, const char *run_folder);
+/* Answer the requests that wait. */
+void gwi_handout_look(gwi_handout *handout);
+void gwi_handout_end(gwi_handout *handout);
 
 /* ---- the recording (record.c) ---- */
 

@@ -13,6 +13,7 @@ struct gw_supervisor {
     char *const *argv;
     gwi_program program;
     gw_path run_folder; /* "": there is none */
+    gwi_handout handout;
     gwi_doors doors;
     char doors_reason[512]; /* why the doors are closed, as a sentence */
     gwi_record record;

@@ -74,6 +74,7 @@ void gwi_loop_wait(const gw_supervisor *run)
     /* Look at once when a process ends: how it ended can be read best before its parent has asked. */
     struct pollfd waited[] = {
         {.fd = run->signals.fd, .events = POLLIN},
+        {.fd = run->handout.fd, .events = POLLIN},
         {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};
     const nfds_t count = sizeof waited / sizeof waited[0];
     bool is_new = gwi_record_now_ns(&run->record) < run->started_at_ns + FIRST_LOOK_MS * UINT64_C(1000000);
@@ -92,6 +93,7 @@ void gwi_loop_run(gw_supervisor *run)
     while (!gwi_child_ended(run->child, &run->status)) {
         gwi_loop_wait(run);
         gwi_signals_pass_on(&run->signals, run->child);
+        gwi_handout_look(&run->handout);
         gwi_record_drain(&run->record, false);
         gwi_cudnn_look(&run->cudnn);
         gwi_holders_record(&run->record, &run->doors);

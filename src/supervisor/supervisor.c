@@ -111,6 +111,7 @@ static int start(gw_supervisor *run)
                      .signals = &run->signals,
                      .cudnn = &run->cudnn,
                      .run_folder = run->run_folder,
+                     .handout = run->handout.text,
                      .supervisor = getpid()};
     gw_error err;
     int why = 0;
@@ -136,6 +137,7 @@ int gwi_supervisor_start(gw_supervisor *run)
     if (status != GW_EXIT_OK)
         return status;
     make_run_folder(run);
+    gwi_handout_begin(&run->handout, run->run_folder);
     gwi_signals_begin(&run->signals);
     status = open_doors(run);
     if (status != GW_EXIT_OK)
@@ -163,6 +165,7 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
     *run = (gw_supervisor){.options = *options, .argv = argv};
     run->signals.fd = -1;
     run->capture.child_fd = run->capture.file_fd = -1;
+    run->handout.fd = -1;
     gwi_record_init(&run->record);
     gwi_cudnn_init(&run->cudnn);
 }
@@ -176,6 +179,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     gwi_stderr_end(&run->capture);
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* it reads its verdict from the run folder */
+    gwi_handout_end(&run->handout);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
     gwi_signals_end(&run->signals);

@@ -1,0 +1,26 @@
+/* How a process that cannot create its own buffer gets one from the supervisor.
+ *
+ * A process may not be able to create a file in the run folder: it continues as another user, lives behind a chroot, or
+ * has a limit on the size of files. It then sends a datagram with the run's token to the supervisor's socket in Linux's
+ * abstract namespace, which needs no file system. The supervisor creates the buffer in the run folder and answers with
+ * one descriptor. The token is in the environment variable GW_HANDOUT_VARIABLE, which only processes of the run and
+ * root can read; the name of the socket is public. */
+#ifndef GW_HANDOUT_H
+#define GW_HANDOUT_H
+
+#include <stdint.h>
+
+/* "<name>:<token>", both 32 hexadecimal digits. */
+#define GW_HANDOUT_VARIABLE "GPUWHY_HANDOUT"
+enum { GW_HANDOUT_DIGITS = 32, GW_HANDOUT_TEXT = 2 * GW_HANDOUT_DIGITS + 2 };
+
+/* The socket's name, without the zero byte in front. */
+#define GW_HANDOUT_NAME "gpuwhy-"
+
+typedef struct gw_handout_request {
+    char magic[8]; /* GW_HANDOUT_MAGIC */
+    char token[GW_HANDOUT_DIGITS];
+} gw_handout_request;
+#define GW_HANDOUT_MAGIC "GWHAND1"
+
+#endif
