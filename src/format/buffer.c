@@ -3,6 +3,7 @@
 #include "gwi_buffer.h"
 
 #include "gw_clock.h"
+#include "gw_filter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,7 +123,7 @@ static gw_status make_copy(gwi_buffer *buffer, uint64_t bytes)
 static int open_pidfd(uint32_t pid)
 {
 #ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    return gw_rare_calls_are_safe() ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
 #else
     (void)pid;
     errno = ENOSYS;

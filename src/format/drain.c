@@ -9,6 +9,7 @@
 #include "gwi_drain.h"
 
 #include "gw_clock.h"
+#include "gw_filter.h"
 #include "gwi_buffer.h"
 
 #include <dirent.h>
@@ -93,7 +94,7 @@ struct gw_drain {
 static void watch_folder(gw_drain *drain)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    drain->made_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    drain->made_fd = gw_rare_calls_are_safe() ? inotify_init1(IN_CLOEXEC | IN_NONBLOCK) : -1;
     if (drain->made_fd < 0 || drain->end_fd < 0)
         return;
     if (inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0) {

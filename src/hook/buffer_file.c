@@ -32,15 +32,6 @@ bool gwi_read_small_file(const char *path, char *out, size_t out_bytes)
     return done > 0;
 }
 
-bool gwi_calls_are_filtered(void)
-{
-    char status[8192];
-    if (!gwi_read_small_file("/proc/self/status", status, sizeof status))
-        return true;
-    const char *line = strstr(status, "\nSeccomp:");
-    return line != NULL && strtol(line + strlen("\nSeccomp:"), NULL, 10) != 0;
-}
-
 /* If a file grows beyond this limit, the kernel does not only refuse: it also sends SIGXFSZ. */
 static bool file_size_allowed(bool is_filtered)
 {
@@ -107,7 +98,8 @@ static int connect_to_supervisor(const char *name)
 {
     struct sockaddr_un own = {.sun_family = AF_UNIX}, to = {.sun_family = AF_UNIX};
     struct timeval patience = {.tv_usec = 300000};
-    int length = snprintf(to.sun_path + 1, sizeof to.sun_path - 1, GW_HANDOUT_NAME "%.*s", (int)GW_HANDOUT_DIGITS, name);
+    int length =
+        snprintf(to.sun_path + 1, sizeof to.sun_path - 1, GW_HANDOUT_NAME "%.*s", (int)GW_HANDOUT_DIGITS, name);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -125,7 +117,8 @@ static int receive_descriptor(int socket)
 {
     char control[CMSG_SPACE(sizeof(int))] = {0}, nothing;
     struct iovec one = {&nothing, 1};
-    struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &one, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     int fd = -1;
     if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) < 0)
         return -1;
@@ -159,6 +152,7 @@ static void *map_handed_file(void)
 
 void *gwi_buffer_memory(void)
 {
+    gwi_filters_begin();
     bool is_filtered = gwi_calls_are_filtered();
     void *memory = file_size_allowed(is_filtered) ? map_new_file(is_filtered) : NULL;
     return memory == NULL && !is_filtered ? map_handed_file() : memory;

@@ -281,8 +281,10 @@ bool gwi_buffer_create(uint32_t mark);
 void *gwi_buffer_memory(void);
 /* Read up to out_bytes - 1 bytes and end them with a zero. False: there is nothing to read. */
 bool gwi_read_small_file(const char *path, char *out, size_t out_bytes);
-/* True if this process may have a filter of system calls (seccomp). A system call that the filter does not know can
- * kill the process. */
+/* Read how many filters the supervisor's own calls have passed (filtered.c). */
+void gwi_filters_begin(void);
+/* True if this thread has a filter of system calls (seccomp) that may kill the process for an unusual one. Reads a file
+ * of /proc. */
 bool gwi_calls_are_filtered(void);
 gw_slot *gwi_slot_take(uint32_t mark);
 bool gwi_slot_is_shared(const gw_slot *slot); /* true if it is in this process's buffer */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
+#include "gw_filter.h"
 #include "gw_text.h"
 
 #include <dirent.h>
@@ -131,7 +132,7 @@ bool gwi_may_be_stopped(const gw_stack_thread *thread)
 static bool read_memory(uint32_t pid, uint64_t address, void *to, size_t bytes)
 {
     struct iovec ours = {to, bytes}, theirs = {(void *)(uintptr_t)address, bytes};
-    return process_vm_readv((pid_t)pid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes;
+    return gw_rare_calls_are_safe() && process_vm_readv((pid_t)pid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes;
 }
 
 static const gw_stack_thread *thread_at(const gw_stack_process *process, uint32_t tid)

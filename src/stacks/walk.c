@@ -1,6 +1,7 @@
 /* Native stacks of another process, read with elfutils. A thread is stopped while it is read: it is seized, interrupted
  * (which sends no signal), walked and released. If we die in between, the kernel releases it. */
 #define _GNU_SOURCE
+#include "gw_filter.h"
 #include "gwi_stacks.h"
 
 #include "gw_array.h"
@@ -149,6 +150,10 @@ static bool hold(uint32_t tid, int *ret_status)
 {
     if (pending_count == PENDING_MAX) {
         errno = EAGAIN;
+        return false;
+    }
+    if (!gw_rare_calls_are_safe()) {
+        errno = EPERM;
         return false;
     }
     if (ptrace(PTRACE_SEIZE, (pid_t)tid, NULL, NULL) != 0)

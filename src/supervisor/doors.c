@@ -5,6 +5,7 @@
 
 #include "gw_c10_door.h"
 #include "gw_facade.h"
+#include "gw_filter.h"
 #include "gw_own.h"
 #include "gw_text.h"
 
@@ -163,6 +164,14 @@ static void set_or_unset(const char *variable, const char *value)
         setenv(variable, value, 1);
 }
 
+static void set_filters(void)
+{
+    char count[16];
+    int filters = gw_rare_calls_are_safe() ? gw_filter_count() : 0;
+    snprintf(count, sizeof count, "%d", filters == INT_MAX ? 0 : filters);
+    set_or_unset(GW_FILTER_VARIABLE, filters == 0 ? NULL : count);
+}
+
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                      const char *run_folder, const char *handout)
 {
@@ -177,6 +186,7 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
     put_first("LD_LIBRARY_PATH", doors->folder, getenv("LD_LIBRARY_PATH"));
     set_or_unset("GPUWHY_RUN_DIR", run_folder);
     set_or_unset(GW_HANDOUT_VARIABLE, handout);
+    set_filters();
     set_or_unset("GPUWHY_MEMORY", bytes);
     set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
     if (options->deep)

@@ -76,6 +76,7 @@ void gwi_finish_recording(gw_supervisor *run)
     see_others_end(run);
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);
+    gwi_watch_last(&run->watch, &run->record);
     gwi_holders_record(&run->record, &run->doors);
     gwi_senses_last(&run->senses, &run->record, run->status);
     gwi_record_stderr(&run->record, &run->capture);

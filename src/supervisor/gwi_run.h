@@ -55,10 +55,10 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
 /* ---- buffers for processes that cannot create their own (handout.c) ---- */
 
 typedef struct gwi_handout {
-    int fd;                       /* -1: none */
-    const char *run_folder;       /* borrowed */
-    char text[GW_HANDOUT_TEXT];   /* value of GW_HANDOUT_VARIABLE; "": none */
-    uint32_t handed;              /* number of buffers */
+    int fd;                     /* -1: none */
+    const char *run_folder;     /* borrowed */
+    char text[GW_HANDOUT_TEXT]; /* value of GW_HANDOUT_VARIABLE; "": none */
+    uint32_t handed;            /* number of buffers */
 } gwi_handout;
 
 /* Open the socket. If that fails, such processes are not recorded. */
@@ -79,7 +79,7 @@ typedef struct gwi_record {
     /* Filled by the sink: */
     uint64_t failure_at_ns;       /* run time of the last failure worth judging; 0: none since it was last judged */
     uint32_t processes;           /* number of processes whose calls were recorded */
-    uint32_t pids[256];           /* the first of these processes */
+    uint32_t pids[4096];          /* the first of these processes */
     uint64_t failed_at_ns;        /* run time of the last failure of a call; never reset */
     uint64_t out_of_memory_at_ns; /* run time of the last refused allocation; 0: none */
     uint64_t holders_told_at_ns;  /* run time of the last gwi_holders_record() */
@@ -187,11 +187,21 @@ typedef struct gwi_watch {
     uint32_t mapped_count;
     uint64_t library[1024]; /* hashes of pid and path: CUDA libraries recorded so far */
     uint32_t library_count;
+    struct {
+        uint32_t pid;
+        bool is_hooked;  /* the facade is mapped */
+        bool has_driver; /* a driver behind it is mapped */
+        char name[16];
+    } seen[512]; /* all processes that were looked at */
+    uint32_t seen_count;
 } gwi_watch;
 
 /* Look at the command and its children: record the libraries of recorded processes, and real drivers in use that the
  * hook did not see. Does nothing until the next look is due, unless `now` is true. */
 void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now);
+/* After the last drain: record for each process whether it was observed ("process.coverage"), and which processes used
+ * a driver but gave us no event. */
+void gwi_watch_last(gwi_watch *watch, gwi_record *record);
 
 /* ---- hangs (hang_run.c) ---- */
 

@@ -3,6 +3,7 @@
 
 #include "gw_buffer.h"
 #include "gw_clock.h"
+#include "gw_filter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,8 @@ void gwi_handout_begin(gwi_handout *handout, const char *run_folder)
     char name[GW_HANDOUT_DIGITS + 1], token[GW_HANDOUT_DIGITS + 1];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int on = 1;
-    if (run_folder[0] == '\0' || !fill_random(name, GW_HANDOUT_DIGITS) || !fill_random(token, GW_HANDOUT_DIGITS))
+    if (run_folder[0] == '\0' || !gw_rare_calls_are_safe() || !fill_random(name, GW_HANDOUT_DIGITS) ||
+        !fill_random(token, GW_HANDOUT_DIGITS))
         return;
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, GW_HANDOUT_NAME "%s", name);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);

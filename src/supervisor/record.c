@@ -412,7 +412,7 @@ bool gwi_record_has_process(const gwi_record *record, uint32_t pid)
     for (uint32_t i = 0; i < record->processes && i < sizeof record->pids / sizeof record->pids[0]; i++)
         if (record->pids[i] == pid)
             return true;
-    return false;
+    return record->processes > sizeof record->pids / sizeof record->pids[0]; /* not known: nothing may be claimed */
 }
 
 void gwi_record_stderr(gwi_record *record, gwi_stderr *capture)

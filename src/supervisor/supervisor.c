@@ -155,6 +155,8 @@ int gwi_supervisor_start(gw_supervisor *run)
     gwi_record_meta(&run->record, &run->options, run->argv, &run->doors);
     if (!run->doors.open)
         gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);
+    else if (run->run_folder[0] == '\0')
+        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_DOORS_CLOSED), "no folder has room for the buffers");
     say_what_is_not_seen(run);
     say_nested(run);
     return start(run);

@@ -109,6 +109,34 @@ static bool holds_device(pid_t pid)
     return found;
 }
 
+static void name_of(pid_t pid, char *name, size_t name_bytes)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(name, (int)name_bytes, file) == NULL)
+        snprintf(name, name_bytes, "?");
+    name[strcspn(name, "\n")] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
+static void keep_seen(gwi_watch *watch, pid_t pid, bool is_hooked, bool has_driver)
+{
+    uint32_t at = 0;
+    while (at < watch->seen_count && watch->seen[at].pid != (uint32_t)pid)
+        at++;
+    if (at == sizeof watch->seen / sizeof watch->seen[0])
+        return;
+    if (at == watch->seen_count) {
+        watch->seen[at].pid = (uint32_t)pid;
+        watch->seen_count++;
+    }
+    name_of(pid, watch->seen[at].name, sizeof watch->seen[at].name); /* an exec() changes it */
+    watch->seen[at].is_hooked = is_hooked;
+    watch->seen[at].has_driver = has_driver;
+}
+
 static void put_map(gwi_record *record, uint32_t pid, const char *path)
 {
     gw_item item = {.kind = GW_ITEM_MAPS, .t_ns = gwi_record_now_ns(record), .pid = pid};
@@ -183,18 +211,6 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
     return whole && memmem(buffer, used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
-static void name_of(pid_t pid, char *name, size_t name_bytes)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fgets(name, (int)name_bytes, file) == NULL)
-        snprintf(name, name_bytes, "?");
-    name[strcspn(name, "\n")] = '\0';
-    if (file != NULL)
-        fclose(file);
-}
-
 /* The hook is not in these processes and never will be. During an exec() a process has no environment for a moment, so
  * it counts only if it still has none a little later. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
@@ -247,7 +263,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         is_hooked = is_hooked || ours;
         if (recorded && !ours && !virtual)
             put_library(watch, record, (uint32_t)pid, path);
-        if (is_driver(path) && !ours && !virtual)
+        if (is_driver(path) && !ours)
             snprintf(driver, sizeof driver, "%s", path);
     }
     bool is_foreign = maps == NULL && (errno == EACCES || errno == EPERM);
@@ -255,12 +271,38 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         fclose(maps);
     if (doors->open && !recorded && !is_hooked && (has_maps || is_foreign))
         look_for_strangers(watch, record, doors, pid);
-    if (driver[0] != '\0' && !gwi_record_has_process(record, (uint32_t)pid) && holds_device(pid) &&
-        !(is_hooked && may_be_seen_yet(watch, record, pid, parent)) &&
+    keep_seen(watch, pid, is_hooked, driver[0] != '\0');
+    /* Behind the facade, the driver is loaded by the first call. */
+    if (driver[0] != '\0' && !recorded &&
+        (is_hooked ? !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
         gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
                         "pid %d uses %s, and its calls were not seen", (int)pid, driver);
+}
+
+void gwi_watch_last(gwi_watch *watch, gwi_record *record)
+{
+    gw_text text = {0};
+    for (uint32_t i = 0; i < watch->suspect_count; i++)
+        if (!gwi_record_has_process(record, watch->suspect[i].pid) &&
+            add_once(watch->unobserved, &watch->unobserved_count,
+                     sizeof watch->unobserved / sizeof watch->unobserved[0], watch->suspect[i].pid))
+            gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
+                            "pid %u called the driver, and its calls were not recorded", watch->suspect[i].pid);
+    for (uint32_t i = 0; i < watch->seen_count; i++) {
+        gw_fact_coverage fact = {GW_FACT_SET(hooked, watch->seen[i].is_hooked),
+                                 GW_FACT_SET(buffer, gwi_record_has_process(record, watch->seen[i].pid)),
+                                 GW_FACT_SET(driver, watch->seen[i].has_driver),
+                                 GW_FACT_SET(name, gw_fact_text_of(watch->seen[i].name))};
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = watch->seen[i].pid};
+        gw_text_clear(&text);
+        gw_fact_coverage_write(&fact, &text);
+        item.pair.key = gw_fact_key_text(GW_FACT_PROCESS_COVERAGE);
+        item.pair.value = gw_text_str(&text);
+        gwi_record_put(record, &item);
+    }
+    gw_text_free(&text);
 }
 
 /* The newest pid of the system: while it does not change, no child was started. 0: not known. */

@@ -93,6 +93,9 @@ enum { GWI_PYTHON_INTERPRETERS_MAX = 4 };
 extern gwi_python_interpreter gwi_python_interpreter_list[GWI_PYTHON_INTERPRETERS_MAX];
 extern _Atomic uint32_t gwi_python_interpreter_count;
 
+/* True if process_vm_readv() and process_vm_writev() can be called: no filter of system calls was added to this
+ * process. The answer is at most 50 ms old. */
+bool gwi_python_may_copy(void);
 /* Copy memory that may be unmapped, or may become unmapped while we read. Costs two system calls; for rare use. */
 bool gwi_python_read(uintptr_t at, void *out, size_t bytes);
 

@@ -73,8 +73,11 @@ static void bring(gwi_python_memory *memory)
     struct iovec to = {memory->line[first_line], bytes};
     if (memory->pid == 0)
         memory->pid = getpid();
-    ssize_t got = process_vm_writev(memory->pid, memory->run + first, memory->run_count - first, &to, 1, 0);
+    bool may = gwi_python_may_copy();
+    ssize_t got = may ? process_vm_writev(memory->pid, memory->run + first, memory->run_count - first, &to, 1, 0) : -1;
     bool good = got == (ssize_t)bytes;
+    if (!may)
+        errno = EPERM;
     if (got < 0 && (errno == EPERM || errno == ENOSYS))
         good = bring_one_by_one(memory);
     memory->failed = memory->failed || !good;
