@@ -159,6 +159,24 @@ void gwi_signals_end(gwi_signals *signals)
 
 /* ---- starting ---- */
 
+enum { FILES_WANTED = 1024, FILES_MIN = 48 };
+static struct rlimit files_before; /* rlim_max 0: not changed */
+
+bool gwi_files_begin(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_WANTED)
+        return true;
+    if (limit.rlim_cur < limit.rlim_max) {
+        struct rlimit raised = {limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED, limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0) {
+            files_before = limit;
+            limit = raised;
+        }
+    }
+    return limit.rlim_cur >= FILES_MIN;
+}
+
 static _Noreturn void become(const gwi_start *start, int report_fd)
 {
     gwi_stderr_enter(start->capture);
@@ -167,6 +185,8 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
     if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
         _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before we could request this signal */
     gwi_signals_restore(start->signals);
+    if (files_before.rlim_max != 0)
+        setrlimit(RLIMIT_NOFILE, &files_before);
     execvp(start->argv[0], start->argv);
     int why = errno;
     ssize_t ignored = write(report_fd, &why, sizeof why);

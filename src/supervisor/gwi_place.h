@@ -25,8 +25,9 @@ void gwi_run_folders_tidy(void);
  * elements of LD_PRELOAD, and it is not mounted noexec. It outlives the run, because child processes may. */
 GW_MUST_CHECK gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err);
 
-/* <state folder>/YYYYMMDD-HHMMSS-PID.gpuwhy */
-GW_MUST_CHECK gw_status gwi_recording_name(gw_path out, gw_error *err);
+/* <state folder>/YYYYMMDD-HHMMSS-PID.gpuwhy. `again`, from 0: the number of such names that exist already, because runs
+ * of several containers have the same pid; from 1 on, "-2" and so on follows the pid. */
+GW_MUST_CHECK gw_status gwi_recording_name(gw_path out, unsigned again, gw_error *err);
 /* Remember `path` as the last recording. If this fails, `gpuwhy explain` needs a name, and nothing else is lost. */
 void gwi_last_recording_set(const char *path);
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -67,9 +68,13 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
 {
     gw_path self;
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (bytes < 0)
-        return gw_fail(err, GW_IO, "read /proc/self/exe: %s", strerror(errno));
-    self[bytes] = '\0';
+    if (bytes >= 0) {
+        self[bytes] = '\0';
+    } else { /* no /proc: the path with which we were started */
+        const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+        if (started == NULL || realpath(started, self) == NULL)
+            return gw_fail(err, GW_IO, "read /proc/self/exe: %s", strerror(errno));
+    }
     char *slash = strrchr(self, '/');
     if (slash != NULL)
         *slash = '\0';
@@ -333,9 +338,8 @@ static gw_status code_folder(size_t index, gw_path out)
 {
     switch (index) {
     case 0:
-        return geteuid() == 0 && getenv("XDG_CACHE_HOME") == NULL
-                   ? gw_path_format(out, NULL, "/var/cache/gpuwhy")
-                   : user_folder("XDG_CACHE_HOME", ".cache", out, NULL);
+        return geteuid() == 0 && getenv("XDG_CACHE_HOME") == NULL ? gw_path_format(out, NULL, "/var/cache/gpuwhy")
+                                                                  : user_folder("XDG_CACHE_HOME", ".cache", out, NULL);
     case 1:
         return gw_path_format(out, NULL, "/var/tmp/gpuwhy-%u", (unsigned)geteuid());
     default:
@@ -363,7 +367,7 @@ gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err)
                    " (tried XDG_CACHE_HOME, /var/tmp, /tmp)");
 }
 
-gw_status gwi_recording_name(gw_path out, gw_error *err)
+gw_status gwi_recording_name(gw_path out, unsigned again, gw_error *err)
 {
     gw_path folder;
     gw_status st = gw_state_folder(folder, err);
@@ -373,7 +377,10 @@ gw_status gwi_recording_name(gw_path out, gw_error *err)
     struct tm parts;
     char stamp[32];
     strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
-    return gw_path_format(out, err, "%s/%s-%d.gpuwhy", folder, stamp, (int)getpid());
+    char suffix[16] = "";
+    if (again > 0)
+        snprintf(suffix, sizeof suffix, "-%u", again + 1);
+    return gw_path_format(out, err, "%s/%s-%d%s.gpuwhy", folder, stamp, (int)getpid(), suffix);
 }
 
 void gwi_last_recording_set(const char *path)

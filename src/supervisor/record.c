@@ -74,6 +74,8 @@ static void create_temporary(gwi_record *record, const char *run_folder)
         gw_say("nothing is recorded: %s", err.text);
 }
 
+enum { NAMES_MAX = 100 };
+
 static gw_status create_anywhere(gwi_record *record, const gw_run_options *options, const char *run_folder,
                                  gw_error *err)
 {
@@ -85,7 +87,9 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
         st = create(record, options->output, options->record_bytes_max, &why);
     } else {
         gw_path name;
-        st = gwi_recording_name(name, &why);
+        st = gwi_recording_name(name, 0, &why);
+        for (unsigned again = 1; st == GW_OK && again < NAMES_MAX && access(name, F_OK) == 0; again++)
+            st = gwi_recording_name(name, again, &why);
         if (st == GW_OK)
             st = create(record, name, options->record_bytes_max, &why);
     }

@@ -88,8 +88,12 @@ static void note_window_change(int signal)
 static void close_all_but(int first, int second)
 {
     DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL)
+    if (folder == NULL) { /* no /proc */
+        for (int fd = 0; fd < 1024; fd++)
+            if (fd != first && fd != second)
+                close(fd);
         return;
+    }
     int own = dirfd(folder);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         int fd = atoi(entry->d_name);

@@ -6,6 +6,7 @@
 #include "gw_say.h"
 #include "gw_supervisor.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@ static int open_doors(gw_supervisor *run)
         return GW_EXIT_USAGE;
     }
     snprintf(run->doors_reason, sizeof run->doors_reason, "%s", err.text);
+    if (strcmp(run->doors.closed_why, "failed") == 0)
+        run->doors.closed_why = run->doors_reason;
     if (strcmp(run->doors.closed_why, "no driver") != 0)
         gw_say("GPU calls are not recorded: %s", err.text);
     else if (!run->options.quiet)
@@ -55,7 +58,7 @@ static void make_run_folder(gw_supervisor *run)
         run->run_folder[0] = '\0';
         gw_say("GPU calls are not recorded: %s", err.text);
     } else if (is_on_disk && !run->options.quiet) {
-        gw_say("no tmpfs has room for the buffers, so they are in %s; on a slow disk, the program is slower",
+        gw_say("the buffers are in %s, because no tmpfs with room can be written to; a slow disk may delay the program",
                run->run_folder);
     }
 }
@@ -216,9 +219,24 @@ static int start_or_clean_up(gw_supervisor *run)
     return status;
 }
 
+/* With so few files, we can neither watch nor record. Run the program without us; returns only if that fails. */
+static int run_bare(const gw_run_options *options, char *const *argv)
+{
+    if (strcmp(options->gpu, "real") != 0) { /* the program would use another GPU */
+        gw_say("run: too few files may be open (ulimit -n) to run a program with --gpu %s", options->gpu);
+        return GW_EXIT_USAGE;
+    }
+    gw_say("nothing is recorded: too few files may be open (ulimit -n); the program runs without gpuwhy");
+    execvp(argv[0], argv);
+    gw_say("%s: %s", argv[0], strerror(errno));
+    return errno == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
+}
+
 int gw_supervisor_start(const gw_run_options *options, char *const *argv, const gw_run_judges *judges,
                         gw_supervisor **ret_run)
 {
+    if (!gwi_files_begin())
+        return run_bare(options, argv);
     gw_supervisor *run = calloc(1, sizeof *run);
     if (run == NULL) {
         gw_say("run: out of memory");
