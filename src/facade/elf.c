@@ -1,4 +1,5 @@
 /* Map a dynamic ELF file and read its symbols, dynamic entries and build id, with every offset checked. */
+#include "gw_own.h"
 #include "gwi_elf.h"
 
 #include <errno.h>
@@ -144,11 +145,12 @@ gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err)
     struct stat info;
     memset(elf, 0, sizeof *elf);
     elf->path = path;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        st = gw_fail(err, GW_IO, "%s: not a regular file", path);
+    int fd;
+    st = gw_plain_open(path, true, &fd, err);
+    if (st != GW_OK)
+        return st;
+    if (fstat(fd, &info) != 0) {
+        st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
         goto out;
     }
     if ((uint64_t)info.st_size < sizeof(Elf64_Ehdr)) {

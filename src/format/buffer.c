@@ -134,7 +134,7 @@ static int open_pidfd(uint32_t pid)
 gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer)
 {
     gw_status st = GW_NOMEM;
-    struct stat info;
+    struct stat info, folder;
     gwi_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer == NULL)
         return GW_NOMEM;
@@ -144,7 +144,10 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
         st = errno == ENOENT || errno == ELOOP ? GW_MISSING : GW_IO;
         goto out;
     }
-    if (fstat(buffer->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    /* A buffer belongs to the user of the run, or to root if the program gained its rights. Other files were put there
+     * to be read, or, as links, to be written. */
+    if (fstat(buffer->fd, &info) != 0 || !S_ISREG(info.st_mode) || fstat(folder_fd, &folder) != 0 ||
+        (info.st_uid != folder.st_uid && info.st_uid != 0) || info.st_nlink > 1) {
         st = GW_MISSING;
         goto out;
     }

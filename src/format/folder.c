@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_filter.h"
+#include "gw_own.h"
 #include "gwi_drain.h"
 #include "gwi_reader.h"
 #include "gwi_writer.h"
@@ -86,9 +87,10 @@ static gw_status read_meta(const char *folder_path, run_facts *facts, gwi_dict *
     if (asprintf(&path, "%s/run.meta", folder_path) < 0)
         return gw_fail(err, GW_NOMEM, "%s: no memory for the reader", folder_path);
     gw_status st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        st = gw_fail(err, GW_IO, "%s: not a run folder: run.meta: %s", folder_path, strerror(errno));
+    int fd;
+    st = gw_plain_open(path, false, &fd, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "%s: not a run folder", folder_path);
         goto out;
     }
     const gw_item *item;

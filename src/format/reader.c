@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include "gwi_reader.h"
 
+#include "gw_own.h"
 #include "gwi_event_decode.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A recording is one source. A run folder is two: the file as far as it was flushed, and the rest of the buffers,
  * drained into a recording in memory. */
@@ -32,15 +34,21 @@ struct gw_reader {
     char *record_path; /* owned: path of the recording in a run folder */
 };
 
-static gw_status add_file(gw_reader *reader, const char *path, gw_error *err)
+/* `owner` (may be NULL): the file is named by another file, so it must be one of this user, and not a link. */
+static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owner, gw_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    int fd;
+    gw_status st = gw_plain_open(path, owner == NULL, &fd, err);
+    if (st != GW_OK)
+        return st;
+    if (owner != NULL && gw_own_file_check(fd, *owner, path, err) != GW_OK) {
+        close(fd);
+        return GW_UNSUPPORTED;
+    }
     return gwi_source_start(&reader->source[reader->count++], fd, path, err);
 }
 
-static gw_status open_folder(gw_reader *reader, gw_error *err)
+static gw_status open_folder(gw_reader *reader, uid_t owner, gw_error *err)
 {
     gwi_folder folder;
     gw_status st = gwi_folder_open(reader->path, &folder, err);
@@ -52,7 +60,7 @@ static gw_status open_folder(gw_reader *reader, gw_error *err)
     folder.record_path = NULL;
     if (reader->record_path != NULL) {
         /* Even if the file cannot be read, the buffers are worth reading. */
-        gw_status file = add_file(reader, reader->record_path, err);
+        gw_status file = add_file(reader, reader->record_path, &owner, err);
         if (file == GW_OK)
             file = gwi_source_scan_marks(&reader->source[reader->count - 1], gwi_folder_mark, &folder, err);
         reader->record_read = file == GW_OK;
@@ -81,7 +89,7 @@ gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err
         st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
         goto out;
     }
-    st = S_ISDIR(info.st_mode) ? open_folder(reader, err) : add_file(reader, reader->path, err);
+    st = S_ISDIR(info.st_mode) ? open_folder(reader, info.st_uid, err) : add_file(reader, reader->path, NULL, err);
     if (st != GW_OK)
         goto out;
     *ret_reader = reader;

@@ -1,5 +1,6 @@
 /* Read the SONAME and version strings of libraries with elfutils, which handles damaged files. */
 #include "gw_libs.h"
+#include "gw_own.h"
 #include "gw_text.h"
 
 #include <fcntl.h>
@@ -73,7 +74,8 @@ void gw_library_read(const char *root, gw_library *library)
 {
     gw_text path = {0};
     gw_text_addf(&path, "%s%s", root, library->path == NULL ? "" : library->path);
-    int fd = open(gw_text_str(&path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = -1;
+    (void)!gw_plain_open(gw_text_str(&path), true, &fd, NULL); /* it may have been replaced since it was loaded */
     Elf *elf = fd < 0 || elf_version(EV_CURRENT) == EV_NONE ? NULL : elf_begin(fd, ELF_C_READ, NULL);
     if (elf != NULL && elf_kind(elf) == ELF_K_ELF) {
         read_soname(elf, library);

@@ -1,4 +1,5 @@
 /* Read files and standard input, and decompress gzip, xz and zstd. */
+#include "gw_own.h"
 #include "gwi_logs.h"
 
 #include <errno.h>
@@ -137,31 +138,43 @@ bool gw_log_is_text(const char *path)
         return true;
     if (has_name_of_another(path) || stat(path, &info) != 0 || S_ISDIR(info.st_mode))
         return false;
-    if (!S_ISREG(info.st_mode))
+    if (S_ISFIFO(info.st_mode)) /* not opened here: if a reader comes and goes, the writer is killed */
         return true;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof start);
-    if (fd >= 0)
-        close(fd);
+    int fd;
+    if (gw_plain_open(path, true, &fd, NULL) != GW_OK)
+        return false;
+    ssize_t got = read(fd, start, sizeof start);
+    close(fd);
     return got > 0 &&
            (codec_of((unsigned char *)start, (size_t)got) != CODEC_NONE || !gwi_is_binary(start, (size_t)got));
+}
+
+/* A plain file, or a FIFO, which is read like a pipe: that waits for its writer. */
+static gw_status open_named(const char *path, int *ret_fd, gw_error *err)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return gw_fail(err, GW_IO, "%s", strerror(errno));
+    if (!S_ISFIFO(info.st_mode))
+        return gw_plain_open(path, true, ret_fd, err);
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret_fd < 0 ? gw_fail(err, GW_IO, "%s", strerror(errno)) : GW_OK;
 }
 
 gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err)
 {
     gwi_log_source *source = calloc(1, sizeof *source);
     gw_status st = GW_OK;
-    struct stat info;
     if (source == NULL || (source->input = malloc(INPUT_BYTES)) == NULL) {
         free(source);
         return gw_fail(err, GW_NOMEM, "%s: no memory", path);
     }
     source->is_stdin = strcmp(path, "-") == 0;
-    source->fd = source->is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (source->fd < 0)
-        st = gw_fail(err, GW_IO, "open: %s", strerror(errno));
-    else if (fstat(source->fd, &info) == 0 && S_ISDIR(info.st_mode))
-        st = gw_fail(err, GW_IO, "it is a folder");
+    source->fd = -1;
+    if (source->is_stdin)
+        source->fd = STDIN_FILENO;
+    else
+        st = open_named(path, &source->fd, err);
     if (st == GW_OK)
         st = fill_first(source, err);
     if (st == GW_OK) {

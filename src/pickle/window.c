@@ -1,6 +1,8 @@
 /* Reads a file through a small window; see gwi_window.h. */
 #include "gwi_window.h"
 
+#include "gw_own.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,17 +11,8 @@
 
 gw_status gwi_window_open(gwi_window *window, const char *path, gw_error *err)
 {
-    struct stat about;
-    window->at = window->filled = 0;
-    window->passed = 0;
-    window->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (window->fd < 0)
-        return gw_fail(err, GW_IO, "%s", strerror(errno));
-    if (fstat(window->fd, &about) == 0 && !S_ISREG(about.st_mode)) {
-        gwi_window_close(window);
-        return gw_fail(err, GW_IO, "not a regular file");
-    }
-    return GW_OK;
+    *window = (gwi_window){.fd = -1};
+    return gw_plain_open(path, true, &window->fd, err);
 }
 
 void gwi_window_close(gwi_window *window)

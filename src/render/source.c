@@ -1,4 +1,5 @@
 /* Reads the lines around the user's place from its source file, if the file is unchanged since the run. */
+#include "gw_own.h"
 #include "gwi_source.h"
 
 #include <fcntl.h>
@@ -97,13 +98,11 @@ gwi_source_state gwi_source_read(const gw_verdict *verdict, gwi_source *ret_sour
     if (frame == NULL || frame->file == NULL || frame->line == 0 || frame->line == UINT32_MAX ||
         !verdict->run.has_start || !is_this_machine(&verdict->run) || !path_of(verdict, frame, path))
         return GWI_SOURCE_NONE;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) /* opening a device or a pipe may have side effects */
-        return GWI_SOURCE_NONE;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
+    int fd;
+    if (gw_plain_open(path, true, &fd, NULL) != GW_OK)
         return GWI_SOURCE_NONE;
     gwi_source_state state = GWI_SOURCE_NONE;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    if (fstat(fd, &info) == 0) {
         if (may_have_changed(verdict, frame, &info))
             state = GWI_SOURCE_CHANGED;
         else if (read_lines(fd, frame->line, ret_source))

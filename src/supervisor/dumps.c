@@ -8,6 +8,7 @@
 #include "gw_clock.h"
 #include "gw_fact.h"
 #include "gw_gpucore.h"
+#include "gw_own.h"
 #include "gw_say.h"
 #include "gw_text.h"
 
@@ -247,9 +248,10 @@ static void take_one(const gwi_dumps *dumps, gwi_record *record, const found_dum
 {
     gw_gpucore *core = NULL;
     gw_error err = {0};
-    int fd = open(found->path, O_RDONLY | O_CLOEXEC);
-    gw_status st = fd < 0 ? gw_fail(&err, GW_IO, "open %s: %s", found->path, strerror(errno))
-                          : gw_gpucore_read(fd, found->path, &core, &err);
+    int fd = -1;
+    gw_status st = gw_plain_open(found->path, false, &fd, &err);
+    if (st == GW_OK)
+        st = gw_gpucore_read(fd, found->path, &core, &err);
     put_file(record, dumps, found, core, st == GW_OK ? NULL : err.text);
     for (size_t i = 0; core != NULL && i < core->fault_count; i++)
         put_fault(record, found, &core->fault[i]);

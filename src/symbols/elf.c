@@ -7,6 +7,7 @@
 
 #include "gw_array.h"
 #include "gw_clock.h"
+#include "gw_own.h"
 #include "gw_text.h"
 #include "gwi_parts.h"
 
@@ -48,11 +49,10 @@ typedef struct object { /* a mapped file and its debug data */
 /* Open only regular files: a path in a recording may name anything. */
 static bool image_open(image *it, const char *path, struct stat *ret_status)
 {
-    it->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    it->elf = NULL;
-    if (it->fd < 0)
+    *it = (image){.fd = -1};
+    if (gw_plain_open(path, true, &it->fd, NULL) != GW_OK)
         return false;
-    if (fstat(it->fd, ret_status) != 0 || !S_ISREG(ret_status->st_mode))
+    if (fstat(it->fd, ret_status) != 0)
         return true; /* it exists, but is not read */
     it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);
     if (it->elf != NULL && elf_kind(it->elf) != ELF_K_ELF) {
