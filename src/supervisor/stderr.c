@@ -1,198 +1,27 @@
 /* Copies the program's stderr to the terminal and into the recording. */
-#include "gwi_stderr.h"
+#include "gwi_relay.h"
 
 #include "gw_text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
 enum {
-    COPY_BYTES = 64 << 10,
     SETTLE_MS_MAX = 1000,
     SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr reads nothing */
-    SETTLE_QUIET_MS = 20,
-    COPIERS_MAX = 16
+    SETTLE_QUIET_MS = 20
 };
-
-struct gwi_stderr_tail {
-    _Atomic uint64_t total;   /* bytes read so far; the newest end at total % size */
-    _Atomic uint64_t written; /* how many of these bytes were passed on */
-    _Atomic bool ended;
-    _Atomic pid_t copier; /* 0: not started */
-    char bytes[GWI_STDERR_BYTES_MAX];
-};
-_Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
-               "what was read and not yet passed on is still there");
-
-/* ---- the relay ---- */
-
-/* Pass on what was read but not written. The data is in shared memory, so a copier that replaces a killed one continues
- * where that one stopped. */
-static bool pass_on(int fd, gwi_stderr_tail *tail)
-{
-    uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
-    uint64_t done = atomic_load_explicit(&tail->written, memory_order_relaxed);
-    while (done < total) {
-        size_t at = (size_t)(done % sizeof tail->bytes), count = (size_t)(total - done);
-        if (count > sizeof tail->bytes - at)
-            count = sizeof tail->bytes - at;
-        ssize_t written = write(fd, tail->bytes + at, count);
-        if (written < 0 && errno == EAGAIN) {
-            struct pollfd ready = {.fd = fd, .events = POLLOUT};
-            poll(&ready, 1, -1);
-        } else if (written < 0 && errno != EINTR) {
-            return false;
-        } else if (written > 0) {
-            done += (uint64_t)written;
-            atomic_store_explicit(&tail->written, done, memory_order_release);
-        }
-    }
-    return true;
-}
-
-static void keep(gwi_stderr_tail *tail, const char *bytes, size_t count)
-{
-    uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
-    for (size_t i = 0; i < count;) {
-        size_t at = (size_t)((total + i) % sizeof tail->bytes);
-        size_t part = sizeof tail->bytes - at < count - i ? sizeof tail->bytes - at : count - i;
-        memcpy(tail->bytes + at, bytes + i, part);
-        i += part;
-    }
-    atomic_store_explicit(&tail->total, total + count, memory_order_release);
-}
-
-static volatile sig_atomic_t window_changed;
-
-static void note_window_change(int signal)
-{
-    (void)signal;
-    window_changed = 1;
-}
-
-/* A reader of our other descriptors must see their end when the program ends, not when the relay does. */
-static void close_all_but(int first, int second)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL) { /* no /proc */
-        for (int fd = 0; fd < 1024; fd++)
-            if (fd != first && fd != second)
-                close(fd);
-        return;
-    }
-    int own = dirfd(folder);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        int fd = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && fd != first && fd != second && fd != own)
-            close(fd);
-    }
-    closedir(folder);
-}
-
-/* Wait until there are bytes to copy. Returns false if the reader of our stderr has closed its end of the pipe. The
- * relay then ends at once, so that the program's next write fails as it would without gpuwhy, and not the write after
- * it. */
-static bool wait_for_more(int source, bool is_pipe)
-{
-    struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
-    return poll(waited, 2, -1) < 0 || (waited[1].revents & POLLERR) == 0;
-}
-
-static void copy_until_end(int source, gwi_stderr_tail *tail)
-{
-    static char bytes[COPY_BYTES];
-    struct stat stat;
-    bool is_pipe = fstat(STDERR_FILENO, &stat) == 0 && S_ISFIFO(stat.st_mode);
-    while (pass_on(STDERR_FILENO, tail) && wait_for_more(source, is_pipe)) {
-        if (window_changed) {
-            struct winsize size;
-            window_changed = 0;
-            if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0)
-                ioctl(source, TIOCSWINSZ, &size);
-        }
-        ssize_t got = read(source, bytes, sizeof bytes);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got <= 0) /* a pty returns EIO after its last writer has gone */
-            return;
-        keep(tail, bytes, (size_t)got);
-    }
-}
-
-/* The program's output passes through the copier. If the copier is killed, another one replaces it. */
-static void copy_by_child(int source, gwi_stderr_tail *tail)
-{
-    for (int i = 0; i < COPIERS_MAX; i++) {
-        int status = 0;
-        pid_t pid = fork();
-        if (pid == 0) {
-            copy_until_end(source, tail);
-            _exit(0);
-        }
-        if (pid < 0)
-            break;
-        atomic_store_explicit(&tail->copier, pid, memory_order_release);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
-        if (WIFEXITED(status))
-            return;
-    }
-    atomic_store_explicit(&tail->copier, getpid(), memory_order_release);
-    copy_until_end(source, tail);
-}
-
-static _Noreturn void relay(int source, gwi_stderr_tail *tail)
-{
-    /* Signals of the terminal and of the user are for the program. Whatever ends, the last output must get through. */
-    static const int ignored[] = {SIGINT,  SIGQUIT, SIGHUP,  SIGTERM, SIGPIPE, SIGTSTP,
-                                  SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-        signal(ignored[i], SIG_IGN);
-    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART, because poll must return */
-    sigaction(SIGWINCH, &action, NULL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_NAME, "gpuwhy-stderr");
-    close_all_but(source, STDERR_FILENO);
-    copy_by_child(source, tail);
-    atomic_store_explicit(&tail->ended, true, memory_order_release);
-    _exit(0);
-}
 
 /* ---- setting up ---- */
-
-static bool start_relay(gwi_stderr *capture, int source)
-{
-    void *memory = mmap(NULL, sizeof *capture->tail, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return false;
-    capture->tail = memory;
-    capture->relay_pid = fork();
-    if (capture->relay_pid == 0)
-        relay(source, capture->tail);
-    if (capture->relay_pid < 0) {
-        capture->relay_pid = 0;
-        munmap(memory, sizeof *capture->tail);
-        capture->tail = NULL;
-        return false;
-    }
-    return true;
-}
 
 static void begin_file(gwi_stderr *capture)
 {
@@ -230,7 +59,7 @@ static void begin_pipe(gwi_stderr *capture)
         capture->not_recorded = "no pipe could be made for stderr";
     } else {
         dress_pipe(ends[1]);
-        if (start_relay(capture, ends[0]))
+        if (gwi_relay_start(capture, ends[0]))
             capture->child_fd = ends[1];
         else
             close(ends[1]);
@@ -262,7 +91,7 @@ static void begin_terminal(gwi_stderr *capture)
         capture->not_recorded = "no second terminal could be made for stderr";
     } else {
         dress_terminal(slave);
-        if (start_relay(capture, master))
+        if (gwi_relay_start(capture, master))
             capture->child_fd = slave;
         else
             close(slave);
