@@ -33,6 +33,7 @@ typedef struct gwi_stderr {
     int file_fd;              /* stderr's file, opened again for reading; -1: none */
     off_t file_start;
     pid_t relay_pid;       /* 0: none */
+    int source_fd;         /* O_PATH of the pipe that the relay reads; it does not count as a reader; -1: none */
     gwi_stderr_tail *tail; /* owned; shared with the relay */
     uint64_t bytes_taken;  /* number of bytes that gwi_stderr_take() has returned */
 } gwi_stderr;
@@ -43,6 +44,8 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted);
 void gwi_stderr_enter(const gwi_stderr *capture);
 /* In the supervisor, when the child exists. */
 void gwi_stderr_began(gwi_stderr *capture);
+/* Replace the relay if it was killed. Call it when a child of ours has ended. */
+void gwi_relay_look(gwi_stderr *capture);
 /* Wait a short time until everything that the dead program wrote has passed through the relay. */
 void gwi_stderr_settle(gwi_stderr *capture);
 /* Take the bytes since the last call, at most GWI_STDERR_BYTES_MAX. *ret_bytes belongs to the caller. 0: nothing new.

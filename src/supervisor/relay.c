@@ -1,22 +1,26 @@
 /* The processes that copy the program's stderr to ours. */
 #include "gwi_relay.h"
 
+#include "gw_filter.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 64 << 10, COPIERS_MAX = 16 };
+enum { COPY_BYTES = 64 << 10, COPIERS_MAX = 1000 };
 _Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
                "what was read and not yet passed on is still there");
 
@@ -113,26 +117,106 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
     }
 }
 
-/* The program's output passes through the copier. If the copier is killed, another one replaces it. */
+/* Move `count` bytes from one pipe to another. False: our reader has gone. */
+static bool move(int source, size_t count)
+{
+    while (count > 0) {
+        ssize_t moved = splice(source, NULL, STDERR_FILENO, NULL, count, 0);
+        if (moved < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (moved == 0 || (moved < 0 && errno != EINTR)) {
+            return false;
+        } else if (moved > 0) {
+            count -= (size_t)moved;
+        }
+    }
+    return true;
+}
+
+/* Between two pipes, bytes are moved by the kernel in one step, so that a copier that is killed at any moment neither
+ * loses nor repeats output. Before that, we look at them through a third pipe. False: this does not work here, and
+ * nothing was moved. */
+static bool move_until_end(int source, gwi_stderr_tail *tail)
+{
+    static char bytes[COPY_BYTES];
+    int look[2];
+    bool works = false;
+    /* What a killed copier looked at was moved by it, or will be looked at again. */
+    atomic_store_explicit(&tail->written, atomic_load(&tail->total), memory_order_release);
+    if (pipe2(look, O_CLOEXEC) < 0)
+        return false;
+    while (wait_for_more(source, true)) {
+        ssize_t seen = tee(source, look[1], sizeof bytes, SPLICE_F_NONBLOCK);
+        if (seen < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        works = works || seen >= 0;
+        if (seen <= 0 || read(look[0], bytes, (size_t)seen) != seen)
+            break;
+        keep(tail, bytes, (size_t)seen);
+        if (!move(source, (size_t)seen))
+            break;
+        atomic_fetch_add_explicit(&tail->written, (uint64_t)seen, memory_order_release);
+    }
+    close(look[0]);
+    close(look[1]);
+    return works;
+}
+
+static bool is_pipe(int fd)
+{
+    struct stat stat;
+    return fstat(fd, &stat) == 0 && S_ISFIFO(stat.st_mode);
+}
+
+static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
+{
+    if (!is_pipe(source) || !is_pipe(STDERR_FILENO) || !move_until_end(source, tail))
+        copy_until_end(source, tail);
+    _exit(0);
+}
+
+/* The program's output passes through the copier. If the copier is killed or stopped, another one replaces it. */
 static void copy_by_child(int source, gwi_stderr_tail *tail)
 {
     for (int i = 0; i < COPIERS_MAX; i++) {
         int status = 0;
         pid_t pid = fork();
-        if (pid == 0) {
-            copy_until_end(source, tail);
-            _exit(0);
-        }
+        if (pid == 0)
+            be_copier(source, tail);
         if (pid < 0)
             break;
         atomic_store_explicit(&tail->copier, pid, memory_order_release);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        while (waitpid(pid, &status, WUNTRACED) < 0 && errno == EINTR)
             ;
+        if (WIFSTOPPED(status)) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+        }
         if (WIFEXITED(status))
             return;
     }
     atomic_store_explicit(&tail->copier, getpid(), memory_order_release);
     copy_until_end(source, tail);
+}
+
+/* The copier of a relay that was killed goes on. Two at once would mix up the order. */
+static void wait_for_end_of(pid_t copier)
+{
+    int fd = -1;
+#ifdef SYS_pidfd_open
+    if (copier > 0 && gw_rare_calls_are_safe())
+        fd = (int)syscall(SYS_pidfd_open, copier, 0);
+#endif
+    if (fd >= 0) { /* also notices the end of a process for which nobody waits */
+        struct pollfd ended = {.fd = fd, .events = POLLIN};
+        while (poll(&ended, 1, -1) < 0 && errno == EINTR)
+            ;
+        close(fd);
+        return;
+    }
+    while (copier > 0 && (kill(copier, 0) == 0 || errno != ESRCH))
+        poll(NULL, 0, 20);
 }
 
 static _Noreturn void relay(int source, gwi_stderr_tail *tail)
@@ -149,9 +233,18 @@ static _Noreturn void relay(int source, gwi_stderr_tail *tail)
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_NAME, "gpuwhy-stderr");
     close_all_but(source, STDERR_FILENO);
+    wait_for_end_of(atomic_load_explicit(&tail->copier, memory_order_acquire));
     copy_by_child(source, tail);
     atomic_store_explicit(&tail->ended, true, memory_order_release);
     _exit(0);
+}
+
+static pid_t start(int source, gwi_stderr_tail *tail)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        relay(source, tail);
+    return pid;
 }
 
 bool gwi_relay_start(gwi_stderr *capture, int source)
@@ -160,14 +253,35 @@ bool gwi_relay_start(gwi_stderr *capture, int source)
     if (memory == MAP_FAILED)
         return false;
     capture->tail = memory;
-    capture->relay_pid = fork();
-    if (capture->relay_pid == 0)
-        relay(source, capture->tail);
+    capture->relay_pid = start(source, capture->tail);
     if (capture->relay_pid < 0) {
         capture->relay_pid = 0;
         munmap(memory, sizeof *capture->tail);
         capture->tail = NULL;
         return false;
     }
+    if (is_pipe(source)) {
+        char path[40];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", source);
+        capture->source_fd = open(path, O_PATH | O_CLOEXEC);
+    }
     return true;
+}
+
+void gwi_relay_look(gwi_stderr *capture)
+{
+    int status;
+    char path[40];
+    if (capture->relay_pid <= 0 || capture->source_fd < 0 || waitpid(capture->relay_pid, &status, WNOHANG) <= 0)
+        return;
+    capture->relay_pid = 0;
+    if (WIFEXITED(status))
+        return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", capture->source_fd);
+    int source = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (source < 0)
+        return;
+    pid_t pid = start(source, capture->tail);
+    capture->relay_pid = pid < 0 ? 0 : pid;
+    close(source);
 }

@@ -102,7 +102,7 @@ static void begin_terminal(gwi_stderr *capture)
 
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
 {
-    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1};
+    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
     struct stat ours;
     if (!wanted)
         capture->not_recorded = "not asked for";
@@ -233,9 +233,11 @@ void gwi_stderr_end(gwi_stderr *capture)
     if (capture->file_fd >= 0)
         close(capture->file_fd);
     gwi_stderr_began(capture);
+    if (capture->source_fd >= 0)
+        close(capture->source_fd);
     if (capture->relay_pid > 0)
         waitpid(capture->relay_pid, NULL, WNOHANG); /* it may outlive us if children of the program still write */
     if (capture->tail != NULL)
         munmap(capture->tail, sizeof *capture->tail);
-    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1};
+    *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
 }
