@@ -185,13 +185,13 @@ gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_erro
     if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
         return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(file.st_mode))
-        return gw_fail(err, GW_UNSUPPORTED, "%s: not a plain file", path);
+        return gw_fail(err, GW_IO, "%s: not a plain file", path);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (may_be_link ? 0 : O_NOFOLLOW));
     if (fd < 0)
         return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
     if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
         close(fd);
-        return gw_fail(err, GW_UNSUPPORTED, "%s: not a plain file", path);
+        return gw_fail(err, GW_IO, "%s: not a plain file", path);
     }
     *ret_fd = fd;
     return GW_OK;

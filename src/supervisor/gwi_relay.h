@@ -10,7 +10,9 @@ struct gwi_stderr_tail {
     _Atomic uint64_t total;   /* bytes read so far; the newest end at total % size */
     _Atomic uint64_t written; /* how many of these bytes were passed on */
     _Atomic bool ended;
-    _Atomic pid_t copier; /* 0: not started */
+    _Atomic pid_t copier;     /* 0: not started */
+    _Atomic pid_t supervisor; /* has a read end of the pipe too; 0: it has closed it */
+    _Atomic bool reader_gone; /* our reader has closed its end, so the supervisor must close its read end too */
     char bytes[GWI_STDERR_BYTES_MAX];
 };
 

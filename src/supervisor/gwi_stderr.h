@@ -33,7 +33,7 @@ typedef struct gwi_stderr {
     int file_fd;              /* stderr's file, opened again for reading; -1: none */
     off_t file_start;
     pid_t relay_pid;       /* 0: none */
-    int source_fd;         /* O_PATH of the pipe that the relay reads; it does not count as a reader; -1: none */
+    int source_fd;         /* the pipe that the relay reads, for a new relay if it is killed; -1: none */
     gwi_stderr_tail *tail; /* owned; shared with the relay */
     uint64_t bytes_taken;  /* number of bytes that gwi_stderr_take() has returned */
 } gwi_stderr;

@@ -169,10 +169,26 @@ static bool is_pipe(int fd)
     return fstat(fd, &stat) == 0 && S_ISFIFO(stat.st_mode);
 }
 
+/* If our reader has gone, the program must notice at its next write, so wait until the supervisor has closed its read
+ * end: SIGCHLD wakes it. It may be stopped or dead. */
+static void let_supervisor_close(gwi_stderr_tail *tail)
+{
+    enum { WAIT_MS = 300 };
+    pid_t supervisor;
+    atomic_store_explicit(&tail->reader_gone, true, memory_order_release);
+    for (int ms = 0; ms < WAIT_MS && (supervisor = atomic_load_explicit(&tail->supervisor, memory_order_acquire)) > 0 &&
+                     (ms > 0 ? kill(supervisor, 0) : kill(supervisor, SIGCHLD)) == 0;
+         ms++)
+        poll(NULL, 0, 1);
+}
+
 static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
 {
     if (!is_pipe(source) || !is_pipe(STDERR_FILENO) || !move_until_end(source, tail))
         copy_until_end(source, tail);
+    struct pollfd reader = {.fd = STDERR_FILENO};
+    if (poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0)
+        let_supervisor_close(tail);
     _exit(0);
 }
 
@@ -260,28 +276,27 @@ bool gwi_relay_start(gwi_stderr *capture, int source)
         capture->tail = NULL;
         return false;
     }
-    if (is_pipe(source)) {
-        char path[40];
-        snprintf(path, sizeof path, "/proc/self/fd/%d", source);
-        capture->source_fd = open(path, O_PATH | O_CLOEXEC);
-    }
+    if (is_pipe(source))
+        capture->source_fd = fcntl(source, F_DUPFD_CLOEXEC, 0);
+    if (capture->source_fd >= 0)
+        atomic_store_explicit(&capture->tail->supervisor, getpid(), memory_order_release);
     return true;
 }
 
 void gwi_relay_look(gwi_stderr *capture)
 {
     int status;
-    char path[40];
-    if (capture->relay_pid <= 0 || capture->source_fd < 0 || waitpid(capture->relay_pid, &status, WNOHANG) <= 0)
+    if (capture->source_fd < 0)
         return;
-    capture->relay_pid = 0;
-    if (WIFEXITED(status))
-        return;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", capture->source_fd);
-    int source = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (source < 0)
-        return;
-    pid_t pid = start(source, capture->tail);
-    capture->relay_pid = pid < 0 ? 0 : pid;
-    close(source);
+    bool has_ended = capture->relay_pid > 0 && waitpid(capture->relay_pid, &status, WNOHANG) > 0;
+    if (has_ended)
+        capture->relay_pid = 0;
+    if (atomic_load_explicit(&capture->tail->reader_gone, memory_order_acquire) || (has_ended && WIFEXITED(status))) {
+        close(capture->source_fd);
+        capture->source_fd = -1;
+        atomic_store_explicit(&capture->tail->supervisor, 0, memory_order_release);
+    } else if (has_ended) {
+        pid_t pid = start(capture->source_fd, capture->tail);
+        capture->relay_pid = pid < 0 ? 0 : pid;
+    }
 }
