@@ -42,7 +42,7 @@ GW_MUST_CHECK gw_status gw_own_file_put(const char *folder, const char *name, co
 GW_MUST_CHECK gw_status gw_own_file_copy(const char *folder, const char *name, const char *path, gw_error *err);
 
 /* Open a plain file for reading without ever waiting: never a device, a FIFO or a socket. `may_be_link`: follow links,
- * which is right for names that the user gave and wrong for names that a file contains. `err` names the file. */
+ * which is right for names that the user gave and wrong for names that a file contains. `err` has the reason, without the path. */
 GW_MUST_CHECK gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err);
 
 #endif

@@ -68,7 +68,7 @@ gw_status gw_own_file_check(int fd, uid_t owner, const char *name, gw_error *err
     if (fstat(fd, &file) != 0)
         return gw_fail(err, GW_IO, "%s: %s", name, strerror(errno));
     if (!S_ISREG(file.st_mode))
-        return gw_fail(err, GW_UNSUPPORTED, "%s: not a plain file", name);
+        return gw_fail(err, GW_UNSUPPORTED, "%s: not a regular file", name);
     if (file.st_uid != owner)
         return gw_fail(err, GW_UNSUPPORTED, "%s: belongs to user %u, not to user %u", name, (unsigned)file.st_uid,
                        (unsigned)owner);
@@ -164,8 +164,10 @@ gw_status gw_own_file_copy(const char *folder, const char *name, const char *pat
     struct stat file;
     int fd;
     gw_status st = gw_plain_open(path, true, &fd, err);
-    if (st != GW_OK)
+    if (st != GW_OK) {
+        gw_wrap(err, "%s", path);
         return st;
+    }
     void *data = MAP_FAILED;
     if (fstat(fd, &file) == 0 && file.st_size > 0 && file.st_size <= COPY_BYTES_MAX)
         data = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -183,15 +185,15 @@ gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_erro
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. The type is checked first, because opening some devices
      * already has an effect. */
     if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
-        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+        return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (!S_ISREG(file.st_mode))
-        return gw_fail(err, GW_IO, "%s: not a plain file", path);
+        return gw_fail(err, GW_IO, "not a regular file");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (may_be_link ? 0 : O_NOFOLLOW));
     if (fd < 0)
-        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+        return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
         close(fd);
-        return gw_fail(err, GW_IO, "%s: not a plain file", path);
+        return gw_fail(err, GW_IO, "not a regular file");
     }
     *ret_fd = fd;
     return GW_OK;

@@ -1,5 +1,7 @@
 /* Finds out whether a filter of system calls would kill us for the calls that we need. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "gw_filter.h"
 
 #include <errno.h>

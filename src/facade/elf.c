@@ -147,8 +147,10 @@ gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err)
     elf->path = path;
     int fd;
     st = gw_plain_open(path, true, &fd, err);
-    if (st != GW_OK)
+    if (st != GW_OK) {
+        gw_wrap(err, "open %s", path);
         return st;
+    }
     if (fstat(fd, &info) != 0) {
         st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
         goto out;

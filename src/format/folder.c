@@ -90,7 +90,7 @@ static gw_status read_meta(const char *folder_path, run_facts *facts, gwi_dict *
     int fd;
     st = gw_plain_open(path, false, &fd, err);
     if (st != GW_OK) {
-        gw_wrap(err, "%s: not a run folder", folder_path);
+        gw_wrap(err, "%s: not a run folder: run.meta", folder_path);
         goto out;
     }
     const gw_item *item;

@@ -39,8 +39,10 @@ static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owne
 {
     int fd;
     gw_status st = gw_plain_open(path, owner == NULL, &fd, err);
-    if (st != GW_OK)
+    if (st != GW_OK) {
+        gw_wrap(err, "%s", path);
         return st;
+    }
     if (owner != NULL && gw_own_file_check(fd, *owner, path, err) != GW_OK) {
         close(fd);
         return GW_UNSUPPORTED;

@@ -250,7 +250,9 @@ static void take_one(const gwi_dumps *dumps, gwi_record *record, const found_dum
     gw_error err = {0};
     int fd = -1;
     gw_status st = gw_plain_open(found->path, false, &fd, &err);
-    if (st == GW_OK)
+    if (st != GW_OK)
+        gw_wrap(&err, "open %s", found->path);
+    else
         st = gw_gpucore_read(fd, found->path, &core, &err);
     put_file(record, dumps, found, core, st == GW_OK ? NULL : err.text);
     for (size_t i = 0; core != NULL && i < core->fault_count; i++)

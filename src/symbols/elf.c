@@ -51,9 +51,9 @@ static bool image_open(image *it, const char *path, struct stat *ret_status)
 {
     *it = (image){.fd = -1};
     if (gw_plain_open(path, true, &it->fd, NULL) != GW_OK)
-        return false;
+        return stat(path, ret_status) == 0 && !S_ISREG(ret_status->st_mode); /* it exists, but is not read */
     if (fstat(it->fd, ret_status) != 0)
-        return true; /* it exists, but is not read */
+        return true;
     it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);
     if (it->elf != NULL && elf_kind(it->elf) != ELF_K_ELF) {
         elf_end(it->elf);
