@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,7 +75,9 @@ void gwi_note(const char *format, ...)
     va_start(args, format);
     int bytes = vsnprintf(line, sizeof line - 1, format, args);
     va_end(args);
-    if (gwi.folder == NULL || bytes < 0)
+    struct rlimit limit;
+    bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < 1 << 20; /* SIGXFSZ would kill us */
+    if (gwi.folder == NULL || bytes < 0 || is_limited)
         return;
     if (bytes > (int)sizeof line - 2)
         bytes = sizeof line - 2;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,6 +128,33 @@ static void prepare(gwi_shared *shared, const gw_virt_spec *spec)
     __atomic_store_n(&shared->magic, GWI_SHARED_MAGIC, __ATOMIC_RELEASE);
 }
 
+static bool write_zeros(int fd)
+{
+    static const char zeros[16 << 10];
+    for (size_t done = 0; done < sizeof(gwi_shared);) {
+        size_t left = sizeof(gwi_shared) - done;
+        ssize_t written = pwrite(fd, zeros, left < sizeof zeros ? left : sizeof zeros, (off_t)done);
+        if (written <= 0)
+            return false;
+        done += (size_t)written;
+    }
+    return true;
+}
+
+/* Reserve the file's blocks, unless another process has done so. A limit on file sizes does not only refuse: it also
+ * sends SIGXFSZ. A filter of system calls may refuse posix_fallocate(). */
+static bool extend(int fd)
+{
+    struct stat file;
+    struct rlimit limit;
+    if (fstat(fd, &file) != 0 || file.st_size >= (off_t)sizeof(gwi_shared))
+        return file.st_size >= (off_t)sizeof(gwi_shared);
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(gwi_shared))
+        return false;
+    int refused = posix_fallocate(fd, 0, sizeof(gwi_shared));
+    return refused == 0 || ((refused == EPERM || refused == ENOSYS) && write_zeros(fd));
+}
+
 /* Open the file, extend it to its full size, and lock it against other processes that do the same. Returns -1 on
  * failure. */
 static int file_open(const char *folder)
@@ -137,7 +165,7 @@ static int file_open(const char *folder)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;
-    if (flock(fd, LOCK_EX) != 0 || posix_fallocate(fd, 0, sizeof(gwi_shared)) != 0) {
+    if (flock(fd, LOCK_EX) != 0 || !extend(fd)) {
         close(fd);
         return -1;
     }
@@ -147,8 +175,9 @@ static int file_open(const char *folder)
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot)
 {
     int fd = -1;
-    if (folder != NULL && (fd = file_open(folder)) < 0)
-        return false;
+    /* Where the file cannot be made, the process has a card of its own. */
+    if (folder != NULL)
+        fd = file_open(folder);
     gwi_shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     bool ok = shared != MAP_FAILED;

@@ -3,12 +3,13 @@
  * libc10.so exports c10::reportMemoryUsageToProfiler and c10::reportOutOfMemoryToProfiler. libc10_cuda.so calls the
  * first through its PLT for each block that its native caching allocator allocates or frees, and the second for each
  * request that it refuses. This library is preloaded, so the loader binds these calls to its definitions instead of
- * PyTorch's own. It defines only these two functions and the object below, and each function jumps through a pointer
+ * PyTorch's own. It defines these two functions and the object below, and each function jumps through a pointer
  * in this object. At first the pointer leads to code that passes the call on to PyTorch's own function. Once the
  * hook is in the process, the pointer leads to the hook, which passes the call on itself.
  *
- * In a program without PyTorch the library is never called. It has no constructor, no thread-local storage and no
- * other symbol. */
+ * The library also defines chroot(), so that a program in another root folder is not given names of ours that are not
+ * there (leave_root.c). In a program without PyTorch that does not change its root, the library is never called. It has
+ * no constructor, no thread-local storage and no other symbol. */
 #ifndef GW_C10_DOOR_H
 #define GW_C10_DOOR_H
 

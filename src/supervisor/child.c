@@ -160,21 +160,40 @@ void gwi_signals_end(gwi_signals *signals)
 /* ---- starting ---- */
 
 enum { FILES_WANTED = 1024, FILES_MIN = 48 };
-static struct rlimit files_before; /* rlim_max 0: not changed */
 
-bool gwi_files_begin(void)
+typedef struct raised_limit {
+    int resource;
+    rlim_t wanted;
+    struct rlimit before;
+    bool is_raised;
+} raised_limit;
+
+static raised_limit raised[] = {{.resource = RLIMIT_NOFILE, .wanted = FILES_WANTED},
+                                {.resource = RLIMIT_FSIZE, .wanted = RLIM_INFINITY}};
+enum { RAISED_COUNT = sizeof raised / sizeof raised[0] };
+
+static void raise_limit(raised_limit *limit)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_WANTED)
-        return true;
-    if (limit.rlim_cur < limit.rlim_max) {
-        struct rlimit raised = {limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED, limit.rlim_max};
-        if (setrlimit(RLIMIT_NOFILE, &raised) == 0) {
-            files_before = limit;
-            limit = raised;
-        }
-    }
-    return limit.rlim_cur >= FILES_MIN;
+    if (getrlimit((__rlimit_resource_t)limit->resource, &limit->before) != 0 || limit->before.rlim_cur >= limit->wanted)
+        return;
+    struct rlimit more = limit->before;
+    more.rlim_cur = more.rlim_max < limit->wanted ? more.rlim_max : limit->wanted;
+    limit->is_raised = setrlimit((__rlimit_resource_t)limit->resource, &more) == 0;
+}
+
+bool gwi_limits_begin(void)
+{
+    struct rlimit files;
+    for (size_t i = 0; i < RAISED_COUNT; i++)
+        raise_limit(&raised[i]);
+    return getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= FILES_MIN;
+}
+
+void gwi_limits_restore(void)
+{
+    for (size_t i = 0; i < RAISED_COUNT; i++)
+        if (raised[i].is_raised)
+            setrlimit((__rlimit_resource_t)raised[i].resource, &raised[i].before);
 }
 
 static _Noreturn void become(const gwi_start *start, int report_fd)
@@ -185,8 +204,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
     if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
         _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before we could request this signal */
     gwi_signals_restore(start->signals);
-    if (files_before.rlim_max != 0)
-        setrlimit(RLIMIT_NOFILE, &files_before);
+    gwi_limits_restore();
     execvp(start->argv[0], start->argv);
     int why = errno;
     ssize_t ignored = write(report_fd, &why, sizeof why);

@@ -59,6 +59,19 @@ static gw_status make_readable(gw_path hook, const char *folder, gw_error *err)
     return st == GW_OK ? gw_path_format(hook, err, "%s/libgpuwhy-hook.so", folder) : st;
 }
 
+static gw_status write_facade_in(gwi_doors *doors, const char *base, const char *build_id, const gw_path installed,
+                                 gw_error *err)
+{
+    gw_path hook;
+    memcpy(hook, installed, sizeof hook);
+    gw_status st = gw_path_format(doors->folder, err, "%s/facade-%016" PRIx64, base,
+                                  facade_hash(doors->driver, build_id, installed));
+    if (st == GW_OK)
+        st = make_readable(hook, doors->folder, err);
+    return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
+}
+
+/* Write it into the best folder that has room. */
 static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error *err)
 {
     gw_path hook, base;
@@ -66,17 +79,17 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     gw_status st = gw_library_find("libgpuwhy-hook.so", hook, err);
     if (st == GW_OK)
         st = gw_facade_driver_info(doors->driver, &info, err);
-    if (st == GW_OK)
-        st = gwi_code_folder(run_folder, base, err);
-    if (st == GW_OK)
-        st = gw_path_format(doors->folder, err, "%s/facade-%016" PRIx64, base,
-                            facade_hash(doors->driver, info.build_id, hook));
     if (st != GW_OK)
         return st;
-    st = make_readable(hook, doors->folder, err);
+    st = gw_fail(err, GW_IO,
+                 "no folder for our library that only you may write to, without space, colon and noexec"
+                 " (tried XDG_CACHE_HOME, /var/tmp, /tmp)");
+    for (size_t i = 0; st != GW_OK && i < GWI_CODE_FOLDERS; i++)
+        if (gwi_code_folder(i, run_folder, base))
+            st = write_facade_in(doors, base, info.build_id, hook, err);
     if (st != GW_OK)
-        return st;
-    return gw_facade_write(doors->driver, hook, doors->folder, err);
+        doors->folder[0] = '\0';
+    return st;
 }
 
 /* Put a copy into the facade's folder, whose name contains no space and no colon. Without it, PyTorch's blocks are not

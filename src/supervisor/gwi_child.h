@@ -21,9 +21,11 @@ void gwi_signals_restore(const gwi_signals *signals);
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child);
 void gwi_signals_end(gwi_signals *signals);
 
-/* Raise our own limit of open files to what we need, if it is lower; the program gets the original one. False: the
- * limit cannot be raised far enough. */
-bool gwi_files_begin(void);
+/* Raise our own limits of open files and of file sizes as far as we may; the program gets the original ones. False: too
+ * few files may be open. */
+bool gwi_limits_begin(void);
+/* In the child, before exec. */
+void gwi_limits_restore(void);
 
 typedef struct gwi_start {
     char *const *argv;

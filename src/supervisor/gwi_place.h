@@ -5,6 +5,7 @@
 #include "gw_place.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Create the folder with this mode, and the folders above it with mode 0700. An existing folder is left as it is. */
 GW_MUST_CHECK gw_status gwi_folder_make(const char *path, unsigned mode, gw_error *err);
@@ -20,10 +21,12 @@ void gwi_folder_remove(const char *path);
  * process may still write into it. */
 void gwi_run_folders_tidy(void);
 
-/* Find or create a folder for code that the program loads. Only we and root may write to it, and every user can read
- * it, unless it is in a private home. Its name contains no space and no colon, because both separate the
- * elements of LD_PRELOAD, and it is not mounted noexec. It outlives the run, because child processes may. */
-GW_MUST_CHECK gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err);
+/* Find or create folder number `index` for code that the program loads; 0 is the best, and the last of
+ * GWI_CODE_FOLDERS is the run folder. Only we and root may write to it, and every user can read it, unless it is in a
+ * private home. Its name contains no space and no colon, because both separate the elements of LD_PRELOAD, and it is
+ * not mounted noexec. It outlives the run, because child processes may. False: there is no such folder. */
+enum { GWI_CODE_FOLDERS = 4 };
+bool gwi_code_folder(size_t index, const char *run_folder, gw_path out);
 
 /* <state folder>/YYYYMMDD-HHMMSS-PID.gpuwhy. `again`, from 0: the number of such names that exist already, because runs
  * of several containers have the same pid; from 1 on, "-2" and so on follows the pid. */

@@ -348,23 +348,18 @@ static gw_status code_folder(size_t index, gw_path out)
 }
 enum { CODE_FOLDER_COUNT = 3 };
 
-gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err)
+bool gwi_code_folder(size_t index, const char *run_folder, gw_path out)
 {
     gw_path wanted;
     int fd;
-    for (size_t i = 0; i < CODE_FOLDER_COUNT; i++) {
-        if (code_folder(i, wanted) != GW_OK || gwi_folder_make(wanted, 0755, NULL) != GW_OK ||
-            gw_own_folder_open(wanted, &fd, NULL) != GW_OK)
-            continue;
-        close(fd);
-        if (gw_own_path(wanted, out) && can_hold_code(out))
-            return GW_OK;
-    }
-    if (run_folder[0] != '\0' && can_hold_code(run_folder))
-        return gw_path_format(out, err, "%s", run_folder);
-    return gw_fail(err, GW_IO,
-                   "no folder for our library that only you may write to, without space, colon and noexec"
-                   " (tried XDG_CACHE_HOME, /var/tmp, /tmp)");
+    if (index >= CODE_FOLDER_COUNT)
+        return run_folder[0] != '\0' && can_hold_code(run_folder) &&
+               gw_path_format(out, NULL, "%s", run_folder) == GW_OK;
+    if (code_folder(index, wanted) != GW_OK || gwi_folder_make(wanted, 0755, NULL) != GW_OK ||
+        gw_own_folder_open(wanted, &fd, NULL) != GW_OK)
+        return false;
+    close(fd);
+    return gw_own_path(wanted, out) && can_hold_code(out);
 }
 
 gw_status gwi_recording_name(gw_path out, unsigned again, gw_error *err)

@@ -227,6 +227,7 @@ static int run_bare(const gw_run_options *options, char *const *argv)
         return GW_EXIT_USAGE;
     }
     gw_say("nothing is recorded: too few files may be open (ulimit -n); the program runs without gpuwhy");
+    gwi_limits_restore();
     execvp(argv[0], argv);
     gw_say("%s: %s", argv[0], strerror(errno));
     return errno == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
@@ -235,7 +236,7 @@ static int run_bare(const gw_run_options *options, char *const *argv)
 int gw_supervisor_start(const gw_run_options *options, char *const *argv, const gw_run_judges *judges,
                         gw_supervisor **ret_run)
 {
-    if (!gwi_files_begin())
+    if (!gwi_limits_begin())
         return run_bare(options, argv);
     gw_supervisor *run = calloc(1, sizeof *run);
     if (run == NULL) {

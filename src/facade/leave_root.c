@@ -1,0 +1,82 @@
+/* chroot() for the programs that are started with our preloaded libraries.
+ *
+ * A program such as chroot(8) changes its root folder and then executes another program. Our libraries are usually not
+ * in the new root, and the loader would print a line on that program's stderr for each of them. So after a successful
+ * call, their names are removed from the variables that name them, unless they are there. The rest of the environment
+ * and the result of the call are unchanged. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Before glibc 2.34 it is in libdl. Without it, nothing is removed. */
+#pragma weak dladdr
+
+enum { FOLDER_BYTES = 4096 };
+
+static const char a_place_here; /* in this library */
+
+/* The folder of this library, with the slash at its end. False: unknown. */
+static bool own_folder(char *folder)
+{
+    Dl_info info;
+    const char *slash;
+    if (dladdr == NULL || dladdr(&a_place_here, &info) == 0 || info.dli_fname == NULL ||
+        (slash = strrchr(info.dli_fname, '/')) == NULL || slash - info.dli_fname + 2 > FOLDER_BYTES)
+        return false;
+    size_t bytes = (size_t)(slash - info.dli_fname) + 1;
+    memcpy(folder, info.dli_fname, bytes);
+    folder[bytes] = '\0';
+    return true;
+}
+
+/* True for the folder itself, with or without its slash, and for a file in it. */
+static bool is_in(const char *element, size_t bytes, const char *folder)
+{
+    size_t length = strlen(folder);
+    return bytes + 1 >= length && strncmp(element, folder, length - 1) == 0 &&
+           (bytes + 1 == length || element[length - 1] == '/');
+}
+
+static void remove_from(const char *variable, const char *separators, const char *folder)
+{
+    const char *old = getenv(variable);
+    char *kept = old == NULL ? NULL : malloc(strlen(old) + 1);
+    size_t used = 0;
+    if (kept == NULL)
+        return;
+    for (const char *at = old; *at != '\0';) {
+        size_t bytes = strcspn(at, separators);
+        if (!is_in(at, bytes, folder)) {
+            if (used > 0)
+                kept[used++] = ':';
+            memcpy(kept + used, at, bytes);
+            used += bytes;
+        }
+        at += bytes;
+        at += *at != '\0';
+    }
+    kept[used] = '\0';
+    if (used == 0)
+        unsetenv(variable);
+    else if (strcmp(kept, old) != 0)
+        setenv(variable, kept, 1);
+    free(kept);
+}
+
+__attribute__((visibility("default"))) int chroot(const char *path)
+{
+    char folder[FOLDER_BYTES];
+    bool is_known = own_folder(folder);
+    int result = (int)syscall(SYS_chroot, path);
+    int reason = errno;
+    if (result == 0 && is_known && access(folder, F_OK) != 0) {
+        remove_from("LD_PRELOAD", ": ", folder);
+        remove_from("LD_LIBRARY_PATH", ":;", folder);
+    }
+    errno = reason;
+    return result;
+}
