@@ -167,6 +167,7 @@ void gwi_stderr_settle(gwi_stderr *capture)
     for (int ms = 0; ms < SETTLE_MS_MAX && blocked_ms < SETTLE_BLOCKED_MS_MAX && quiet_ms < SETTLE_QUIET_MS;) {
         if (atomic_load_explicit(&capture->tail->ended, memory_order_acquire))
             return;
+        gwi_relay_look(capture);
         poll(NULL, 0, 1);
         uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
         /* Our own output must not overtake what waits for a slow reader, because the program would have waited too. */

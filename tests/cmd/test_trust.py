@@ -1,0 +1,232 @@
+"""What other users may have put in our way: run folders, code, links, FIFOs; and what happens if our processes are killed."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+from support import Case, GPU, GPUWHY, WAIT_S, lines_of, run_command, wait_until
+
+OTHER = 65534  # another user: nobody
+
+
+def needs_root(test):
+    return unittest.skipUnless(os.geteuid() == 0, "only root can make files of another user")(test)
+
+
+class Planted(Case):
+    """Run folders that another user made under our name."""
+
+    def plant(self, recording):
+        """Copy a run folder as it looks while a program runs, name `recording` in it, and give it to another user."""
+        self.process = self.start("sh", "-c", "sleep 60", options=["-o", str(recording)])
+        self.addCleanup(self.process.kill)
+        folder = self.own_folder(self.process.pid)
+        planted = pathlib.Path(f"/dev/shm/gpuwhy-{os.getuid()}-1-planted")
+        shutil.rmtree(planted, ignore_errors=True)
+        shutil.copytree(folder, planted)
+        self.addCleanup(shutil.rmtree, planted, True)
+        self.process.terminate()
+        self.process.wait(WAIT_S)
+        return planted
+
+    def own_folder(self, pid):
+        roots = [pathlib.Path(r) for r in (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp", "/var/tmp") if r]
+
+        def found():
+            return [f for r in roots if r.exists() for f in r.glob(f"gpuwhy-{os.getuid()}-{pid}-*")
+                    if (f / "run.meta").exists()]
+        wait_until(found, "the run folder")
+        return found()[0]
+
+    @needs_root
+    def test_a_folder_of_another_user_is_not_believed(self):
+        recording = self.folder / "run.gpuwhy"
+        planted = self.plant(recording)
+        mine = json.loads(self.run_gpuwhy("explain", "--json", recording).stdout)
+        for path in [planted, *planted.rglob("*")]:
+            os.chown(path, OTHER, OTHER, follow_symlinks=False)
+        again = json.loads(self.run_gpuwhy("explain", "--json", recording).stdout)
+        self.assertEqual(mine["headline"], again["headline"])
+        self.assertNotIn(b"planted", self.run_gpuwhy("poke", "1").stdout)
+
+    @needs_root
+    def test_a_recording_of_another_user_is_not_read_for_a_folder(self):
+        """The folder names a file as its recording; it must belong to the folder's owner."""
+        recording = self.folder / "run.gpuwhy"
+        planted = self.plant(recording)
+        self.assertIn(b"exit", self.run_gpuwhy("explain", "--json", planted).stdout)
+        os.chown(recording, OTHER, OTHER)
+        done = self.run_gpuwhy("explain", planted)
+        self.assertIn(done.returncode, (0, 1, 2))
+        self.assertNotIn(b"signal 15", done.stdout)
+
+    def test_links_in_a_folder_are_not_followed(self):
+        planted = self.plant(self.folder / "run.gpuwhy")
+        meta = planted / "run.meta"
+        meta.rename(planted / "real.meta")
+        meta.symlink_to(planted / "real.meta")
+        done = self.run_gpuwhy("explain", planted)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+
+
+class Code(Case):
+    """What a program loads comes from us or from root."""
+
+    def preloaded(self, environment):
+        done = subprocess.run(run_command("env"), env=environment, cwd=self.folder, capture_output=True, timeout=WAIT_S)
+        line = [l for l in done.stdout.decode().splitlines() if l.startswith("LD_PRELOAD=")][0]
+        return [pathlib.Path(p) for p in line.split("=", 1)[1].split(":") if "facade-" in p]
+
+    def cache(self, mode=0o755):
+        cache = pathlib.Path(self.folder.parent / self.folder.name.replace(" ", "-"))
+        cache.mkdir(mode=mode)
+        os.chmod(cache, mode)
+        self.addCleanup(shutil.rmtree, cache, True)
+        return cache
+
+    def assert_safe(self, path):
+        for part in [path, *path.parents]:
+            facts = part.stat()
+            self.assertIn(facts.st_uid, (0, os.geteuid()), part)
+            sticky = facts.st_mode & 0o1000 and part.is_dir()
+            self.assertFalse(facts.st_mode & 0o002 and not sticky, part)
+
+    def test_a_changed_facade_is_replaced(self):
+        environment = dict(self.environment, XDG_CACHE_HOME=str(self.cache()))
+        facade = self.preloaded(environment)[0]
+        good = facade.read_bytes()
+        for change in (good[:-1], good[:100] + b"X" + good[101:], good + b"x"):
+            facade.unlink()
+            facade.write_bytes(change)
+            self.assertEqual(self.preloaded(environment)[0], facade)
+            self.assertEqual(facade.read_bytes(), good)
+        before = facade.stat().st_mtime_ns, facade.stat().st_ino
+        self.preloaded(environment)
+        self.assertEqual(before, (facade.stat().st_mtime_ns, facade.stat().st_ino))  # its twin: equal bytes stay
+
+    def test_others_cannot_have_written_it(self):
+        environment = dict(self.environment, XDG_CACHE_HOME=str(self.cache(0o777)))
+        for path in self.preloaded(environment):
+            self.assert_safe(path)
+            self.assertNotIn(environment["XDG_CACHE_HOME"], str(path))
+        environment["XDG_CACHE_HOME"] = str(self.folder.parent / "gpuwhy-own-cache")
+        self.addCleanup(shutil.rmtree, environment["XDG_CACHE_HOME"], True)
+        self.assertIn(environment["XDG_CACHE_HOME"], str(self.preloaded(environment)[0]))  # its twin: our own folder
+
+    @needs_root
+    def test_root_uses_no_folder_of_another_user(self):
+        home = self.cache()
+        (home / ".cache").mkdir()
+        for path in (home, home / ".cache"):
+            os.chown(path, OTHER, OTHER)
+        environment = dict(self.environment, HOME=str(home))
+        for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+            environment.pop(name, None)
+        for cache in (None, str(home / ".cache")):
+            if cache:
+                environment.update(XDG_CACHE_HOME=cache, XDG_STATE_HOME=str(home / ".local"))
+            for path in self.preloaded(dict(environment, GPUWHY_KEEP="0")):
+                self.assert_safe(path)
+            self.assertEqual(sorted(p.name for p in home.rglob("*")), [".cache"])
+
+    @needs_root
+    def test_a_program_that_becomes_another_user_can_read_it(self):
+        environment = {k: v for k, v in self.environment.items() if k != "XDG_CACHE_HOME"}
+        done = subprocess.run(run_command("setpriv", "--reuid", str(OTHER), "--clear-groups", "cat", "/dev/null"),
+                              env=environment, cwd="/", capture_output=True, timeout=WAIT_S)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+
+class Files(Case):
+    """`explain` opens regular files, and a FIFO that the user names."""
+
+    def test_a_fifo_is_read_like_a_pipe(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        writer = subprocess.Popen(["sh", "-c", "echo 'RuntimeError: CUDA error: out of memory' > fifo"], cwd=self.folder)
+        done = self.run_gpuwhy("explain", fifo)
+        self.assertEqual(writer.wait(WAIT_S), 0)
+        self.assertIn(b"gpu-oom", done.stdout)
+
+    def test_devices_are_refused(self):
+        for path in ("/dev/zero", "/dev/tty", "/dev/null"):
+            done = self.run_gpuwhy("explain", path, stdin=subprocess.DEVNULL)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), (path, done.stderr))
+
+    def test_a_recording_named_by_a_folder_may_be_a_fifo(self):
+        process = self.start("sh", "-c", "sleep 60", options=["-o", str(self.folder / "run.gpuwhy")])
+        self.addCleanup(process.kill)
+        folder = Planted.own_folder(self, process.pid)
+        (self.folder / "run.gpuwhy").unlink()
+        os.mkfifo(self.folder / "run.gpuwhy")
+        done = self.run_gpuwhy("explain", folder)
+        self.assertIn(done.returncode, (0, 1, 2))
+
+
+class Killed(Case):
+    """The program's standard error survives the end of our processes."""
+    LINES = 3000
+
+    def children(self, pid):
+        try:
+            return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        except OSError:
+            return []
+
+    def names(self, pid):
+        relay = [c for c in self.children(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-stderr"]]
+        copier = [c for r in relay for c in self.children(r)]
+        witness = [c for c in self.children(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-witness"]]
+        return {"copier": copier, "relay": relay, "relay and copier": relay + copier, "supervisor": [pid],
+                "witness": witness, "all but the copier": [pid] + relay + witness}
+
+    def run_and_send(self, whom, number, after_s):
+        script = f"i=0; while [ $i -lt {self.LINES} ]; do echo line $i >&2; i=$((i+1)); done; echo done > done; exit 7"
+        (self.folder / "done").unlink(missing_ok=True)
+        process = self.start("sh", "-c", script, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        output = []
+        reader = threading.Thread(target=lambda: output.append(process.stderr.read()))
+        reader.start()
+        wait_until(lambda: self.names(process.pid)["copier"] or process.poll() is not None, "the copier")
+        time.sleep(after_s)
+        hit = self.names(process.pid)[whom]
+        for pid in hit:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        wait_until((self.folder / "done").exists, f"the program, after signal {number} to {whom}")
+        for pid in hit:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+        status = process.wait(WAIT_S)
+        reader.join(WAIT_S)
+        process.stderr.close()
+        return status, output[0]
+
+    def check(self, number, victims, times):
+        wanted = b"".join(b"line %d\n" % i for i in range(self.LINES))
+        for whom in victims:
+            for _ in range(times):
+                status, output = self.run_and_send(whom, number, random.random() * 0.05)
+                self.assertEqual(output, wanted, f"signal {number} to {whom}")
+                self.assertIn(status, (7, -number) if "supervisor" in whom or "all" in whom else (7,), whom)
+
+    def test_killed(self):
+        self.check(signal.SIGKILL, ["copier", "relay", "relay and copier", "supervisor", "witness", "all but the copier"],
+                   int(os.environ.get("GPUWHY_KILLS", "4")))
+
+    def test_stopped(self):
+        self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "2")))
+
+
+if __name__ == "__main__":
+    unittest.main()
