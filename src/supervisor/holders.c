@@ -1,5 +1,5 @@
 /* Records who holds a card at a failed allocation: a virtual card's own account, or NVML's for a real one. */
-#include "gwi_mask.h"
+#include "gw_mask.h"
 #include "gwi_run.h"
 
 #include "gw_fact.h"
@@ -27,7 +27,7 @@ static void read_command(gw_text *text, int pid)
         words[word_count++] = bytes + at;
     for (size_t i = 0; i < word_count && text->bytes < COMMAND_BYTES_MAX; i++) {
         gw_text_add_str(text, i == 0 ? "" : " ");
-        gwi_mask_argument(text, words, (int)i);
+        gw_mask_argument(text, words, (int)i);
     }
 }
 

@@ -7,7 +7,7 @@
 #include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
-#include "gwi_mask.h"
+#include "gw_mask.h"
 #include "gwi_rank.h"
 
 #include <dirent.h>
@@ -109,7 +109,7 @@ static char **masked(char *const *argv)
     char **list = calloc(count + 1, sizeof *list);
     for (size_t i = 0; list != NULL && i < count; i++) {
         gw_text value = {0};
-        gwi_mask_argument(&value, argv, (int)i);
+        gw_mask_argument(&value, argv, (int)i);
         list[i] = strdup(gw_text_str(&value));
         gw_text_free(&value);
     }
@@ -202,7 +202,7 @@ static void put_arguments(gwi_record *record, char *const *argv)
 {
     for (int i = 0; argv[i] != NULL; i++) {
         gw_text value = {0};
-        gwi_mask_argument(&value, argv, i);
+        gw_mask_argument(&value, argv, i);
         put_meta(record, "argv", gw_text_str(&value));
         gw_text_free(&value);
     }
@@ -216,8 +216,8 @@ static void put_environment(gwi_record *record)
         if (equals == NULL || (size_t)(equals - *entry) >= sizeof key - 4)
             continue;
         snprintf(key, sizeof key, "env.%.*s", (int)(equals - *entry), *entry);
-        if (gwi_environment_is_recorded(key + 4))
-            put_meta(record, key, gwi_name_is_secret(key + 4) ? GWI_MASKED : equals + 1);
+        if (gw_environment_is_recorded(key + 4))
+            put_meta(record, key, gw_name_is_secret(key + 4) ? GW_MASKED : equals + 1);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Which names suggest secrets, and that their values are masked wherever they appear. */
-#include "gwi_mask.h"
+#include "gw_mask.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,10 +18,10 @@ static void names_are_judged_by_their_words(void **state)
     static const char *const open[] = {"--tokenizer", "--max-tokens",         "--keep", "--keyboard",
                                        "--lr",        "CUDA_VISIBLE_DEVICES", "",       "---"};
     for (size_t i = 0; i < sizeof secret / sizeof secret[0]; i++)
-        if (!gwi_name_is_secret(secret[i]))
+        if (!gw_name_is_secret(secret[i]))
             fail_msg("%s is shown", secret[i]);
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
-        if (gwi_name_is_secret(open[i]))
+        if (gw_name_is_secret(open[i]))
             fail_msg("%s is hidden", open[i]);
 }
 
@@ -29,7 +29,7 @@ static void check(const char *before, const char *argument, const char *wanted)
 {
     char *argv[] = {(char *)"program", (char *)(uintptr_t)before, (char *)(uintptr_t)argument, NULL};
     gw_text text = {0};
-    gwi_mask_argument(&text, argv, 2);
+    gw_mask_argument(&text, argv, 2);
     assert_string_equal(gw_text_str(&text), wanted);
     gw_text_free(&text);
 }
@@ -54,7 +54,7 @@ static void the_program_itself_is_shown(void **state)
     (void)state;
     char *argv[] = {(char *)"/bin/token", (char *)"file", NULL};
     gw_text text = {0};
-    gwi_mask_argument(&text, argv, 1);
+    gw_mask_argument(&text, argv, 1);
     assert_string_equal(gw_text_str(&text), "file");
     gw_text_free(&text);
 }
@@ -62,13 +62,13 @@ static void the_program_itself_is_shown(void **state)
 static void only_listed_variables_are_recorded(void **state)
 {
     (void)state;
-    assert_true(gwi_environment_is_recorded("CUDA_VISIBLE_DEVICES"));
-    assert_true(gwi_environment_is_recorded("PYTORCH_CUDA_ALLOC_CONF"));
-    assert_true(gwi_environment_is_recorded("RANK"));
-    assert_false(gwi_environment_is_recorded("RANKING"));
-    assert_false(gwi_environment_is_recorded("HOME"));
-    assert_false(gwi_environment_is_recorded("AWS_SECRET_ACCESS_KEY"));
-    assert_false(gwi_environment_is_recorded(""));
+    assert_true(gw_environment_is_recorded("CUDA_VISIBLE_DEVICES"));
+    assert_true(gw_environment_is_recorded("PYTORCH_CUDA_ALLOC_CONF"));
+    assert_true(gw_environment_is_recorded("RANK"));
+    assert_false(gw_environment_is_recorded("RANKING"));
+    assert_false(gw_environment_is_recorded("HOME"));
+    assert_false(gw_environment_is_recorded("AWS_SECRET_ACCESS_KEY"));
+    assert_false(gw_environment_is_recorded(""));
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Hides secrets in command lines and environments before they are recorded, by the words in their names. */
-#include "gwi_mask.h"
+#include "gw_mask.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static bool word_ends_in(const char *word, size_t bytes, const char *end)
     return bytes >= wanted && strncasecmp(word + bytes - wanted, end, wanted) == 0;
 }
 
-bool gwi_name_is_secret(const char *name)
+bool gw_name_is_secret(const char *name)
 {
     /* ends of words, so that --tokenizer, --max-tokens and --keep stay readable */
     static const char *const ends[] = {"token",      "key",        "secret",      "password", "passwd",
@@ -36,7 +36,7 @@ static bool name_before_is_secret(const char *argument, const char *end)
         return false; /* this is no option's name, but a sentence with an equals sign */
     memcpy(name, argument, bytes);
     name[bytes] = '\0';
-    return strchr(name, ' ') == NULL && gwi_name_is_secret(name);
+    return strchr(name, ' ') == NULL && gw_name_is_secret(name);
 }
 
 /* scheme://user:password@host: mask the password. */
@@ -51,29 +51,29 @@ static void add_url_masked(gw_text *text, const char *argument)
         return;
     }
     gw_text_add(text, argument, (size_t)(colon + 1 - argument));
-    gw_text_add_str(text, GWI_MASKED);
+    gw_text_add_str(text, GW_MASKED);
     gw_text_add_str(text, at);
 }
 
-void gwi_mask_argument(gw_text *text, char *const *argv, int index)
+void gw_mask_argument(gw_text *text, char *const *argv, int index)
 {
     const char *argument = argv[index];
     const char *equals = strchr(argument, '=');
     if (equals != NULL && name_before_is_secret(argument, equals)) {
         gw_text_add(text, argument, (size_t)(equals + 1 - argument));
-        gw_text_add_str(text, GWI_MASKED);
+        gw_text_add_str(text, GW_MASKED);
         return;
     }
     const char *before = index > 0 ? argv[index - 1] : "";
     if (index > 1 && before[0] == '-' && strchr(before, '=') == NULL && argument[0] != '-' &&
         name_before_is_secret(before, before + strlen(before))) {
-        gw_text_add_str(text, GWI_MASKED);
+        gw_text_add_str(text, GW_MASKED);
         return;
     }
     add_url_masked(text, argument);
 }
 
-bool gwi_environment_is_recorded(const char *name)
+bool gw_environment_is_recorded(const char *name)
 {
     static const char *const beginnings[] = {"CUDA_",  "NVIDIA_", "CUDNN_",        "CUBLAS_", "NCCL_",  "PYTORCH_",
                                              "TORCH_", "XLA_",    "JAX_",          "TF_",     "KERAS_", "SLURM_",
