@@ -1,76 +1,345 @@
-/* Hides secrets in command lines and environments before they are recorded, by the words in their names. */
+/* Hides secrets in command lines, environments and quoted text, by the words before them and by their own form. */
 #include "gw_mask.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-static bool word_ends_in(const char *word, size_t bytes, const char *end)
+/* ---- names ---- */
+
+static bool equals(const char *word, size_t bytes, const char *wanted)
+{
+    return strlen(wanted) == bytes && strncasecmp(word, wanted, bytes) == 0;
+}
+
+static bool ends_in(const char *word, size_t bytes, const char *end)
 {
     size_t wanted = strlen(end);
     return bytes >= wanted && strncasecmp(word + bytes - wanted, end, wanted) == 0;
 }
 
-bool gw_name_is_secret(const char *name)
+typedef enum name_kind {
+    NAME_OPEN,
+    NAME_KEY,      /* what follows may be a secret: an API key, or a key of a dictionary */
+    NAME_PASSWORD, /* what follows is a secret, whatever it looks like */
+} name_kind;
+
+static name_kind kind_of_word(const char *word, size_t bytes)
 {
     /* ends of words, so that --tokenizer, --max-tokens and --keep stay readable */
-    static const char *const ends[] = {"token",      "key",        "secret",      "password", "passwd",
-                                       "passphrase", "credential", "credentials", "jwt",      "pwd"};
-    while (*name != '\0') {
-        size_t bytes = 0;
-        while (isalnum((unsigned char)name[bytes]))
-            bytes++;
-        for (size_t i = 0; bytes > 0 && i < sizeof ends / sizeof ends[0]; i++)
-            if (word_ends_in(name, bytes, ends[i]))
+    static const char *const key_ends[] = {"token", "key", "secret", "credential", "credentials", "jwt", "signature"};
+    static const char *const password_ends[] = {"password", "passwd", "passphrase", "pwd"};
+    /* whole words, so that --compass, --path and --author stay readable */
+    static const char *const keys[] = {"auth", "authorization", "pat", "cred", "creds", "sig", "bearer", "apikey"};
+    static const char *const passwords[] = {"pass", "pw"};
+    for (size_t i = 0; i < sizeof password_ends / sizeof password_ends[0]; i++)
+        if (ends_in(word, bytes, password_ends[i]))
+            return NAME_PASSWORD;
+    for (size_t i = 0; i < sizeof passwords / sizeof passwords[0]; i++)
+        if (equals(word, bytes, passwords[i]))
+            return NAME_PASSWORD;
+    for (size_t i = 0; i < sizeof key_ends / sizeof key_ends[0]; i++)
+        if (ends_in(word, bytes, key_ends[i]))
+            return NAME_KEY;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (equals(word, bytes, keys[i]))
+            return NAME_KEY;
+    return NAME_OPEN;
+}
+
+static name_kind kind_of_name(const char *name, size_t bytes)
+{
+    name_kind kind = NAME_OPEN;
+    for (size_t at = 0; at < bytes;) {
+        size_t word = 0;
+        while (at + word < bytes && isalnum((unsigned char)name[at + word]))
+            word++;
+        name_kind one = word == 0 ? NAME_OPEN : kind_of_word(name + at, word);
+        if (one > kind)
+            kind = one;
+        at += word > 0 ? word : 1;
+    }
+    return kind;
+}
+
+bool gw_name_is_secret(const char *name)
+{
+    return kind_of_name(name, strlen(name)) != NAME_OPEN;
+}
+
+/* ---- values ---- */
+
+/* True for a random-looking word: a part of at least 8 letters and digits changes between letters and digits, or
+ * between upper and lower case, several times. Names such as layer4.0.conv1.weight and v2-final do not. */
+static bool is_opaque(const char *value, size_t bytes)
+{
+    enum { PART_MIN = 8, KINDS_MIN = 2, CASES_MIN = 3 };
+    size_t part = 0, kinds = 0, cases = 0;
+    for (size_t i = 0; i <= bytes; i++) {
+        unsigned char c = i < bytes ? (unsigned char)value[i] : 0, before = i > 0 ? (unsigned char)value[i - 1] : 0;
+        if (!isalnum(c)) {
+            if (part >= PART_MIN && (kinds >= KINDS_MIN || cases >= CASES_MIN))
                 return true;
-        name += bytes > 0 ? bytes : 1;
+            part = kinds = cases = 0;
+            continue;
+        }
+        if (part > 0) {
+            kinds += (isdigit(c) != 0) != (isdigit(before) != 0);
+            cases += isalpha(c) && isalpha(before) && (isupper(c) != 0) != (isupper(before) != 0);
+        }
+        part++;
     }
     return false;
 }
 
-static bool name_before_is_secret(const char *argument, const char *end)
+/* True for an address (0x1f) or a number. */
+static bool is_number(const char *value, size_t bytes)
 {
-    char name[128];
-    size_t bytes = (size_t)(end - argument);
-    if (bytes >= sizeof name)
-        return false; /* this is no option's name, but a sentence with an equals sign */
-    memcpy(name, argument, bytes);
-    name[bytes] = '\0';
-    return strchr(name, ' ') == NULL && gw_name_is_secret(name);
+    bool hex = bytes > 2 && value[0] == '0' && (value[1] == 'x' || value[1] == 'X');
+    for (size_t i = hex ? 2 : 0; i < bytes; i++)
+        if (hex ? !isxdigit((unsigned char)value[i])
+                : !isdigit((unsigned char)value[i]) && strchr(".,:-+", value[i]) == NULL)
+            return false;
+    return bytes > 0;
 }
 
-/* scheme://user:password@host: mask the password. */
-static void add_url_masked(gw_text *text, const char *argument)
+static bool is_no_secret(const char *value, size_t bytes)
 {
-    const char *scheme = strstr(argument, "://");
-    const char *at = scheme == NULL ? NULL : strchr(scheme + 3, '@');
-    const char *colon = scheme == NULL ? NULL : strchr(scheme + 3, ':');
-    const char *slash = scheme == NULL ? NULL : strchr(scheme + 3, '/');
-    if (at == NULL || colon == NULL || colon > at || (slash != NULL && slash < at)) {
-        gw_text_add_str(text, argument);
-        return;
+    static const char *const words[] = {"none",     "null",    "nil",     "true",      "false",
+                                        "required", "missing", "invalid", "incorrect", "wrong",
+                                        "empty",    "not",     "is",      "the",       GW_MASKED};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (equals(value, bytes, words[i]))
+            return true;
+    return bytes == 0;
+}
+
+/* The beginnings of tokens that services issue. */
+static bool is_known_token(const char *word, size_t bytes)
+{
+    static const char *const beginnings[] = {"ghp_",   "gho_", "ghu_", "ghs_",  "ghr_",  "github_pat_",
+                                             "glpat-", "hf_",  "sk-",  "xoxb-", "xoxp-", "AKIA",
+                                             "ASIA",   "AIza", "eyJ",  "npm_",  "pypi-"};
+    enum { TOKEN_MIN = 16 };
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
+        size_t length = strlen(beginnings[i]);
+        if (bytes >= TOKEN_MIN && strncmp(word, beginnings[i], length) == 0 && is_opaque(word + length, bytes - length))
+            return true;
     }
-    gw_text_add(text, argument, (size_t)(colon + 1 - argument));
-    gw_text_add_str(text, GW_MASKED);
-    gw_text_add_str(text, at);
+    return false;
+}
+
+/* ---- text ---- */
+
+static bool is_name_char(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* What stands between a name and its value, and where the value is. */
+typedef struct assignment {
+    size_t value, bytes;
+    bool is_quoted; /* the value is in quotes */
+    bool is_tight;  /* '=' without blanks */
+    bool is_json;   /* the name is in quotes and a colon follows */
+} assignment;
+
+static size_t value_bytes(const char *text, size_t at, size_t bytes, char quote)
+{
+    size_t end = at;
+    while (end < bytes && text[end] != '\n' &&
+           (quote != '\0' ? text[end] != quote : strchr(" \t;,&\"'<>)}]\\", text[end]) == NULL))
+        end += quote != '\0' && text[end] == '\\' && end + 1 < bytes ? 2 : 1;
+    return (end > bytes ? bytes : end) - at;
+}
+
+/* Find the value behind a name that ends at `at`. False: none is assigned. */
+static bool find_value(const char *text, size_t at, size_t bytes, assignment *ret)
+{
+    bool name_quoted = at < bytes && (text[at] == '"' || text[at] == '\'');
+    size_t escaped = at + 1 < bytes && text[at] == '\\' && text[at + 1] == '"' ? 2 : 0; /* JSON in a string */
+    size_t next = at + (escaped != 0 ? escaped : name_quoted), sign;
+    while (next < bytes && is_blank(text[next]))
+        next++;
+    sign = next;
+    if (next >= bytes || (text[next] != '=' && text[next] != ':'))
+        return false;
+    char operator= text[next++];
+    if (next < bytes && (text[next] == '=' || text[next] == ':' || text[next] == '/')) /* ==, ::, :// */
+        return false;
+    while (next < bytes && is_blank(text[next]))
+        next++;
+    char quote = '\0';
+    if (next + 1 < bytes && text[next] == '\\' && text[next + 1] == '"') {
+        next += 2;
+        ret->is_quoted = true;
+    } else if (next < bytes && (text[next] == '"' || text[next] == '\'')) {
+        quote = text[next++];
+        ret->is_quoted = true;
+    }
+    ret->is_tight = operator== '=' && sign == at && !is_blank(text[sign + 1]);
+    ret->is_json = (name_quoted || escaped != 0) && operator== ':';
+    ret->value = next;
+    ret->bytes = value_bytes(text, next, bytes, quote);
+    return true;
+}
+
+/* "Bearer", "Basic" and such words, after which the secret follows. */
+static size_t scheme_bytes(const char *value, size_t bytes)
+{
+    static const char *const schemes[] = {"Bearer ", "Basic ", "Token ", "Digest "};
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
+        if (bytes > strlen(schemes[i]) && strncasecmp(value, schemes[i], strlen(schemes[i])) == 0)
+            return strlen(schemes[i]);
+    return 0;
+}
+
+static bool hides(name_kind kind, const char *value, const assignment *found, bool is_argument)
+{
+    if (kind == NAME_OPEN || is_no_secret(value, found->bytes))
+        return false;
+    if (kind == NAME_PASSWORD)
+        return found->is_tight || found->is_json || found->is_quoted || found->bytes >= 4;
+    if (is_argument && (found->is_tight || (found->is_json && found->is_quoted)))
+        return true;
+    return is_opaque(value, found->bytes) && !is_number(value, found->bytes);
+}
+
+/* The end of "user:password@" behind "scheme://", which begins at `at`; *ret_password is where the password begins. A
+ * password may contain @ and /. 0: there is none. */
+static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *ret_password)
+{
+    size_t end = at, colon = 0, last = 0;
+    while (end < bytes && !isspace((unsigned char)text[end]) && strchr("\"'<>`", text[end]) == NULL)
+        end++;
+    for (size_t i = at; i < end; i++) {
+        if (colon == 0 && (text[i] == '/' || text[i] == '@'))
+            return 0;
+        if (colon == 0 && text[i] == ':')
+            colon = i;
+        if (i + 3 < end && strncmp(text + i, "://", 3) == 0)
+            break; /* the next URL */
+        if (text[i] == '@')
+            last = i;
+    }
+    size_t digits = colon + 1;
+    while (colon != 0 && digits < end && isdigit((unsigned char)text[digits]))
+        digits++;
+    if (colon == 0 || last <= colon || (digits < last && text[digits] == '/' && digits > colon + 1)) /* host:port/ */
+        return 0;
+    *ret_password = colon + 1;
+    return last;
+}
+
+typedef struct masker {
+    gw_text *out;
+    const char *text;
+    size_t bytes, copied;
+    bool is_argument;
+} masker;
+
+static void mask_range(masker *m, size_t from, size_t to)
+{
+    gw_text_add(m->out, m->text + m->copied, from - m->copied);
+    gw_text_add_str(m->out, GW_MASKED);
+    m->copied = to;
+}
+
+/* Look at the word that begins at `at`, and return where to go on. */
+static size_t mask_word(masker *m, size_t at)
+{
+    assignment found = {0};
+    size_t end = at, password;
+    while (end < m->bytes && is_name_char(m->text[end]))
+        end++;
+    if (is_known_token(m->text + at, end - at)) {
+        mask_range(m, at, end);
+        return end;
+    }
+    size_t scheme = scheme_bytes(m->text + at, m->bytes - at);
+    if (scheme > 0) {
+        size_t credentials = value_bytes(m->text, at + scheme, m->bytes, '\0');
+        if (is_opaque(m->text + at + scheme, credentials)) {
+            mask_range(m, at + scheme, at + scheme + credentials);
+            return m->copied;
+        }
+    }
+    if (end + 3 < m->bytes && strncmp(m->text + end, "://", 3) == 0) {
+        size_t last = find_userinfo(m->text, end + 3, m->bytes, &password);
+        if (last > 0)
+            mask_range(m, password, last);
+        return last > 0 ? last : end + 3;
+    }
+    name_kind kind = kind_of_name(m->text + at, end - at);
+    if (kind == NAME_OPEN || !find_value(m->text, end, m->bytes, &found))
+        return end;
+    size_t skipped = scheme_bytes(m->text + found.value, m->bytes - found.value);
+    if (skipped > 0) {
+        found.value += skipped;
+        found.bytes = value_bytes(m->text, found.value, m->bytes, '\0');
+        found.is_tight = true;
+        kind = NAME_PASSWORD;
+    }
+    if (!hides(kind, m->text + found.value, &found, m->is_argument))
+        return end;
+    mask_range(m, found.value, found.value + found.bytes);
+    return m->copied;
+}
+
+static void mask(gw_text *out, const char *text, size_t bytes, bool is_argument)
+{
+    masker m = {.out = out, .text = text, .bytes = bytes, .is_argument = is_argument};
+    for (size_t at = 0; at < bytes;)
+        at = is_name_char(text[at]) ? mask_word(&m, at) : at + 1;
+    gw_text_add(out, text + m.copied, bytes - m.copied);
+}
+
+void gw_mask_text(gw_text *out, const char *text, size_t bytes)
+{
+    mask(out, text, bytes, false);
+}
+
+/* ---- arguments ---- */
+
+/* True if the argument is the value of the option before it. A password may begin with a hyphen, other values do not.
+ */
+static bool is_value_of(const char *before, const char *argument)
+{
+    const char *equals = strchr(before, '=');
+    if (before[0] != '-' || equals != NULL || strchr(before, ' ') != NULL)
+        return false;
+    name_kind kind = kind_of_name(before, strlen(before));
+    return kind == NAME_PASSWORD ? strncmp(argument, "--", 2) != 0 : kind == NAME_KEY && argument[0] != '-';
+}
+
+/* -pVALUE, as database clients and sshpass take a password. Words such as -progress and -p8080 stay readable. */
+static bool is_short_password(const char *program, const char *argument)
+{
+    static const char *const programs[] = {"mysql", "mariadb", "sshpass", "mongo", "smbclient"};
+    const char *name = strrchr(program, '/') == NULL ? program : strrchr(program, '/') + 1;
+    if (strncmp(argument, "-p", 2) != 0 || argument[2] == '\0' || argument[2] == '-')
+        return false;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (strncmp(name, programs[i], strlen(programs[i])) == 0)
+            return true;
+    return is_opaque(argument + 2, strlen(argument + 2));
 }
 
 void gw_mask_argument(gw_text *text, char *const *argv, int index)
 {
     const char *argument = argv[index];
-    const char *equals = strchr(argument, '=');
-    if (equals != NULL && name_before_is_secret(argument, equals)) {
-        gw_text_add(text, argument, (size_t)(equals + 1 - argument));
+    if (index > 1 && is_value_of(argv[index - 1], argument)) {
         gw_text_add_str(text, GW_MASKED);
-        return;
+    } else if (index > 0 && is_short_password(argv[0], argument)) {
+        gw_text_add_str(text, "-p" GW_MASKED);
+    } else {
+        mask(text, argument, strlen(argument), true);
     }
-    const char *before = index > 0 ? argv[index - 1] : "";
-    if (index > 1 && before[0] == '-' && strchr(before, '=') == NULL && argument[0] != '-' &&
-        name_before_is_secret(before, before + strlen(before))) {
-        gw_text_add_str(text, GW_MASKED);
-        return;
-    }
-    add_url_masked(text, argument);
 }
 
 bool gw_environment_is_recorded(const char *name)

@@ -4,10 +4,10 @@
 #include "gw_api.h"
 #include "gw_clock.h"
 #include "gw_fact.h"
+#include "gw_mask.h"
 #include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
-#include "gw_mask.h"
 #include "gwi_rank.h"
 
 #include <dirent.h>
@@ -425,10 +425,13 @@ void gwi_record_stderr(gwi_record *record, gwi_stderr *capture)
     size_t count = gwi_stderr_take(capture, &bytes);
     if (count == 0)
         return;
+    gw_text masked = {0};
+    gw_mask_text(&masked, bytes, count);
     gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = gwi_record_now_ns(record)};
-    item.stderr_part.bytes = bytes;
-    item.stderr_part.count = (uint32_t)count;
+    item.stderr_part.bytes = masked.failed ? "" : gw_text_str(&masked);
+    item.stderr_part.count = masked.failed ? 0 : (uint32_t)masked.bytes;
     gwi_record_put(record, &item);
+    gw_text_free(&masked);
     free(bytes);
 }
 

@@ -1,4 +1,6 @@
 /* Builds a finding: the headline, evidence and lists that a cause adds. */
+#include "gw_mask.h"
+#include "gw_text.h"
 #include "gwi_cause.h"
 
 #include "gw_array.h"
@@ -19,10 +21,20 @@ bool gwi_list_add(gw_string_list *list, const char *text)
     return true;
 }
 
+/* Quoted lines of a log or of a traceback may contain a password or a token, so every text is masked. */
 static char *format_text(const char *format, va_list args)
 {
     char *text = NULL;
-    return vasprintf(&text, format, args) < 0 ? NULL : text;
+    gw_text masked = {0};
+    if (vasprintf(&text, format, args) < 0)
+        return NULL;
+    gw_mask_text(&masked, text, strlen(text));
+    if (!masked.failed && strcmp(text, gw_text_str(&masked)) != 0) {
+        free(text);
+        text = strdup(gw_text_str(&masked));
+    }
+    gw_text_free(&masked);
+    return text;
 }
 
 bool gwi_list_addf(gw_string_list *list, const char *format, ...)
