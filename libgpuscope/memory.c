@@ -1,4 +1,4 @@
-/* Memory of all kinds, streams, events and modules: create, record, release. */
+/* Create, record and release memory of all kinds, streams, events and modules. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -17,7 +17,8 @@ uint64_t gwi_taken_bytes(uint64_t bytes)
     return up_to(bytes, bytes <= GWI_SMALL_BYTES ? SMALL_STEP_BYTES : GWI_PAGE_BYTES);
 }
 
-/* Add a new object to the scope, or keep the failure. Consumes `thing`. */
+/* Add a new object to the scope. If the driver call failed (`code` is not 0), report the failure instead. Consumes
+ * `thing`. */
 static gs_status own(gwi_thing *thing, int code, uint64_t handle, const char *call, const char *note)
 {
     gs_scope *scope = thing->scope;
@@ -92,8 +93,8 @@ static int make_pool(const gs_scope *scope, CUmemoryPool *ret_pool, const char *
     return code;
 }
 
-/* Return the scope's pool, which is created on first use. If two threads create one, only one of them is kept.
- * *ret_pool is NULL if the GPU does not support pools. */
+/* Return the scope's pool in *ret_pool; the first use creates the pool. If two threads create a pool at the same time,
+ * one pool is destroyed. *ret_pool is NULL if the GPU does not support pools. */
 static gs_status pool_of(gs_scope *scope, CUmemoryPool *ret_pool, const char *file, int line)
 {
     gwi_thing *thing;
@@ -168,7 +169,7 @@ gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stre
     if (status != GS_OK)
         return status;
     gwi_thing *thing = gwi_thing_take(scope, GS_KIND_ORDERED, address, false);
-    if (thing == NULL) /* without pools it is plain memory */
+    if (thing == NULL) /* a GPU without pools uses plain device memory */
         return gwi_thing_close(scope, GS_KIND_DEVICE, address, false, "gs_free_ordered", file, line);
     int code = gwi_cuda.cuMemFreeAsync(address, stream);
     if (code == 0) {

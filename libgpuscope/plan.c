@@ -1,9 +1,9 @@
 /* Plan memory ahead: place blocks with known lifetimes in one piece of memory.
  *
  * Finding the best layout is hard in general. Blocks are placed one after the other, each in the smallest gap
- * between the placed blocks that live at the same time. The result depends on the order, so a few orders are tried
- * and the smallest result is used. Training iterations free in roughly the opposite order and usually need no extra
- * memory at all. */
+ * between the placed blocks that live at the same time. The result depends on the order of the blocks, so the plan
+ * tries several orders and uses the smallest result. Training iterations free in roughly the opposite order of
+ * allocation and usually need no extra memory at all. */
 #include "gw_array.h"
 #include "gwi_scope.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 typedef struct block {
-    uint64_t bytes, size; /* requested size; rounded up */
-    size_t begin, end;    /* it lives in the steps [begin, end) */
+    uint64_t bytes, size; /* size as requested, and rounded up */
+    size_t begin, end;    /* the block is alive in the steps [begin, end) */
     uint64_t offset;
     bool is_freed;
 } block;
@@ -33,7 +33,7 @@ struct gs_plan {
     bool is_closed;
 };
 
-/* Limit at which sums of sizes do not overflow. */
+/* Limit for a block and for the total of live blocks, so that sums of sizes do not overflow. */
 #define BYTES_MAX ((uint64_t)1 << 60)
 
 gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan)
@@ -131,8 +131,8 @@ static bool live_together(const block *a, const block *b)
     return a->begin < b->end && b->begin < a->end;
 }
 
-/* Return the offset of the smallest gap for `wanted` between the blocks that live at the same time. `placed` is
- * sorted by offset. */
+/* Return the offset of the smallest gap for `wanted` between the placed blocks that live at the same time as `wanted`.
+ * `placed` is sorted by offset. */
 static uint64_t find_gap(const block *wanted, block *const *placed, size_t placed_count)
 {
     uint64_t at = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
@@ -161,7 +161,7 @@ static void insert(block *added, block **placed, size_t placed_count)
     placed[at] = added;
 }
 
-/* Place all blocks in this order and return the size needed. `sorted` and `placed` have room for all blocks. */
+/* Place all blocks in the given order and return the size needed. `sorted` and `placed` have room for all blocks. */
 static uint64_t place(gs_plan *plan, int (*order)(const void *, const void *), block **sorted, block **placed)
 {
     uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-/* Shared inside compare/. */
+/* Declarations shared by the files of src/compare. */
 #ifndef GWI_COMPARE_H
 #define GWI_COMPARE_H
 
@@ -20,10 +20,10 @@ typedef struct gwi_thread_calls {
 } gwi_thread_calls;
 
 struct gw_calls {
-    gwi_thread_calls *thread; /* owned; ordered by their first calls */
+    gwi_thread_calls *thread; /* owned; ordered by the first call of each thread */
     size_t thread_count;
     uint64_t kept_count;
-    size_t last; /* index of the thread that was fed last, to find it fast */
+    size_t last; /* index of the thread of the latest call: the search starts here */
     bool cut;
 };
 
@@ -44,10 +44,11 @@ struct gw_portrait {
 bool gwi_traits_find(const gw_model *model, gwi_traits *ret_traits);
 void gwi_traits_free(gwi_traits *traits);
 
-/* Find the call where the runs diverge. Returns false if out of memory. */
+/* Find the first call where the runs diverge. Returns false if out of memory. */
 bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting);
 
-/* "train.py:41 in load, called at train.py:88 in main". The caller frees it. NULL: unknown. */
+/* Return the place as text, such as "train.py:41 in load, called at train.py:88 in main". The caller frees the text.
+ * Returns NULL if the place is unknown. */
 char *gwi_place_of(const gw_model *model, uint32_t site);
 
 #endif

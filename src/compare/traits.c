@@ -1,4 +1,4 @@
-/* Derives the traits of a run from its model. Only this file decides which of them matter. */
+/* Derive the traits of a run from its model. Only this file decides which traits matter in a comparison. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Smaller differences of sizes and counts are ignored, because threads and caches vary them a little in every run. */
+/* Differences of sizes and counts within this share are ignored: threads and caches change them in every run. */
 static const double counts_tolerance = 0.05, exact = 0;
 enum { ROWS_MAX = 256, SHORT_ID_BYTES = 12 };
 
@@ -45,7 +45,7 @@ static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
     return NULL;
 }
 
-/* Add a trait. If it exists, the text is appended to its own. NULL: out of memory. */
+/* Add a trait. If the trait exists already, append the text to it. Returns NULL if out of memory. */
 static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
 {
     gw_trait *old = find(traits, area, name);
@@ -119,7 +119,7 @@ static gw_trait *add_number(gwi_traits *traits, gw_area area, const char *name, 
 
 /* ---- command, environment, host: recorded by the supervisor at the start ---- */
 
-/* Variables that a scheduler, a launcher or gpuwhy itself sets to a new value for each run. */
+/* True for variables that a scheduler, a launcher or gpuwhy itself sets to a new value for each run. */
 static bool is_passing(const char *variable)
 {
     static const char *const beginnings[] = {"SLURM_",  "OMPI_",   "PMI_",           "PMIX_",          "TORCHELASTIC_",
@@ -250,7 +250,7 @@ static void add_device(gwi_traits *traits, const gw_model *model, int index)
             add_number(traits, GW_AREA_CARD, name, (double)device->bytes_free_first, "bytes", counts_tolerance));
 }
 
-/* Settings of cards, control group and host, as first sampled. */
+/* Add the settings of cards, control group and host, as first sampled. */
 static void add_settings(gwi_traits *traits, const gw_machine *machine)
 {
     for (size_t i = 0; i < machine->series_count; i++) {
@@ -273,8 +273,8 @@ static void add_settings(gwi_traits *traits, const gw_machine *machine)
     }
 }
 
-/* Adds other processes that held memory when an allocation was refused. A run without a refusal did not look for them.
- */
+/* Add the other processes that held memory when an allocation was refused. A run without a refusal does not look for
+ * such processes. */
 static void add_holder(gwi_traits *traits, const gw_fact_holder *holder)
 {
     gw_text name = {0};
@@ -336,7 +336,7 @@ static int by_size(const void *left, const void *right)
     return a->largest_bytes > b->largest_bytes ? -1 : a->largest_bytes < b->largest_bytes;
 }
 
-/* Adds the blocks by place of allocation, at most the first ROWS_MAX places. */
+/* Add the blocks by place of allocation, for at most the first ROWS_MAX places. */
 static void add_blocks(gwi_traits *traits, const gw_model *model)
 {
     place_row *row = calloc(ROWS_MAX, sizeof *row);
@@ -451,7 +451,7 @@ static int by_area(const void *left, const void *right)
     return a->area != b->area ? (a->area < b->area ? -1 : 1) : 0;
 }
 
-/* A stable sort, which qsort() is not. There are a few hundred traits at most. */
+/* Sort the traits by area. The sort must be stable, which qsort() is not. There are a few hundred traits at most. */
 static void sort_by_area(gwi_traits *traits)
 {
     for (size_t i = 1; i < traits->count; i++) {

@@ -1,11 +1,11 @@
-/* Shared inside src/doctor. Each file check_*.c has one group of checks. */
+/* Declarations shared by the files of src/doctor. Each file check_*.c implements one group of checks. */
 #ifndef GWI_DOCTOR_H
 #define GWI_DOCTOR_H
 
 #include "gw_doctor.h"
 #include "gw_version.h"
 
-/* Append a result. `todo` NULL or "": nothing to do. */
+/* Append a result. `todo` is the advice to the user; NULL or "": there is nothing to do. */
 __attribute__((format(printf, 6, 7))) void gwi_check(gw_checkup *checkup, const char *section, const char *id,
                                                      gw_check_state state, const char *todo, const char *format, ...);
 
@@ -16,10 +16,10 @@ void gwi_check_python(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_host(const gw_facts *facts, gw_checkup *checkup);
 void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup);
 
-/* Parse a fact as a version. Returns 0 if it is NULL or no version. */
+/* Parse a fact as a version. Returns 0 if `text` is NULL or not a version. */
 gw_version gwi_version(const char *text);
-/* The driver's version: that of the kernel driver, else the one that NVML reports, else the library's. NULL:
- * unknown. */
+/* Return the version of the kernel driver. If it is unknown, return the version that NVML reports, or else the version
+ * of the driver library. Returns NULL if all three are unknown. */
 const char *gwi_driver(const gw_facts *facts);
 /* True if "/dev/x" is among the device files. The list is always complete, so a missing name means a missing file. */
 bool gwi_has_device(const gw_facts *facts, const char *name);
@@ -28,17 +28,17 @@ bool gwi_is(const char *value, const char *wanted); /* False if `value` is NULL.
 
 /* Store the libraries found as facts "library.N", in the format of gw_library_to_line(). */
 void gwi_look_libraries(gw_facts *facts, const char *root);
-/* Store facts "pci.acs.*": what can be read about the bridges above the cards of "pci.card.N.pci". */
+/* Store facts "pci.acs.*" about the PCI bridges above each card (see the facts "pci.card.N.pci"). */
 void gwi_look_acs(gw_facts *facts, const char *root);
 long long gwi_library_count(const gw_facts *facts); /* at most GWI_LIBRARIES_MAX */
-/* Number of cards in the machine, from the best source available. -1: unknown. */
+/* Return the number of cards in the machine, from the best source available. Returns -1 if the number is unknown. */
 long long gwi_card_count(const gw_facts *facts);
-/* A fact about a card from NVML, else from the driver's own files. */
+/* Return a fact about a card, as reported by NVML or else by the driver's own files. */
 const char *gwi_card(const gw_facts *facts, long long index, const char *what);
 
 enum { GWI_FACT_KEY_MAX = 128, GWI_FILE_BYTES_MAX = 64 << 10, GWI_CARDS_MAX = 64, GWI_LIBRARIES_MAX = 512 };
 
-/* Read the beginning of a file. The caller frees the result. NULL: it cannot be read. */
+/* Read the beginning of a file. The caller frees the result. Returns NULL if the file cannot be read. */
 char *gwi_read_file(const char *root, const char *path);
 
 #endif

@@ -1,10 +1,10 @@
-/* Reads the access control (ACS) of the PCIe bridges above the cards: does it redirect copies between cards up to the
- * root?
+/* Check whether the access control (ACS) of the PCIe bridges above the cards redirects copies between cards to the
+ * root.
  *
- * The control register is in a bridge's extended configuration space. The kernel lets only root read more than the
- * first 64 bytes of it. Layout: PCI Express Base Specification, extended capabilities from 0x100 on (id in the low 16
- * bits, offset of the next one in the high 12), ACS: id 0x000d, control register at 6. Bits 2 and 3 redirect requests
- * and completions between devices below the bridge. */
+ * The control register is in a bridge's extended configuration space, and only root may read more than the first 64
+ * bytes of that space. Layout (PCI Express Base Specification): extended capabilities start at 0x100; the low 16 bits
+ * of a header are the id, the high 12 bits are the offset of the next capability. ACS has the id 0x000d and its control
+ * register at offset 6. Bits 2 and 3 redirect requests and completions between devices below the bridge. */
 #include "gwi_doctor.h"
 
 #include <ctype.h>

@@ -21,7 +21,7 @@ typedef struct gw_history_spans {
     bool seen[GW_HISTORY_SPANS];
 } gw_history_spans;
 
-/* Add the number of live bytes at an age to the span that contains it. */
+/* Update the highest and lowest live bytes of the span that contains this age. */
 static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint64_t live_bytes)
 {
     uint64_t unit_ns = spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1;
@@ -35,7 +35,7 @@ static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint
     spans->seen[span] = true;
 }
 
-/* The age at which a span begins, counted back from the present. */
+/* Return the smallest age in a span, in nanoseconds before the present. */
 static inline uint64_t gw_history_span_age_ns(const gw_history_spans *spans, size_t span)
 {
     return span * (spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1);
@@ -46,17 +46,17 @@ static inline uint64_t gw_history_span_age_ns(const gw_history_spans *spans, siz
 typedef struct gw_live_entry {
     uint64_t address; /* 0: empty slot */
     uint64_t bytes;
-    uint32_t stack; /* the caller's number of the stack that allocated it; 0: unknown */
-    bool gone;      /* not allocated yet at this moment; its slot remains in use */
+    uint32_t stack; /* the caller's number for the stack that allocated the block; 0: unknown */
+    bool gone;      /* at this point of the walk the block is not allocated yet; the slot stays in use */
 } gw_live_entry;
 
 typedef struct gw_live_set {
-    gw_live_entry *entry; /* storage of the caller, zeroed; the number of slots is a power of two */
+    gw_live_entry *entry; /* provided by the caller, zeroed; the number of slots is a power of two */
     size_t entry_count;
     size_t used;
 } gw_live_set;
 
-/* Number of slots for a walk with at most `addresses` different addresses. */
+/* Return the number of slots needed for a walk with at most `addresses` different addresses. */
 static inline size_t gw_live_set_room(size_t addresses)
 {
     size_t count = 64;
@@ -65,7 +65,8 @@ static inline size_t gw_live_set_room(size_t addresses)
     return count;
 }
 
-/* The slot of an address, or the empty slot for it. NULL: the set is full, or the address is 0. */
+/* Return the slot of an address, or the empty slot for a new address. Returns NULL if the set is full or the address is
+ * 0. */
 static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address)
 {
     if (address == 0 || set->entry_count == 0)
@@ -80,8 +81,8 @@ static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address
     return NULL;
 }
 
-/* Call this when going back over a free, and at the start for blocks that are alive: before the free the block
- * existed. */
+/* Add a block. Call this for each block alive at the end, and when the walk goes back over a free: the block existed
+ * before the free. */
 static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t bytes, uint32_t stack)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);
@@ -91,7 +92,8 @@ static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t 
     *entry = (gw_live_entry){address, bytes, stack, false};
 }
 
-/* Call this when going back over an allocation: before it the block did not exist. */
+/* Mark a block as gone. Call this when the walk goes back over an allocation: the block did not exist before the
+ * allocation. */
 static inline void gw_live_set_remove(gw_live_set *set, uint64_t address)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);

@@ -1,25 +1,25 @@
-/* One buffer file as seen by the drain. It belongs to a process that may be dying, broken or hostile. So it is read
- * with pread (a mapping would kill us if the file shrinks), every number in it is checked before use, and only the
- * supervisor's own fields are written. */
+/* Reads one buffer file for the drain. The file belongs to a process that may be dying, broken or hostile. So it is
+ * read with pread(), because the supervisor would crash if it had mapped a file that shrinks. Every number in the file
+ * is checked before use, and only the supervisor's own fields are written. */
 #ifndef GWI_BUFFER_H
 #define GWI_BUFFER_H
 
 #include "gwi_layout.h"
 
-/* The clocks of the machine, read together. */
+/* The machine's clocks, all read at the same moment. */
 typedef struct gwi_now {
     uint64_t monotonic_ns;
-    uint64_t tsc; /* 0: this machine has none */
+    uint64_t tsc; /* 0: this machine has no TSC */
     uint64_t cntvct;
 } gwi_now;
 gwi_now gwi_now_take(void);
 
-typedef struct gwi_chunk_mark { /* progress in a chunk */
+typedef struct gwi_chunk_mark { /* how much of a chunk was passed on */
     uint64_t sequence;
     uint32_t handed_bytes; /* bytes already passed to the sink */
     bool seen;
     bool changed; /* handed_bytes grew during this drain */
-    bool taken;   /* the chunk was not free at the last look */
+    bool taken;   /* the chunk was in use when it was last read */
 } gwi_chunk_mark;
 
 typedef struct gwi_slot_said { /* what was last reported about a slot */
@@ -28,62 +28,64 @@ typedef struct gwi_slot_said { /* what was last reported about a slot */
     uint64_t ring_head;
     uint64_t ring_at_ns;
     bool ring_said;
-    bool ended_said; /* its thread ended and everything was passed on: the slot may be freed */
+    bool ended_said; /* the thread's end was reported and all its records were passed on, so the slot can be freed */
     gw_item counters;
     uint64_t counter[GW_COUNT_COUNT];
 } gwi_slot_said;
 
 typedef struct gwi_buffer {
     char *name; /* owned: file name in the run folder */
-    int fd;     /* owned; -1: the file was copied or is gone */
-    int pidfd;  /* owned; -1: none. Before adoption it refers to the process named in the file name */
+    int fd;     /* owned; -1: the file was copied to memory or removed */
+    int pidfd;  /* owned; -1: none. Until the buffer is adopted, it refers to the process named in the file name */
     uint64_t opened_at_ns;
-    uint8_t *copy; /* owned; NULL: the buffer is live */
+    uint8_t *copy; /* owned: copy of the file; NULL: the file itself is read */
     uint64_t copy_bytes;
-    uint64_t *ring_head_after; /* owned, indexed by slot: read after the copy was made; NULL: live */
-    gw_buffer_head head;       /* as read when the buffer became ready */
-    bool adopted;              /* the buffer is ready, and its layout was checked */
-    bool introduced;           /* its PROCESS item was reported */
-    bool useless;              /* damaged or refused, which was reported */
-    bool gone;                 /* its process ended or runs another program now */
-    bool replaced;             /* gone by exec: the process is still alive */
-    bool finished;             /* everything in it was passed on */
+    uint64_t *ring_head_after; /* owned, by slot: values of ring_head read after copying; NULL: no copy */
+    gw_buffer_head head;       /* as it was when the buffer was adopted */
+    bool adopted;              /* the hook has set up the buffer, and the layout was checked */
+    bool introduced;           /* the PROCESS item of the buffer's process was reported */
+    bool useless;              /* the buffer is damaged or was refused, and that was reported */
+    bool gone;                 /* the process ended or replaced itself by another program (exec) */
+    bool replaced;             /* the process called exec, so it is still alive */
+    bool finished;             /* the whole content was passed on */
     bool ring_due;
-    bool handed;           /* some mark changed during this drain */
-    bool left_over;        /* some records remain to be passed on */
-    bool is_elsewhere;     /* its process is in another pid namespace, so its pid has no meaning here */
-    double foreseen_ratio; /* predicted fill ratio */
+    bool handed;           /* some record was passed on during this drain */
+    bool left_over;        /* some records were not passed on yet */
+    bool is_elsewhere;     /* the process is in another pid namespace, so its pid has no meaning here */
+    double foreseen_ratio; /* predicted fill ratio of the buffer, see foresee() in drain.c */
     uint64_t gone_at_ns;
-    bool status_known; /* status is known, in the format of wait() */
+    bool status_known; /* `status` was found; it has the format of wait() */
     int status;
     uint64_t failure_at_ns;
     uint64_t lost_said[3];
-    gwi_chunk_mark *chunk;  /* owned: head.chunk_count */
-    uint64_t sequence_seen; /* chunks ever taken, as of the last look at all chunks */
-    gwi_slot_said *slot;    /* owned: head.slot_count */
+    gwi_chunk_mark *chunk;  /* owned: head.chunk_count entries */
+    uint64_t sequence_seen; /* number of chunks ever taken, as read before the last look at the chunks */
+    gwi_slot_said *slot;    /* owned: head.slot_count entries */
 } gwi_buffer;
 
-/* Open file `name` of the folder. GW_OK; GW_MISSING: not a buffer, or already removed; GW_IO, GW_NOMEM. */
+/* Open the file `name` in the folder. Returns GW_OK; GW_MISSING if it is not a buffer or was removed meanwhile;
+ * GW_IO or GW_NOMEM. */
 gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer);
-void gwi_buffer_close(gwi_buffer *buffer); /* takes NULL */
+void gwi_buffer_close(gwi_buffer *buffer); /* NULL is allowed */
 
-/* Check whether the hook has finished setting it up. GW_OK: adopted; GW_MISSING: not yet; GW_CORRUPT: `err` has the
- * reason. */
+/* Adopt the buffer if the hook has finished setting it up. Returns GW_OK; GW_MISSING if the hook has not finished yet;
+ * GW_CORRUPT with the reason in `err`. */
 gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err);
 
-/* Copy bytes of the file. Bytes beyond its end read as zeros. */
+/* Read bytes of the buffer. Bytes beyond the end of the file read as zeros. */
 void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t bytes);
-/* Write one of the supervisor's own fields. Does nothing for copies. */
+/* Write one of the supervisor's own fields. Does nothing if the buffer is a copy. */
 void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *from, size_t bytes);
 
 bool gwi_buffer_process_gone(const gwi_buffer *buffer);
 
-/* Find out how a process that is gone ended. The kernel shows this to processes other than the parent in /proc while
- * the parent has not waited for it, and afterwards by a pidfd (Linux 6.15 and later). Sets status and status_known
- * if it is known. */
+/* Find out how the process ended, and set status and status_known. The process must be gone. A process that is not the
+ * parent can read the status from /proc until the parent waits for the process, and later from a pidfd (Linux 6.15 and
+ * later). Changes nothing if neither has the status. */
 void gwi_buffer_ask_status(gwi_buffer *buffer);
 
-/* Convert ticks of the buffer's clock to CLOCK_MONOTONIC ns, limited to the time between its start and now. */
+/* Convert ticks of the buffer's clock to nanoseconds of CLOCK_MONOTONIC. The result is never before the start of the
+ * buffer, and never after `now`. */
 uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ticks);
 
 static inline uint64_t gwi_chunk_offset(const gwi_buffer *buffer, uint32_t index)

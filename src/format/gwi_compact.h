@@ -1,9 +1,13 @@
-/* Makes a recording smaller without losing what is alive.
+/* Makes a recording smaller, but keeps the events from which a model computes which objects are alive.
  *
- * A new file is written beside the old one and renamed over it. The newer half is copied unchanged. Of the older half
- * these are kept: facts; failures (the first 64 of each function and result in a process); of events that create and
- * destroy an object (allocate and free, load and unload, ...) those whose partner is in the newer half or missing, so
- * that a model knows what is alive; the last state of each thread; the last 256 KiB of stderr. */
+ * A new file is written next to the old one and then renamed over it. The newer half is copied unchanged. From the
+ * older half, the following is kept:
+ * - facts
+ * - failures (the first 64 of each function and result in a process)
+ * - events that create or destroy an object (allocate and free, load and unload, ...), if the matching event is in the
+ *   newer half or missing
+ * - the last state of each thread
+ * - the last 256 KiB of stderr */
 #ifndef GWI_COMPACT_H
 #define GWI_COMPACT_H
 
@@ -11,11 +15,11 @@
 
 typedef struct gwi_compacted {
     uint64_t events_dropped; /* by this compaction, not in total */
-    uint64_t alive_dropped;  /* of these, events that a model would have needed, because the limit is too small */
+    uint64_t alive_dropped;  /* dropped events that a model needs; above 0 only if the limit is too small */
 } gwi_compacted;
 
-/* GW_OK: `ret_out` continues the smaller file at `path`. Otherwise the old file is unchanged and no resource is
- * held. */
+/* Compact the recording at `path`. GW_OK: `ret_out` appends to the new, smaller file. Otherwise the old file is
+ * unchanged and `ret_out` needs no cleanup. */
 gw_status gwi_compact(const char *path, uint64_t bytes_max, gwi_out *ret_out, gwi_compacted *ret_done, gw_error *err);
 
 #endif

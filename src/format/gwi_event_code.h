@@ -1,7 +1,7 @@
-/* Encodes events into blocks of bytes and decodes them. Encoder and decoder build the same templates. Values that
- * rarely change (process, thread, function, kind, flags, result, context) are written once per block. Values that
- * change are written as differences from the previous event with the same template. See "Events" in
- * docs/recording-format.md. */
+/* Encodes events into blocks of bytes and decodes them. Encoder and decoder build the same templates. A template
+ * contains the values that rarely change (process, thread, function, kind, flags, result, context), which a block
+ * stores once. The values that change are stored as differences from the previous event with the same template. See
+ * "Events" in docs/recording-format.md. */
 #ifndef GWI_EVENT_CODE_H
 #define GWI_EVENT_CODE_H
 
@@ -9,28 +9,30 @@
 
 typedef struct gwi_encoder gwi_encoder;
 
-gwi_encoder *gwi_encoder_new(void); /* NULL: out of memory */
+gwi_encoder *gwi_encoder_new(void); /* returns NULL if out of memory */
 void gwi_encoder_free(gwi_encoder *encoder);
-/* Add one event. `fn` and `kind` are numbers of the recording's dictionary. Returns false if the block is full:
- * write it first. */
+/* Add one event. `fn` and `kind` are numbers of the recording's dictionary. Returns false if the block is full; the
+ * caller must then write the block, reset the encoder and add the event again. */
 bool gwi_encoder_add(gwi_encoder *encoder, const gw_event *event);
-/* The bytes of the block so far. Borrowed until the next add. Call reset to begin the next block. */
+/* Return the bytes of the current block. They are valid until the next call of gwi_encoder_add(). gwi_encoder_reset()
+ * begins the next block. */
 const uint8_t *gwi_encoder_data(const gwi_encoder *encoder, uint32_t *ret_bytes, uint32_t *ret_count);
 void gwi_encoder_reset(gwi_encoder *encoder);
 
-/* Maps the numbers in the file to those of this build. */
+/* Maps the numbers in the file to the numbers of this build. */
 typedef struct gwi_dict {
     uint8_t kind[256]; /* number in the file -> gw_event_kind */
     uint32_t kind_count;
     uint8_t counter[256]; /* number in the file -> gw_counter; GW_COUNT_COUNT: unknown to this build */
     uint32_t counter_count;
     uint32_t fn_count;
-    const char **fn_name; /* owned array of strings that are stored in `text` */
+    const char **fn_name; /* owned array of pointers into `text` */
     char *text;           /* owned */
 } gwi_dict;
 
-/* The common values of events of one sort, and the values of the last such event, from which the next one differs.
- * The first members have the layout of a gw_event and are copied at once. The last of these is 0. */
+/* The values that several events have in common, and the values of the last event with this template. The next event is
+ * stored as the differences from these values. The first members have the same layout as in gw_event and are copied
+ * with one memcpy(); the last of them, took_us, is always 0. */
 typedef struct gwi_template {
     uint32_t pid, tid;
     uint16_t fn;
@@ -49,13 +51,13 @@ _Static_assert(offsetof(gwi_template, site) == GWI_TEMPLATE_COPY_BYTES &&
 typedef struct gwi_decoder {
     const uint8_t *at, *end; /* borrowed: the unpacked block, followed by GWI_SLACK_BYTES of zeros */
     const gwi_dict *dict;    /* borrowed */
-    uint64_t t_ns;           /* of the last event */
+    uint64_t t_ns;           /* time of the last event */
     uint32_t defined;
     gw_item item; /* the result of gwi_decoder_next() */
     gwi_template template[GWI_TEMPLATES_MAX];
 } gwi_decoder;
 
-/* Returns false if the bytes are too short for a block of events. */
+/* Start decoding a block. Returns false if the bytes are too few for a block of events. */
 bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 
 #endif

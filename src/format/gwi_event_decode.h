@@ -1,5 +1,5 @@
-/* Decodes events one by one. The code is in the header so that a loop over a recording makes no function calls. See
- * gwi_event_code.h. */
+/* Decodes events one by one. The code is in the header so that the compiler can inline it into the loop over a
+ * recording. See gwi_event_code.h. */
 #ifndef GWI_EVENT_DECODE_H
 #define GWI_EVENT_DECODE_H
 
@@ -13,17 +13,17 @@ static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
     return word & gwi_length_mask[bytes];
 }
 
-/* Rare cases, out of line. The position in the block is passed and returned by value, so that it stays in a
- * register. */
+/* The next two functions handle rare cases and are not inline. They take and return the position in the block by value,
+ * so that the caller can keep it in a register. */
 
-/* Find the template of an event that does not encode it in one byte. `mark` is the byte, and `at` points behind it.
- * An index without definition is an error. */
+/* Find the template of an event whose first byte, `mark`, is not a template's index. `at` points to the next byte. The
+ * returned index is not less than `defined` if the template is not defined. */
 typedef struct gwi_place {
     const uint8_t *at;
     unsigned index;
 } gwi_place;
 gwi_place gwi_decoder_find(gwi_decoder *decoder, const uint8_t *at, unsigned mark);
-/* Return the position after the text of an event, or NULL if the text does not end in the block. */
+/* Read the text of an event. Returns the position after it, or NULL if the text does not end within the block. */
 const uint8_t *gwi_decoder_text(const gwi_decoder *decoder, gw_event *event, const uint8_t *at);
 
 static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigned i, const uint8_t **at,
@@ -33,9 +33,11 @@ static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigne
     event->arg[i] = template->arg[i];
 }
 
-/* Decode the next event completely. GW_OK; GW_END; GW_CORRUPT: the event is invalid, also on further calls.
+/* Decode the next event completely. Returns GW_OK; GW_END; GW_CORRUPT if the event is invalid. After GW_CORRUPT every
+ * further call returns it again.
  *
- * At most GWI_EVENT_BYTES_MAX bytes are read before the end is checked. The slack after the block covers them. */
+ * Up to GWI_EVENT_BYTES_MAX bytes are read before the end is checked. They may lie in the zeros that follow the
+ * block. */
 static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
 {
     const uint8_t *at = decoder->at;
@@ -69,7 +71,7 @@ static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
         event->arg[2] = template->arg[2];
         event->arg[3] = template->arg[3];
     }
-    /* Without a branch, because it is unpredictable which calls took long enough. */
+    /* This is done without a branch, because a processor cannot predict which events have a duration. */
     event->took_us = (uint16_t)gwi_take(&at, (control & GWI_CONTROL_TOOK) / (GWI_CONTROL_TOOK / 2));
     if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
         if (control & GWI_CONTROL_SITE)
@@ -88,7 +90,7 @@ static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
     return GW_OK;
 }
 
-/* The same as an item, which belongs to the decoder until the next call. */
+/* Decode the next event and return it as an item. The item is valid until the next call. */
 static inline gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
 {
     gw_item *item = &decoder->item;

@@ -1,11 +1,12 @@
-/* Encodes items other than events: u8 code, u32 length, then a payload that depends on the code. A string is a u32
- * length, the bytes, and a terminator that is not counted, so that a reader can return it in place. */
+/* Encodes and decodes items other than events. An item is a u8 code, a u32 length and a payload whose format depends on
+ * the code. A string is stored as a u32 length, the bytes, and a final NUL that is not counted, so that a reader can
+ * return a pointer to it without a copy. */
 #ifndef GWI_ITEM_CODE_H
 #define GWI_ITEM_CODE_H
 
 #include "gwi_event_code.h"
 
-typedef struct gwi_bytes { /* a growing block */
+typedef struct gwi_bytes { /* a block that grows */
     uint8_t *data;         /* owned */
     uint32_t used_bytes;
     uint32_t capacity;
@@ -13,11 +14,11 @@ typedef struct gwi_bytes { /* a growing block */
 
 void gwi_bytes_free(gwi_bytes *bytes);
 
-/* The type of block in which an item is stored. 0: none. */
+/* Return the type of the blocks that store such items; 0 if there is none. */
 gwi_block_type gwi_item_block(gw_item_kind kind);
 
-/* Append the item. Strings longer than 64 KiB and stderr longer than 256 KiB are truncated. GW_NOMEM, GW_USAGE:
- * nothing was added. */
+/* Append the item. Strings longer than 64 KiB and stderr longer than 256 KiB are truncated. On GW_NOMEM and GW_USAGE,
+ * nothing was appended. */
 gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item);
 
 typedef struct gwi_item_reader {
@@ -33,12 +34,14 @@ typedef struct gwi_item_reader {
 
 void gwi_item_reader_start(gwi_item_reader *reader, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 void gwi_item_reader_free(gwi_item_reader *reader);
-/* GW_OK; GW_END; GW_CORRUPT; GW_NOMEM. Items whose code is newer than this build are skipped. */
+/* Return the next item. Items with a code that this build does not know are skipped. Returns GW_OK; GW_END; GW_CORRUPT
+ * or GW_NOMEM. */
 gw_status gwi_item_reader_next(gwi_item_reader *reader, const gw_item **ret_item);
 
-/* Encode the dictionary: counts and strings. The names of kinds and counters are those of this build. */
+/* Encode the dictionary: the names of kinds and counters in this build, and the given names of functions. */
 gw_status gwi_dict_encode(gwi_bytes *bytes, const char *const *fn_names, uint32_t fn_count);
-/* GW_OK: the caller owns *ret_dict. GW_CORRUPT, GW_NOMEM. */
+/* Decode a dictionary. On GW_OK, the caller must free it with gwi_dict_free(). Otherwise returns GW_CORRUPT or
+ * GW_NOMEM. */
 gw_status gwi_dict_decode(const uint8_t *raw, uint32_t raw_bytes, gwi_dict *ret_dict);
 void gwi_dict_free(gwi_dict *dict);
 

@@ -1,8 +1,9 @@
-/* The bytes of a recording, shared by writer, reader and compaction. docs/recording-format.md describes the same.
+/* The layout of a recording's bytes, for the writer, the reader and compaction. docs/recording-format.md describes the
+ * same layout.
  *
  *   file header | block | block | ... | END block
  *
- * All numbers are little-endian, and all supported machines are too. */
+ * All numbers are little-endian. The supported machines are little-endian too, so no number is converted. */
 #ifndef GWI_LAYOUT_H
 #define GWI_LAYOUT_H
 
@@ -17,12 +18,12 @@ enum {
     GWI_FILE_VERSION = 1,
     GWI_FILE_HEAD_BYTES = 32,
     GWI_BLOCK_HEAD_BYTES = 32,
-    GWI_BLOCK_RAW_MAX = 1 << 20,   /* no block is larger when unpacked */
-    GWI_BLOCK_RAW_GOAL = 256 << 10 /* a block is written when its size comes close to this */
+    GWI_BLOCK_RAW_MAX = 1 << 20,   /* maximum size of an unpacked block */
+    GWI_BLOCK_RAW_GOAL = 256 << 10 /* a block is written when it has about this size */
 };
 
-/* 0: magic[8]  8: u32 version  12: u32 reserved  16: u64 realtime ns of creation  24: u32 reserved  28: u32 crc of
- * 0..27 */
+/* Offsets: 0 magic[8], 8 u32 version, 12 u32 reserved, 16 u64 realtime ns of creation, 24 u32 reserved, 28 u32 CRC of
+ * the bytes 0 to 27. */
 typedef struct gwi_file_head {
     char magic[8];
     uint32_t version;
@@ -33,20 +34,19 @@ typedef struct gwi_file_head {
 } gwi_file_head;
 _Static_assert(sizeof(gwi_file_head) == GWI_FILE_HEAD_BYTES, "as in the document");
 
-/* Four bytes that cannot occur in text, and occur in packed data only by chance (once in 2^32). */
+/* First bytes of a block. They cannot occur in text, and occur in compressed data only by chance (once in 2^32). */
 #define GWI_BLOCK_MARKER 0xb1f5c3a7u
 
 typedef enum gwi_block_type {
     GWI_BLOCK_DICT = 1,   /* names of kinds, counters and functions */
     GWI_BLOCK_FACTS = 2,  /* items that are never dropped: META, PROCESS, EXIT, MAPS, SUPERVISOR, MACHINE */
     GWI_BLOCK_EVENTS = 3, /* events; near the size limit the oldest blocks are dropped */
-    GWI_BLOCK_CARRY = 4,  /* events kept from dropped blocks; encoded like EVENTS */
-    GWI_BLOCK_STATE = 5,  /* COUNTERS, RING, LOST: the latest item replaces the earlier ones */
+    GWI_BLOCK_CARRY = 4,  /* events that were kept when their blocks were dropped; encoded like EVENTS */
+    GWI_BLOCK_STATE = 5,  /* COUNTERS, RING, LOST: a newer item replaces the older ones */
     GWI_BLOCK_STDERR = 6, /* STDERR; near the size limit the oldest blocks are dropped */
-    GWI_BLOCK_SYNC = 7,   /* marks a flush: all blocks before it belong together; holds the DRAINED marks */
+    GWI_BLOCK_SYNC = 7,   /* end of a flush, with the DRAINED marks of the events in the blocks before it */
     GWI_BLOCK_END = 8,    /* the end of the recording */
-    GWI_BLOCK_SAMPLES = 9 /* SAMPLE; near the size limit only the first and the last full sample of each object are
-                           * kept */
+    GWI_BLOCK_SAMPLES = 9 /* SAMPLE; near the size limit, each object keeps only its first and its last full sample */
 } gwi_block_type;
 
 enum { GWI_CODEC_NONE = 0, GWI_CODEC_ZSTD = 1 };
@@ -60,12 +60,12 @@ typedef struct gwi_block_head {
     uint32_t raw_bytes;
     uint32_t sequence; /* number of the block in the file, from 0: a gap means that whole blocks are missing */
     uint32_t reserved32;
-    uint32_t stored_crc; /* covers the bytes that follow */
-    uint32_t head_crc;   /* covers the 28 bytes before */
+    uint32_t stored_crc; /* CRC of the stored bytes after this header */
+    uint32_t head_crc;   /* CRC of the 28 bytes before this field */
 } gwi_block_head;
 _Static_assert(sizeof(gwi_block_head) == GWI_BLOCK_HEAD_BYTES, "as in the document");
 
-/* Codes of items in FACTS, STATE and STDERR blocks. They never change, while gw_item_kind may. */
+/* Codes of items in FACTS, STATE and STDERR blocks. The codes never change; the values of gw_item_kind may change. */
 enum {
     GWI_CODE_META = 1,
     GWI_CODE_PROCESS = 2,
@@ -83,16 +83,15 @@ enum {
 
 enum {
     GWI_FN_UNKNOWN = 0xffff,
-    GWI_TEMPLATES_MAX = 4096, /* in one block of events */
-    GWI_TEMPLATE_WIDE = 254,  /* a u16 index follows */
-    GWI_TEMPLATE_NEW = 255,   /* a definition follows */
+    GWI_TEMPLATES_MAX = 4096, /* maximum number of templates in one block */
+    GWI_TEMPLATE_WIDE = 254,  /* first byte of an event: the u16 index of its template follows */
+    GWI_TEMPLATE_NEW = 255,   /* first byte of an event: the definition of a new template follows */
     GWI_TEMPLATE_BYTES = 22,
     GWI_EVENT_BYTES_MAX = 96, /* maximum size of one event without its text, rounded up */
-    GWI_SLACK_BYTES = 128     /* readable zeros after an unpacked block, because a decoder reads before it checks for
-                               * the end */
+    GWI_SLACK_BYTES = 128 /* size of the zeros after an unpacked block: a decoder reads before it checks for the end */
 };
 
-/* Bits of an event's control word. */
+/* Bits of the control word of an event. */
 enum {
     GWI_CONTROL_TOOK = 1 << 20,
     GWI_CONTROL_SITE = 1 << 21,
@@ -113,7 +112,8 @@ static inline uint64_t gwi_unzigzag(uint64_t code)
     return (code >> 1) ^ (0 - (code & 1));
 }
 
-/* Masks for the low bytes of a little-endian word, by length 0 to 8. Greater lengths are rejected before. */
+/* Masks that keep the low bytes of a word, indexed by the number of bytes (0 to 8). The decoder rejects greater lengths
+ * first. */
 static const uint64_t gwi_length_mask[16] = {
     0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff};
 

@@ -1,4 +1,4 @@
-/* One file of a recording as a sequence of items. gw_reader consists of these, because a run folder has several
+/* Reads the items of one file. A gw_reader has one or two sources, because the items of a run folder come from two
  * files. */
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
@@ -6,7 +6,8 @@
 #include "gwi_block_in.h"
 #include "gwi_item_code.h"
 
-typedef struct gwi_mark { /* a DRAINED mark of a SYNC block, with its buffer */
+/* A mark of a SYNC block: the first `bytes` bytes of this chunk are in the recording. */
+typedef struct gwi_mark {
     uint32_t pid;
     uint64_t start_monotonic_ns;
     uint64_t sequence;
@@ -24,18 +25,20 @@ typedef struct gwi_source {
     gwi_decoder *decoder; /* owned */
     gwi_item_reader items;
     uint64_t t_ns;           /* time of the last item */
-    uint64_t uncommitted_at; /* items from buffers in blocks from this offset on are skipped */
+    uint64_t uncommitted_at; /* from this offset on, blocks with items from the buffers are skipped */
 } gwi_source;
 
-/* Take ownership of `fd`; `path` is borrowed. Finds the dictionary. Call gwi_source_close() also after a failure. */
+/* Take ownership of `fd`, borrow `path`, and read the dictionary. Even after a failure, the caller must call
+ * gwi_source_close(). */
 gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_error *err);
 void gwi_source_close(gwi_source *source);
 
-/* Like gw_reader_next(), but without TRUNCATED: check `in.truncated` after GW_END. */
+/* Return the next item, like gw_reader_next(), but never a TRUNCATED item. After GW_END, `in.truncated` says whether
+ * the end of the file is missing. */
 gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error *err);
 
-/* Pass every mark of the SYNC blocks to `sink` and rewind. From then on, items that came from the buffers after the
- * last SYNC block are skipped, because the buffers still hold them. */
+/* Pass every mark of the SYNC blocks to `sink`, then return to the first block. gwi_source_next() will skip the items
+ * that came from the buffers and follow the last SYNC block, because the buffers still contain them. */
 typedef void (*gwi_mark_sink)(void *user, const gwi_mark *mark);
 gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *user, gw_error *err);
 

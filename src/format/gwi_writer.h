@@ -1,11 +1,12 @@
-/* Shared inside format/: a writer for a file that is already open. */
+/* Functions of the writer that only format/ uses. */
 #ifndef GWI_WRITER_H
 #define GWI_WRITER_H
 
 #include "gwi_block_out.h"
 #include "gwi_item_code.h"
 
-/* Take ownership of `fd`, an empty file. Otherwise like gw_writer_create(). */
+/* Create a writer for a file that is already open. Takes ownership of `fd`, which must be an empty file. Everything
+ * else is as in gw_writer_create(). */
 gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                            gw_writer **ret_writer, gw_error *err);
 

@@ -28,7 +28,7 @@ static bool reserve(gwi_bytes *bytes, size_t more)
     return true;
 }
 
-/* The put functions write into space that was reserved before. */
+/* The put functions do not check for space: the caller has reserved it. */
 static void put(gwi_bytes *bytes, const void *data, size_t count)
 {
     if (count > 0)
@@ -180,8 +180,8 @@ static void put_counters(gwi_bytes *bytes, const gw_item *item)
     put_string(bytes, item->counters.thread_name);
 }
 
-/* Calls are written as differences from the previous call, with variable lengths: a ring of 2,048 calls takes about
- * 14 KiB. */
+/* Each call is stored as the differences from the previous call, in numbers of variable length. A ring of 2,048 calls
+ * takes about 14 KiB. */
 static void put_ring(gwi_bytes *bytes, const gw_item *item)
 {
     gw_hot_call last = {0};
@@ -216,7 +216,8 @@ static void put_symbol(gwi_bytes *bytes, const gw_item *item)
     }
 }
 
-/* Values have variable lengths and are not differences, so that a dropped block does not affect others. */
+/* The values have variable lengths. They are not stored as differences, so that a sample can be read if other blocks
+ * were dropped. */
 static void put_sample(gwi_bytes *bytes, const gw_item *item)
 {
     put_u8(bytes, item->sample.source);
@@ -318,7 +319,7 @@ gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item)
 
 /* ---- reading ---- */
 
-/* A cursor that remembers reaching the end, so that a decoder checks once, when it is done. */
+/* Reads past the end return zeros and set `bad`, so that a decoder needs to check only once, when it has finished. */
 typedef struct cursor {
     const uint8_t *at, *end;
     bool bad;
@@ -491,7 +492,6 @@ static void take_pair(gw_item *item, cursor *c, gw_item_kind kind)
     item->pair.value = take_text(c);
 }
 
-/* GW_MISSING: the code is unknown to this build. */
 static gw_status take_sample(gwi_item_reader *reader, cursor *c)
 {
     gw_item *item = &reader->item;
@@ -529,6 +529,7 @@ static void take_machine(gw_item *item, cursor *c)
     item->machine.text = take_text(c);
 }
 
+/* Decode the payload of an item. Returns GW_MISSING if this build does not know the code. */
 static gw_status take_payload(gwi_item_reader *reader, cursor *c, unsigned code)
 {
     gw_item *item = &reader->item;

@@ -1,4 +1,4 @@
-/* The tables of gw_machine.h: metrics, sources, states and kinds of machine events, by number and by name. */
+/* Tables that map the metrics, sources, states and kinds of machine events of gw_machine.h to their names and back. */
 #include "gw_machine.h"
 
 #include <stddef.h>

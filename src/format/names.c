@@ -1,4 +1,4 @@
-/* The tables of gw_event.h as text. */
+/* Tables with the names of the values in gw_event.h. */
 #include "gw_names.h"
 
 static const struct {

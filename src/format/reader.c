@@ -1,4 +1,4 @@
-/* Returns the items of a recording or of a run folder in order of time. */
+/* Returns the items of a recording or a run folder in chronological order. */
 #define _GNU_SOURCE
 #include "gwi_reader.h"
 
@@ -11,30 +11,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A recording is one source. A run folder is two: the file as far as it was flushed, and the rest of the buffers,
- * drained into a recording in memory. */
-enum { SEEN_MAX = 4096 };
+enum { SEEN_MAX = 4096 }; /* maximum number of processes that a reader remembers */
 typedef struct seen_processes {
     uint32_t pid[SEEN_MAX];
     uint64_t start_ns[SEEN_MAX];
     size_t count;
 } seen_processes;
 
+/* A recording has one source. A run folder has two: the recording, up to its last flush, and the remaining content of
+ * the buffers, which is drained into a recording in memory. */
 struct gw_reader {
     gwi_source source[2];
     unsigned count;
     unsigned at;
     bool folder;
-    bool alive;          /* the supervisor of the folder is alive */
-    bool record_read;    /* the recording of the folder is source 0 */
-    unsigned said;       /* number of final items already returned */
+    bool alive;          /* the supervisor of the run folder is still running */
+    bool record_read;    /* the recording of the run folder could be opened; it is source 0 */
+    unsigned said;       /* number of final items that were returned or skipped (see say_last) */
     seen_processes seen; /* processes seen in source 0 */
     gw_item last;
     char *path;        /* owned */
     char *record_path; /* owned: path of the recording in a run folder */
 };
 
-/* `owner` (may be NULL): the file is named by another file, so it must be one of this user, and not a link. */
+/* Open a file as the next source. With `owner` (may be NULL), another file has named the path, so the file must belong
+ * to that user and must not be a link. */
 static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owner, gw_error *err)
 {
     int fd;
@@ -61,7 +62,7 @@ static gw_status open_folder(gw_reader *reader, uid_t owner, gw_error *err)
     reader->record_path = folder.record_path;
     folder.record_path = NULL;
     if (reader->record_path != NULL) {
-        /* Even if the file cannot be read, the buffers are worth reading. */
+        /* If this file cannot be read, the reader still returns what is in the buffers. */
         gw_status file = add_file(reader, reader->record_path, &owner, err);
         if (file == GW_OK)
             file = gwi_source_scan_marks(&reader->source[reader->count - 1], gwi_folder_mark, &folder, err);
@@ -112,7 +113,8 @@ void gw_reader_close(gw_reader *reader)
     free(reader);
 }
 
-/* Return the items that follow the last one, once each: the state of a run folder, and that the end is missing. */
+/* Return the two items that come after all others, one per call: the state of a run folder (SUPERVISOR), and TRUNCATED
+ * if the end of the recording is missing. Either may be absent. */
 static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
 {
     bool complete = reader->folder && !reader->record_read ? reader->alive : !reader->source[0].in.truncated;
@@ -136,7 +138,8 @@ static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
     return GW_END;
 }
 
-/* A process that is in both the file and its buffer is reported once. Returns false if it was seen before. */
+/* Return false if a process of the second source was already reported by the first. A process can be in both the
+ * recording and its buffer, and its item must be returned once. */
 static bool process_is_new(gw_reader *reader, const gw_item *item)
 {
     seen_processes *seen = &reader->seen;
@@ -154,7 +157,7 @@ gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *
 {
     if (reader->at < reader->count && reader->source[reader->at].mode == GWI_IN_EVENTS &&
         gwi_decoder_next(reader->source[reader->at].decoder, ret_item) == GW_OK)
-        return GW_OK; /* nearly always the case; otherwise the check below gives the same answer */
+        return GW_OK; /* the usual case; in all other cases the code below finds out why */
     while (reader->at < reader->count) {
         gw_status st = gwi_source_next(&reader->source[reader->at], ret_item, err);
         if (__builtin_expect(st == GW_OK, 1)) {

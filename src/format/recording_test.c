@@ -1,4 +1,4 @@
-/* Tests the writer and the reader together, and the reader alone with damaged files. */
+/* Tests the writer together with the reader, and the reader with damaged files. */
 #define _GNU_SOURCE
 #include "gw_names.h"
 #include "gwi_compact.h"
@@ -97,7 +97,7 @@ static void put_events(gw_writer *writer, test_lines *expected)
     item.event.text_bytes = 0;
     item.event.arg[0] = 0;
     put(writer, &item, expected);
-    item = event_item(7, GW_EV_ALLOC, 1, 0, 0); /* back in time, which is allowed */
+    item = event_item(7, GW_EV_ALLOC, 1, 0, 0); /* earlier than the previous event, which is allowed */
     put(writer, &item, expected);
 }
 
@@ -155,7 +155,7 @@ static void put_symbols(gw_writer *writer, test_lines *expected)
     item.symbol.count = GW_SYMBOL_FRAMES_MAX;
     put(writer, &item, expected);
     item.symbol.count = 0;
-    item.symbol.state = 77; /* from a later version */
+    item.symbol.state = 77; /* a state of a later version */
     item.symbol.path = "";
     put(writer, &item, expected);
 }
@@ -198,12 +198,12 @@ static void put_machine(gw_writer *writer, test_lines *expected)
     item.machine.value = UINT64_MAX;
     item.machine.text = "GPU has fallen off the bus.";
     put(writer, &item, expected);
-    item.machine.kind = 200; /* from a later version */
+    item.machine.kind = 200; /* a kind of a later version */
     item.machine.text = "";
     put(writer, &item, expected);
 }
 
-/* Write one item of every kind. Names of functions are not in `expected`. */
+/* Write at least one item of every kind. The texts in `expected` have "?" in place of function names. */
 static void write_all_kinds(gw_writer *writer, test_lines *expected)
 {
     gw_error err;
@@ -270,7 +270,8 @@ static void functions_have_names(void **state)
     gw_reader_close(reader);
 }
 
-/* Many threads, functions and contexts need more templates than a block can have. */
+/* Many threads, functions and contexts need more templates than one block may have. All events must still be read as
+ * they were written. */
 static void many_templates(void **state)
 {
     (void)state;
@@ -301,8 +302,8 @@ static void many_templates(void **state)
     gw_reader_close(reader);
 }
 
-/* Events are the same whether read one by one or many at a time, with arguments that stay, decrease or take all
- * eight bytes, and with texts, sites and durations that come and go. */
+/* Read the same events one by one and many at a time: both must give the same. The events have arguments that stay,
+ * decrease or take all eight bytes, and only some have a text, a site or a duration. */
 static void events_come_in_numbers(void **state)
 {
     (void)state;
@@ -372,7 +373,8 @@ static void store(const uint8_t *data, size_t bytes)
     fclose(file);
 }
 
-/* Everything in `got` is in `whole`, in the same order: the reader invented nothing. */
+/* True if all lines of `got` are in `whole`, in the same order. Otherwise the reader returned an item that was never
+ * written. */
 static bool is_subsequence(const test_lines *got, const test_lines *whole)
 {
     char truncated[16];
@@ -394,7 +396,7 @@ static void check_flipped(size_t at, const test_lines *whole)
     gw_error err = {""};
     test_lines got = {0};
     gw_status st = test_lines_read(path, &got, &err);
-    if (st != GW_END) { /* refused as a whole, with a reason */
+    if (st != GW_END) { /* the whole file was refused, so there must be a reason */
         if (strstr(err.text, "offset") == NULL)
             fail_msg("byte %zu: %s", at, err.text);
     } else if (got.faults == 0 && got.count > 0 && atoi(got.line[got.count - 1]) == GW_ITEM_TRUNCATED) {
@@ -470,12 +472,13 @@ static void every_truncation_gives_a_prefix(void **state)
         assert_int_equal(check_recording(path, &err), GW_CORRUPT);
         test_lines_free(&got);
     }
-    assert_int_equal(longest, whole.count + 1); /* only the END block is missing */
+    assert_int_equal(longest, whole.count + 1); /* the longest truncated file lacks only the END block */
     free(data);
     test_lines_free(&whole);
 }
 
-/* If bytes are removed from the middle or inserted, the blocks around them are found. */
+/* Remove bytes from the middle of a file, or insert some. The reader must find the blocks before and after that
+ * place. */
 static void shifted_blocks_are_found(void **state)
 {
     (void)state;
@@ -503,7 +506,8 @@ static void shifted_blocks_are_found(void **state)
     test_lines_free(&whole);
 }
 
-/* Heads nested in bodies: each head is good and no body is. Reading ends in bounded time and memory. */
+/* Read a file in which each block's body is damaged and contains the header of the next block. The reader must finish
+ * in limited time and memory. */
 static void nested_heads_end(void **state)
 {
     (void)state;
@@ -579,7 +583,8 @@ static void a_newer_version_is_refused(void **state)
 
 /* ---- other builds ---- */
 
-/* A recording of a build with other numbers for kinds and counters, and with kinds and items unknown to us. */
+/* Another build has other numbers for kinds and counters, and names that this build does not know. The known names must
+ * be mapped to this build's numbers. */
 static void numbers_of_another_build(void **state)
 {
     (void)state;
@@ -617,7 +622,7 @@ static void numbers_of_another_build(void **state)
         assert_int_equal(item->event.kind, expected[i]);
         assert_int_equal(item->event.arg[0], i);
     }
-    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* a kind that is not in the dictionary */
+    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* the dictionary does not have this kind */
     assert_int_equal(decoded.counter[0], GW_COUNT_COPY_BYTES);
     assert_int_equal(decoded.counter[1], GW_COUNT_COUNT);
     assert_int_equal(decoded.counter[2], GW_COUNT_LAUNCH);
@@ -659,7 +664,7 @@ static void unknown_items_are_passed_over(void **state)
 
 /* ---- limits ---- */
 
-/* Numbers that cannot be compressed. */
+/* Return a number that looks random, so that it cannot be compressed. */
 static uint64_t noise(uint64_t i)
 {
     i = (i + 1) * 0x9e3779b97f4a7c15u;
@@ -749,7 +754,7 @@ static void the_limit_keeps_what_is_alive(void **state)
     assert_int_equal(access(smaller, F_OK), -1);
 }
 
-/* The first and the last full sample of each object survive the limit. */
+/* The file is compacted at its size limit. It must keep the first and the last full sample of each device. */
 static void the_limit_keeps_first_and_last_samples(void **state)
 {
     (void)state;
@@ -816,7 +821,8 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(st, GW_IO);
     assert_non_null(strstr(err.text, path));
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    st = gw_writer_put(writer, &end, &err); /* its status is about the previous events, which may have just fitted */
+    /* This status is about earlier events, and the disk may have had room for them. */
+    st = gw_writer_put(writer, &end, &err);
     assert_true(st == GW_IO || st == GW_OK);
     assert_int_equal(gw_writer_close(writer, &err), GW_IO);
     assert_non_null(strstr(err.text, "write at offset"));
@@ -827,7 +833,8 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(t.events + t.dropped, 200000);
 }
 
-/* On a file system of 1 MiB, the final blocks have space. */
+/* The disk, 1 MiB in size, is full before all events are written. The file must still end with the last item and its
+ * END block. */
 static void a_full_file_system_leaves_room_for_the_end(void **state)
 {
     (void)state;
@@ -844,7 +851,7 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
         st = st == GW_OK ? now : st;
     }
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    /* It is random whether the last, smaller block of events still fits. */
+    /* The last block of events is smaller and may or may not fit. */
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
     gw_error check_err = {""};
@@ -893,7 +900,8 @@ static void write_fixture(const char *name)
     close_writer(writer);
 }
 
-/* The lines of a text file that lists the contents of a fixture. Texts are escaped, see put_escaped(). */
+/* Append one line of the text file that lists the contents of a fixture. Characters that are not printable ASCII are
+ * written as \xHH. */
 static void put_escaped(gw_text *to, const char *line)
 {
     for (; *line != '\0'; line++) {
@@ -953,7 +961,8 @@ static void version_1_packed_is_read(void **state)
     check_fixture("version-1-packed.gpuwhy");
 }
 
-/* Of the table of kinds: what is folded in pairs can be made and ended, and facts make nothing. */
+/* Check the table of kinds for consistency: if one kind of a pair makes objects, another kind must end them, and a kind
+ * without an effect has no object. */
 static void columns_of_kinds_go_together(void **state)
 {
     (void)state;
@@ -974,8 +983,8 @@ static void columns_of_kinds_go_together(void **state)
     assert_ptr_equal(gw_event_kind_traits(GW_EV_COUNT), gw_event_kind_traits(GW_EV_CALL));
 }
 
-/* `recording_test --fixture FILE` writes a recording with one item of every kind and prints its contents, for a new
- * version of the format. */
+/* `recording_test --fixture FILE` writes a recording with items of every kind and prints its contents. Use it to make
+ * the fixture for a new version of the format. */
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--fixture") == 0) {

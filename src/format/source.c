@@ -26,7 +26,8 @@ static gw_status read_dict(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* The dictionary is the first block. A copy at the end is used if the first one is damaged. */
+/* Find and decode the dictionary. It is in the first block, and a copy is at the end of the file in case the first
+ * block is damaged. */
 static gw_status find_dict(gwi_source *source, gw_error *err)
 {
     bool head_damaged = source->in.head_damaged;
@@ -65,19 +66,19 @@ void gwi_source_close(gwi_source *source)
     source->decoder = NULL;
 }
 
-/* Start reading the block that was found. GW_OK also for a block without items. */
+/* Start reading the block that gwi_in_find() found. Returns GW_OK even if the block has no items. */
 static gw_status enter_block(gwi_source *source, gw_error *err)
 {
     gwi_block_type type = source->in.head.type;
     bool from_buffers = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_STATE;
     if (from_buffers && source->in.block_offset >= source->uncommitted_at)
         return GW_OK;
-    if (type == GWI_BLOCK_DICT) /* find_dict() has read it; a copy must be valid but brings nothing new */
+    if (type == GWI_BLOCK_DICT) /* find_dict() has already decoded it; only check that this block is valid */
         return gwi_in_unpack(&source->in, err);
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
     if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR &&
         type != GWI_BLOCK_SAMPLES)
-        return GW_OK; /* SYNC, END, and types of newer versions */
+        return GW_OK; /* SYNC, END, or a type of a newer version */
     gw_status st = gwi_in_unpack(&source->in, err);
     if (st != GW_OK)
         return st;
@@ -94,7 +95,8 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* Handle the end of a block or damage in it: the next item is in a new block. */
+/* Leave the current block. If `why` is GW_END, the block ended and the next one is entered. Otherwise the block is
+ * damaged: report this and return `why`, so that the next call continues with the next block. */
 static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
 {
     if (source->mode == GWI_IN_EVENTS)

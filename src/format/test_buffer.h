@@ -1,4 +1,4 @@
-/* Test helper: the writing side of a buffer, as in the hook. */
+/* Test helper: writes into a buffer as the hook does. */
 #ifndef GWI_TEST_BUFFER_H
 #define GWI_TEST_BUFFER_H
 
@@ -111,7 +111,7 @@ static inline bool test_chunk_take(test_thread *t)
     return false;
 }
 
-/* Write the records of one event. Returns false if the buffer is full. */
+/* Write the records of one event, into a new chunk if necessary. Returns false if the buffer is full. */
 static inline bool test_write(test_thread *t, const gw_raw_event *record, uint32_t count)
 {
     uint32_t bytes = count * (uint32_t)sizeof *record;

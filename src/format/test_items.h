@@ -1,4 +1,4 @@
-/* Test helper: items as text, so that two recordings can be compared line by line. */
+/* Test helper: prints items as lines of text, so that a test can compare two recordings line by line. */
 #ifndef GWI_TEST_ITEMS_H
 #define GWI_TEST_ITEMS_H
 
@@ -13,7 +13,7 @@
 typedef struct test_lines {
     char **line;
     size_t count;
-    size_t faults; /* number of GW_CORRUPT results */
+    size_t faults; /* number of times the reader returned GW_CORRUPT */
     gw_error fault;
 } test_lines;
 
@@ -120,7 +120,7 @@ static inline void test_lines_free(test_lines *lines)
     *lines = (test_lines){0};
 }
 
-/* Read the events that are available at once, in the form that gw_reader_next() would return. */
+/* Read up to eight events with gw_reader_events(), and add the same lines as for events from gw_reader_next(). */
 static inline void test_lines_read_events(gw_reader *reader, size_t room, test_lines *lines)
 {
     gw_event event[8];
@@ -132,8 +132,8 @@ static inline void test_lines_read_events(gw_reader *reader, size_t room, test_l
     }
 }
 
-/* Read everything in `path`, alternating between one item and up to eight events. Returns the status of the last
- * call (GW_END: read to the end). */
+/* Read all items of the recording at `path`, alternately one item and up to eight events. Returns the status of the
+ * last call (GW_END if everything was read). */
 static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_error *err)
 {
     gw_reader *reader;
@@ -154,7 +154,7 @@ static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_
     return st;
 }
 
-/* Read everything: GW_OK, or the first fault. */
+/* Read the whole recording. Returns GW_OK, or the status of the first fault. */
 static inline gw_status check_recording(const char *path, gw_error *err)
 {
     gw_reader *reader = NULL;

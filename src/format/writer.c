@@ -21,20 +21,20 @@ struct gw_writer {
     gwi_out out;
     char *path; /* owned */
     uint64_t bytes_max;
-    uint64_t compact_at; /* file length at which the next compaction is attempted */
+    uint64_t compact_at; /* length of the file at which it will be compacted */
     uint32_t fn_count;
     gwi_bytes dict;
-    gwi_encoder *encoder;     /* pending block of events */
-    gwi_bytes items;          /* pending block of other items */
+    gwi_encoder *encoder;     /* the pending block of events */
+    gwi_bytes items;          /* the pending block of other items */
     gwi_block_type pending;   /* type of the pending block; 0: none */
     gwi_bytes marks;          /* marks for the next SYNC block */
-    uint32_t synced_sequence; /* block number after the last SYNC block */
-    uint64_t event_count;     /* events in the file, including dropped ones */
-    uint64_t dropped_count;   /* events dropped because of the size limit or because a block could not be written */
+    uint32_t synced_sequence; /* number of the first block after the last SYNC block */
+    uint64_t event_count;     /* number of events passed to the file, including the dropped ones */
+    uint64_t dropped_count;   /* number of events dropped because of the size limit or a failed write */
     uint64_t alive_dropped_count;
     uint64_t dropped_said;
     uint64_t t_ns;    /* time of the last item */
-    gw_status failed; /* status of the first block that could not be written ... */
+    gw_status failed; /* status of the first failed write ... */
     gw_error failed_error;
 };
 
@@ -51,7 +51,7 @@ static void writer_free(gw_writer *writer)
     free(writer);
 }
 
-/* Allocate a writer that has no file yet. */
+/* Allocate a writer without a file. */
 static gw_status new_writer(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                             gw_writer **ret_writer, gw_error *err)
 {
@@ -74,7 +74,7 @@ static gw_status new_writer(const char *path, uint64_t bytes_max, const char *co
     return GW_OK;
 }
 
-/* Write the file header and the first block. The writer owns the descriptor from here on. */
+/* Write the file header and the dictionary. The writer owns `fd` even if this fails. */
 static gw_status begin_file(gw_writer *writer, int fd, gw_error *err)
 {
     writer->out.fd = fd;
@@ -100,7 +100,7 @@ gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const c
     return st;
 }
 
-/* Create a file in the same folder without a name. -1: the file system does not support this. */
+/* Create a file without a name in the folder of `path`. Returns -1 if the file system does not support this. */
 static int open_unnamed(const char *path)
 {
     char folder[PATH_MAX];
@@ -112,7 +112,7 @@ static int open_unnamed(const char *path)
     return open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 }
 
-/* Returns false with the reason in errno; EEXIST if the name is taken. */
+/* Give the file of `fd` a name. Returns false with the reason in errno, which is EEXIST if the name is taken. */
 static bool give_name(int fd, const char *path)
 {
     char link[64];
@@ -120,8 +120,9 @@ static bool give_name(int fd, const char *path)
     return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* The file gets its name last, so that a supervisor that dies on a busy disk leaves no empty file, which would not
- * be recognised as a recording. *ret_is_made is false if this is not supported here; the writer is then unchanged. */
+/* Create the file without a name, write its first blocks, and then give it the name. Otherwise a supervisor that dies
+ * on a busy disk could leave an empty file, which would not be recognised as a recording. If the file system does not
+ * support this, *ret_is_made is false and the writer is unchanged. */
 static gw_status begin_unnamed(gw_writer *writer, bool *ret_is_made, gw_error *err)
 {
     int fd = open_unnamed(writer->path);
@@ -146,7 +147,7 @@ static gw_status begin_named(gw_writer *writer, gw_error *err)
         return gw_fail(err, GW_IO, "create %s: %s", writer->path, strerror(errno));
     gw_status st = begin_file(writer, fd, err);
     if (st != GW_OK)
-        unlink(writer->path); /* the file is ours and empty */
+        unlink(writer->path); /* remove the incomplete file, which this writer created */
     return st;
 }
 
@@ -169,7 +170,7 @@ gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *con
     return st;
 }
 
-/* Store the first error, which gw_writer_close() returns again. */
+/* Store the first error, because gw_writer_close() reports it again. */
 static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *error, gw_error *err)
 {
     if (writer->failed == GW_OK) {
@@ -179,7 +180,8 @@ static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *e
     return gw_fail(err, st, "%s", error->text);
 }
 
-/* Compact the file to keep the limit. If that fails now, no events are lost: it is attempted again a little later. */
+/* Compact the file if it has reached the size limit. If compacting fails, no events are lost, and it is tried again
+ * after some more writes. */
 static void compact(gw_writer *writer)
 {
     gwi_out smaller;
@@ -191,7 +193,8 @@ static void compact(gw_writer *writer)
         writer->compact_at = writer->out.end + writer->bytes_max / 16;
         return;
     }
-    /* Block numbers start again. Blocks that were not synced still are not. */
+    /* The new file numbers its blocks from 0. The blocks after the last SYNC block are the last blocks of the new file,
+     * too. */
     uint32_t unsynced = writer->out.sequence - writer->synced_sequence;
     gwi_out_close(&writer->out);
     writer->out = smaller;
@@ -250,7 +253,8 @@ static gw_status put_event(gw_writer *writer, const gw_item *item, gw_error *err
     return st;
 }
 
-/* The item is accepted even if an earlier block could not be written: the status is about that block. */
+/* Add an item to the pending block. The item is added even if writing the previous block fails; the returned status is
+ * that of the write. */
 static gw_status put_item(gw_writer *writer, const gw_item *item, gw_error *err)
 {
     gw_status st = turn_to(writer, gwi_item_block(item->kind), err);
@@ -281,7 +285,7 @@ static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err
 {
     size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * GWI_MARK_BYTES;
     if (wanted > GWI_BLOCK_RAW_MAX)
-        return GW_OK; /* more chunks than any run has: after a crash some events would appear twice */
+        return GW_OK; /* too many chunks, which no real run has; without the marks a reader returns some events twice */
     if (wanted > writer->marks.capacity) {
         if (!gw_array_resize(&writer->marks.data, 2 * wanted, 1))
             return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
@@ -353,7 +357,7 @@ gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err)
     return st;
 }
 
-/* Write the dictionary again, in case its first copy gets damaged, and the END block. */
+/* Write a copy of the dictionary, in case the first one gets damaged, and the END block. */
 static gw_status put_end(gw_writer *writer, gw_error *err)
 {
     gw_status st = gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
@@ -368,7 +372,7 @@ gw_status gw_writer_close(gw_writer *writer, gw_error *err)
         return GW_OK;
     gw_error last = {""};
     gw_status st = gw_writer_flush(writer, false, &last);
-    if (st != GW_OK) /* write what still fits: the number of missing events, and the end */
+    if (st != GW_OK) /* still write the number of missing events and the END block */
         st = say_dropped(writer, &last) == GW_OK ? flush_pending(writer, &last) : st;
     gw_status end = put_end(writer, &last);
     st = st == GW_OK ? end : st;

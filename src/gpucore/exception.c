@@ -1,6 +1,6 @@
-/* The exceptions by number (CUDBGException_t of NVIDIA's cudadebugger.h), and the result of driver calls after each.
- * 700 for a call stack overflow was measured. Where nothing was measured, the result is the one whose description
- * fits. */
+/* The table of exceptions by number (CUDBGException_t of NVIDIA's cudadebugger.h), and the result that driver calls
+ * return after each exception. The result 700 after a call stack overflow was measured on a GPU. The results that were
+ * not measured are those whose descriptions fit the exception best. */
 #include "gw_gpucore.h"
 
 #include "gw_cuda_results.h"

@@ -1,5 +1,5 @@
-/* Tests with dumps of a real card, and with copies whose headers and tables are damaged: the reader must return the
- * right answer, less of it, or refuse the file. */
+/* Tests the reader with dumps of a real GPU, and with damaged copies of them. For a damaged copy the reader must return
+ * the same result or a part of it, or refuse the file. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void assert_device(const gw_gpucore *core)
     assert_int_equal(core->image_count, 10);
 }
 
-/* Both dumps were made with the driver's abort, as users get them. */
+/* Both dumps were made without GW_GPUCORE_SKIP_ABORT, as they usually are. */
 static void assert_made_with_abort(const gw_gpucore *core)
 {
     assert_true(core->has_flags);
@@ -82,9 +82,9 @@ static void assert_made_with_abort(const gw_gpucore *core)
     assert_int_equal(core->fault_count, 1);
 }
 
-/* The faulting warp had left when the fault was detected. Its SM records exception and PC. Other warps of its grid
- * are still present, but none of them is marked as faulting. So the kernel is found from the image that contains the
- * PC, and block and thread are unknown. */
+/* The faulting warp had left when the fault was detected, and its SM records the exception and the PC. Other warps of
+ * its grid are still present, but none of them is marked as faulting. So the reader finds the kernel from the image
+ * that contains the PC, and reports block and thread as unknown. */
 static void assert_illegal_address(const gw_gpucore *core)
 {
     const gw_gpucore_fault *fault = &core->fault[0];
@@ -115,8 +115,8 @@ static void test_illegal_address(void **state)
     dump_close(&file);
 }
 
-/* The warp waits in its assertion, so grid, block and thread are present. Its PC is behind the call that does not
- * return. */
+/* The warp waits at its failed assertion, so the dump contains its grid, block and thread. Its PC is the address after
+ * the call of the assertion handler. */
 static void test_device_assert(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void test_device_assert(void **state)
 
 typedef struct range {
     size_t begin, count;
-    bool tells; /* the answer is read from here: damage may change it without being detected */
+    bool tells; /* damage in this range may change the result without being detected */
 } range;
 
 typedef struct ranges {
@@ -162,7 +162,7 @@ typedef struct ranges {
 static uint64_t number_at(const uint8_t *at, size_t bytes)
 {
     uint64_t value = 0;
-    memcpy(&value, at, bytes); /* the tests run only on machines with the file's byte order */
+    memcpy(&value, at, bytes); /* works because the tests run only on little-endian machines */
     return value;
 }
 
@@ -179,21 +179,21 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Collect the headers and tables of the whole file. `tells` marks rows with exceptions, rows that damage could turn
- * into such rows, and the image that contains the PC. Headers and links only locate them. */
+/* Collect the ranges of the file that the test will damage: headers and tables. `tells` marks the ranges from which the
+ * result is read: rows that have, or after damage could have, an exception, and the image that contains the PC. */
 static void find_ranges(const dump *file, ranges *all)
 {
     size_t table = number_at(file->bytes + 40, 8), count = number_at(file->bytes + 60, 2);
     size_t names = number_at(file->bytes + table + 64 * number_at(file->bytes + 62, 2) + 24, 8);
     add_range(all, 0, 64, false);
-    for (int i = 0; i < 8; i++) /* most sections are alike, so direct a good part of the damage at the headers */
+    for (int i = 0; i < 8; i++) /* most sections are alike, so the headers are damaged more often */
         add_range(all, table, 64 * count, false);
     for (size_t i = 1; i < count; i++) {
         const uint8_t *header = file->bytes + table + 64 * i;
         const char *name = (const char *)file->bytes + names + number_at(header, 4);
         size_t begin = number_at(header + 24, 8), bytes = number_at(header + 32, 8);
         if (has_prefix(name, ".cudbg.relfimg")) {
-            /* the image that contains the PC is the last one in both files */
+            /* in both files, the image that contains the PC is number 9, the last one */
             if (number_at(header + 44, 4) == 9)
                 add_range(all, begin, bytes, true);
             else
@@ -218,7 +218,7 @@ static uint64_t next_random(uint64_t *seed)
     return *seed;
 }
 
-/* Change up to eight bytes. Returns true if one of them is in a range marked `tells`. */
+/* Overwrite up to eight bytes. Returns true if they are in a range marked `tells`. */
 static bool damage(const dump *file, const ranges *all, uint64_t *seed, size_t *ret_at, size_t *ret_count)
 {
     const range *in = &all->item[next_random(seed) % all->count];
@@ -252,7 +252,7 @@ static bool same_or_unknown(const char *now, const char *before)
     return now == NULL || (before != NULL && strcmp(now, before) == 0);
 }
 
-/* True if the result contains nothing wrong. It may contain less than the whole file does. */
+/* True if each value of the result is that of the whole file or unknown. */
 static bool says_no_more(const gw_gpucore *core, const gw_gpucore *whole)
 {
     const gw_gpucore_fault *now = &core->fault[0], *before = &whole->fault[0];
@@ -332,8 +332,7 @@ static void damage_many(const char *name)
     }
     print_message("%s: %d copies: %u as the whole, %u say less, %u say what their own bytes say, %u refused\n", name,
                   DAMAGED_COPIES, sum.whole, sum.less, sum.other, sum.refused);
-    assert_true(sum.refused > DAMAGED_COPIES / 10); /* otherwise the damage misses everything that is checked and the
-                                                     * test proves nothing */
+    assert_true(sum.refused > DAMAGED_COPIES / 10); /* if few copies are refused, the damage missed what is checked */
     assert_true(sum.whole > 0);
     gw_gpucore *again = read_whole(&file);
     assert_true(says_no_more(again, whole) && again->fault_count == whole->fault_count);

@@ -1,4 +1,4 @@
-/* Reads the notes of a core dump of a process: the signal, the thread that caused it, and the mapped files. */
+/* Reads the signal, the thread that caused it and the mapped files from the notes of a process's core dump. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 
@@ -13,7 +13,8 @@
 #include <sys/procfs.h>
 #include <unistd.h>
 
-/* The notes of a process with a thousand threads take a few MiB. Larger ones are not read. */
+/* The notes of a process with a thousand threads take a few MiB. If they are larger than the maximum, only the first
+ * NOTE_BYTES_MAX bytes are read. */
 enum { NOTE_BYTES_MAX = 16 << 20, SEGMENTS_MAX = 64, SI_ADDR_OFFSET = 16, SI_CODE_OFFSET = 8 };
 
 #if defined(__x86_64__)
@@ -26,7 +27,7 @@ static void take_status(const uint8_t *data, size_t bytes, bool is_own, gw_hostc
 {
     struct elf_prstatus status;
     if (bytes < sizeof status || core->tid != 0)
-        return; /* the first one belongs to the thread that caused the fault */
+        return; /* the first NT_PRSTATUS is that of the thread that caused the fault */
     memcpy(&status, data, sizeof status);
     core->tid = (uint32_t)status.pr_pid;
     core->signal = core->signal != 0 ? core->signal : status.pr_cursig;
@@ -62,7 +63,8 @@ static uint64_t number_at(const uint8_t *data, size_t index)
     return number;
 }
 
-/* Parses NT_FILE: the number of mappings, the page size, then begin, end and offset of each mapping, then all names. */
+/* Parse an NT_FILE note, and find the mapped file that contains the fault's address. The note consists of the number of
+ * mappings, the page size, the begin, end and offset of each mapping, and then all names. */
 static void take_files(const uint8_t *data, size_t bytes, gw_hostcore *core)
 {
     enum { HEAD = 2, EACH = 3, WORD = sizeof(uint64_t) };
@@ -98,7 +100,7 @@ static void take_notes(Elf_Data *data, bool is_own, gw_hostcore *core)
             take_siginfo(bytes, note.n_descsz, core);
         else if (note.n_type == NT_PRPSINFO)
             take_process(bytes, note.n_descsz, core);
-        else if (note.n_type == NT_FILE) /* the kernel writes this note after the siginfo */
+        else if (note.n_type == NT_FILE) /* take_files() needs the siginfo, which the kernel writes before this note */
             take_files(bytes, note.n_descsz, core);
     }
 }
@@ -108,7 +110,8 @@ static gw_status read_notes(Elf *elf, const char *name, bool is_own, gw_hostcore
     size_t count = 0;
     if (elf_getphdrnum(elf, &count) != 0)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
-    for (size_t i = 0; i < count && i < SEGMENTS_MAX; i++) { /* the notes are in one of the first segments */
+    /* The kernel writes the notes into one of the first segments. */
+    for (size_t i = 0; i < count && i < SEGMENTS_MAX; i++) {
         GElf_Phdr segment;
         if (gelf_getphdr(elf, (int)i, &segment) == NULL)
             return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));

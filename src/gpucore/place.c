@@ -1,9 +1,9 @@
-/* Finds the loaded image, function and source line of a program counter.
+/* Finds the loaded image, the function and the source line of a program counter.
  *
- * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so has its
- * section; both are skipped. A called function that was not inlined is a local symbol in the kernel's own section
- * ".text.<kernel>", or has a section of its own if it was compiled separately. In the latter case only the table of
- * grids identifies the kernel. */
+ * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so does its
+ * section; both are skipped. A called function that was not inlined is either a local symbol in the kernel's section
+ * ".text.<kernel>" or, if it was compiled separately, has a section of its own. A section of its own does not show
+ * which kernel called the function, so the kernel's name must come from the table of grids. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SYMBOL_IS_ENTRY = 0x10 }; /* in st_other of kernels */
+enum { SYMBOL_IS_ENTRY = 0x10 }; /* flag in st_other of a kernel's symbol */
 
 typedef struct image {
     Elf *elf; /* owned */
@@ -27,7 +27,7 @@ static bool image_open(const gwi_core *core, size_t section, image *ret_image)
     GElf_Ehdr head;
     if (bytes == NULL)
         return false;
-    /* elf_memory() only reads these bytes, but takes them without const. */
+    /* elf_memory() does not write to these bytes, although its parameter is not const. */
     Elf *elf = elf_memory((char *)(uintptr_t)bytes, core->section[section].header.sh_size);
     if (elf == NULL)
         return false;
@@ -43,12 +43,13 @@ static bool image_open(const gwi_core *core, size_t section, image *ret_image)
 /* ---- functions ---- */
 
 typedef struct function {
-    const char *name;   /* borrowed from the image; NULL: none found */
-    const char *kernel; /* NULL: the image does not show it */
+    const char *name;   /* borrowed from the image; NULL: no function found */
+    const char *kernel; /* NULL: the image does not show which kernel it is */
     uint64_t begin;
 } function;
 
-/* Returns "_Z3foov" of ".text._Z3foov" if that section is loaded and contains `address`, else NULL. */
+/* Return "_Z3foov" for a section ".text._Z3foov". Returns NULL if the section is not loaded or does not contain
+ * `address`. */
 static const char *text_section(const image *in, size_t index, uint64_t address)
 {
     GElf_Shdr header;
@@ -60,7 +61,7 @@ static const char *text_section(const image *in, size_t index, uint64_t address)
     return name != NULL && gw_begins(name, ".text.") && name[6] != '\0' ? name + 6 : NULL;
 }
 
-/* Find the innermost function that contains `address`, and the entry of its section. */
+/* Find the innermost function that contains `address`, and the kernel whose section it is in. */
 static void look_at_symbols(const image *in, Elf_Scn *table, const GElf_Shdr *header, uint64_t address, function *found)
 {
     Elf_Data *data = elf_getdata(table, NULL);
@@ -78,7 +79,7 @@ static void look_at_symbols(const image *in, Elf_Scn *table, const GElf_Shdr *he
             continue;
         bool is_global = GELF_ST_BIND(symbol.st_info) != STB_LOCAL;
         if (is_global && strcmp(name, section) != 0)
-            continue; /* one of the two names is damaged */
+            continue; /* the two names differ, so one of them is damaged */
         if (is_global && (symbol.st_other & SYMBOL_IS_ENTRY))
             found->kernel = section;
         if (symbol.st_size < smallest) {
@@ -99,7 +100,7 @@ static function find_function(const image *in, uint64_t address)
     return found;
 }
 
-/* The local symbol of a called function is "$<kernel>$<function>". */
+/* Return the plain name of a function. The local symbol of a called function is "$<kernel>$<function>". */
 static const char *plain_name(const char *name)
 {
     const char *last = name[0] == '$' ? strrchr(name, '$') : NULL;
@@ -119,7 +120,7 @@ static gw_status take_line(Dwarf_Line *line, gw_gpucore_fault *fault, gw_error *
     return fault->file == NULL ? gw_fail(err, GW_NOMEM, "a source line") : GW_OK;
 }
 
-/* The last line that begins at or before the address, in a sequence that continues after it. */
+/* Return the row of the line table whose address range contains `address`. Returns NULL if there is none. */
 static Dwarf_Line *line_at(Dwarf_Lines *lines, size_t count, uint64_t address)
 {
     for (size_t i = 0; i + 1 < count; i++) {
@@ -159,8 +160,9 @@ static gw_status find_line(const image *in, uint64_t address, gw_gpucore_fault *
 
 /* ---- the images ---- */
 
-/* A failed assertion is a call that does not return. Its PC is behind the call, which may be the next line or the
- * next function (driver 580: 0x1c0, where the line after the assert begins). */
+/* Return the address of the faulting instruction. A failed assertion is a call that does not return. Its PC is the
+ * address after the call, which may belong to the next line or the next function (driver 580: 0x1c0, where the line
+ * after the assert begins). */
 static uint64_t instruction_of(const gw_gpucore_fault *fault)
 {
     enum { WARP_ASSERT = 12 };

@@ -1,4 +1,5 @@
-/* Turns the tables into faults: first lanes with an exception, then SMs whose threads have left. */
+/* Collects the faults from the tables: first lanes with an exception, then SMs that record an exception but have no
+ * such lane. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -7,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offsets in the rows. Fields of later drivers are read if the row is long enough. */
+/* Offsets of fields in the rows. Fields that only newer drivers write are read if the row is long enough. */
 enum {
     DEVICE_NAME = 0,
     DEVICE_SM_TYPE = 16,
     DEVICE_SM_COUNT = 36,
     DEVICE_LANE_COUNT = 44,
     SM_ID = 0,
-    SM_EXCEPTION = 8, /* since driver 555 */
+    SM_EXCEPTION = 8, /* written since driver 555 */
     SM_ERROR_PC_VALID = 12,
     SM_ERROR_PC = 16,
     SM_WITH_EXCEPTION_BYTES = 24,
@@ -39,9 +40,9 @@ enum {
 
 enum { EXCEPTION_MAX = 4096, THREADS_MAX = 1024, SMS_MAX = 1 << 16, PLACES_MAX = 256, DEVICES_MAX = 64 };
 
-/* A place where threads met an exception, with their count so far. */
+/* A fault whose count is still growing while the tables are read. */
 typedef struct place {
-    gw_gpucore_fault fault; /* names are looked up later */
+    gw_gpucore_fault fault; /* without names, which are looked up later */
     uint64_t kernel_entry;
 } place;
 
@@ -50,10 +51,10 @@ typedef struct gathered {
     place *place; /* owned */
     size_t count;
     uint64_t beyond;
-    uint64_t *sm_with_lane; /* owned: keys of SMs with a faulting lane, unsorted */
+    uint64_t *sm_with_lane; /* owned: keys of the SMs that have a lane with an exception, unsorted */
     size_t sm_count;
-    size_t grids[DEVICES_MAX]; /* the sections with tables of grids, stored because a dump may have a million
-                                * sections */
+    /* The sections that are tables of grids. They are collected once, because a dump may have a million sections. */
+    size_t grids[DEVICES_MAX];
     size_t grid_table_count;
 } gathered;
 
@@ -105,7 +106,7 @@ static void find_grids(gathered *all)
             all->grids[all->grid_table_count++] = i;
 }
 
-/* The row of the grid with this id on this device. NULL: it is missing because the table is incomplete. */
+/* Return the row of the grid with this id on this device. Returns NULL if the grid is not in the tables. */
 static const uint8_t *grid_row(const gathered *all, uint32_t device, uint64_t id)
 {
     for (size_t i = 0; i < all->grid_table_count; i++) {
@@ -141,7 +142,7 @@ static uint64_t sm_key(uint32_t device, uint32_t sm)
 
 static bool has_lane(const gathered *all, uint64_t key)
 {
-    for (size_t i = all->sm_count; i-- > 0;) /* search backwards: the last one matches most often */
+    for (size_t i = all->sm_count; i-- > 0;) /* search backwards, because the last one matches most often */
         if (all->sm_with_lane[i] == key)
             return true;
     return false;
@@ -157,7 +158,7 @@ static gw_status note_sm(gathered *all, uint64_t key, gw_error *err)
     return GW_OK;
 }
 
-/* The parent rows of a table of lanes: warp, block and SM. Links and row numbers were checked. */
+/* The warp, block and SM to which a table of lanes belongs. Links and row numbers were already checked. */
 typedef struct family {
     const uint8_t *warp, *block, *sm;
     uint32_t device;
@@ -255,7 +256,7 @@ static gw_status gather_sms(gathered *all, size_t section, gw_error *err)
         if (fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX)
             return refuse(core, section, row, err, "an exception with a number that no driver gives");
         if (has_lane(all, sm_key(device, fault.sm)))
-            continue; /* its lanes were already counted */
+            continue; /* the faults of its lanes were already added */
         gw_status st = add(all, &fault, 0, err);
         if (st != GW_OK)
             return st;
@@ -379,7 +380,7 @@ gw_status gw_gpucore_read(int fd, const char *name, gw_gpucore **ret_core, gw_er
     if (st != GW_OK)
         goto out;
     *ret_core = ret;
-    ret = NULL; /* now owned by the caller */
+    ret = NULL; /* the caller owns it now */
 out:
     gw_gpucore_free(ret);
     free(all.place);

@@ -1,4 +1,4 @@
-/* Opens the file with libelf and checks its sections against each other before any row is used. */
+/* Opens a GPU core dump with libelf and checks that its sections match each other, before any row is used. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -11,8 +11,8 @@
 
 enum { ABI_CUDA = 0x33, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
 
-/* For each type of section: its name, the type of its parent, and the length of a row of the oldest driver (0: not
- * made of rows that we read). */
+/* For each type of section: the beginning of its name, the type of its parent, and the length of a row in the oldest
+ * driver (0: gpuwhy does not read rows of this type). */
 static const struct table_kind {
     const char *name;
     gwi_table parent;
@@ -69,7 +69,8 @@ static bool name_is(const char *name, const char *prefix)
     return strncmp(name, prefix, bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '.' || prefix[bytes - 1] == '.');
 }
 
-/* Name and type must agree, else one of them is damaged. */
+/* Set the type of a section. If the section is damaged, for example because its name and type differ, returns the
+ * reason. Otherwise returns NULL. */
 static const char *check_kind(gwi_section *section)
 {
     uint32_t type = section->header.sh_type;
@@ -78,7 +79,7 @@ static const char *check_kind(gwi_section *section)
         for (size_t i = GWI_GLOBAL_MEMORY; i < GWI_TABLE_COUNT; i++)
             if (name_is(section->name, kinds[i].name))
                 return "its type does not fit its name";
-        return NULL; /* newer than this build, or not one of these tables */
+        return NULL; /* a section of another kind, or of a newer driver */
     }
     section->table = (gwi_table)(type - TYPE_FIRST);
     const struct table_kind *kind = &kinds[section->table];
@@ -127,7 +128,7 @@ static int by_begin(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* A table that overlaps another cannot be valid. */
+/* Check that every section ends within the file and that no two sections overlap. */
 static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_error *err)
 {
     span *spans = calloc(core->count + 2, sizeof *spans);
@@ -157,7 +158,8 @@ static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_err
     return st;
 }
 
-/* The number after `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124". -1: none. */
+/* Return the number after `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124". Returns -1 if there
+ * is none. */
 static int64_t number_in(const char *name, const char *key)
 {
     const char *at = strstr(name, key);
@@ -169,7 +171,8 @@ static int64_t number_in(const char *name, const char *key)
     return end == at || number < 0 ? -1 : number;
 }
 
-/* What the last part of a child's name counts, for children of this table. */
+/* Return the part before the last number in the names of a table's children, for example ".sm" for children of the
+ * table of SMs. The number is the row of this table that the child belongs to. */
 static const char *child_key(gwi_table parent)
 {
     switch (parent) {
@@ -188,12 +191,12 @@ static const char *child_key(gwi_table parent)
     case GWI_GRIDS:
         return ".grid";
     default:
-        return NULL; /* images: the name does not contain the module's row */
+        return NULL; /* the children are images, whose names do not contain the row of the module */
     }
 }
 
-/* A child's name starts with its parent's parts: ".cudbg.lntbl.dev0.sm1.cta2.wp3" belongs to
- * ".cudbg.wptbl.dev0.sm1.cta2". */
+/* True if the name of the child fits its parent's name: it has the same parts, and for most tables one more.
+ * ".cudbg.lntbl.dev0.sm1.cta2.wp3" is a child of ".cudbg.wptbl.dev0.sm1.cta2". */
 static bool names_agree(const char *child, const char *parent, const char *key)
 {
     const char *child_part = strchr(child + 7, '.'), *parent_part = strchr(parent + 7, '.');
@@ -260,7 +263,7 @@ gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err)
     if (st != GW_OK)
         return st;
     elf_version(EV_CURRENT);
-    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* not mapped, because the file may shrink */
+    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* read, not mapped, because the file may shrink */
     if (core->elf == NULL)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
     st = check_head(core, err);

@@ -1,7 +1,8 @@
-/* The memory of the process's buffer: a file in the run folder, which this process creates or gets from the supervisor.
+/* Provides the memory for the process's buffer, which is a mapped file in the run folder. Either this process creates
+ * the file, or the supervisor creates it and sends a descriptor.
  *
- * A program may have forbidden itself system calls (seccomp), and one that its filter does not know may kill it. So
- * while a filter is active, only open, read, write, mmap and close are used, without which no CUDA program works. */
+ * If the program is under a seccomp filter, the filter may kill it for a system call that is not allowed. So while a
+ * filter is active, only open, read, write, mmap and close are used. No CUDA program works without these. */
 #include "gw_handout.h"
 #include "gwi_hook.h"
 
@@ -32,7 +33,8 @@ bool gwi_read_small_file(const char *path, char *out, size_t out_bytes)
     return done > 0;
 }
 
-/* If a file grows beyond this limit, the kernel does not only refuse: it also sends SIGXFSZ. */
+/* True if the file size limit (RLIMIT_FSIZE) is large enough for a buffer. If a write exceeds the limit, the kernel
+ * does not only refuse it but also sends SIGXFSZ. */
 static bool file_size_allowed(bool is_filtered)
 {
     static const char name[] = "\nMax file size";
@@ -61,7 +63,8 @@ static bool write_zeros(int fd)
     return true;
 }
 
-/* Reserve every page, so that no later write finds the file system full, which would kill the program. */
+/* Reserve space for the whole file. Otherwise the file system could be full later, and a write to the mapped memory
+ * would kill the program with SIGBUS. */
 static bool reserve(int fd, bool is_filtered)
 {
     int refused = EPERM;
@@ -92,8 +95,8 @@ static void *map_new_file(bool is_filtered)
 
 /* ---- from the supervisor ---- */
 
-/* Connect a socket that has an address of its own, so that the answer finds it. Both waits are limited: the supervisor
- * may be stopped or gone. */
+/* Connect to the supervisor with a socket that has its own address, so that the supervisor can answer. Sending and
+ * receiving have a time limit, because the supervisor may be stopped or gone. */
 static int connect_to_supervisor(const char *name)
 {
     struct sockaddr_un own = {.sun_family = AF_UNIX}, to = {.sun_family = AF_UNIX};

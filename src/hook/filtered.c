@@ -1,10 +1,11 @@
-/* Knows whether a filter of system calls (seccomp) may kill this process for an unusual call. */
+/* Finds out whether a seccomp filter may kill this process for an unusual system call. */
 #include "gw_filter.h"
 #include "gwi_hook.h"
 
 #include <stdlib.h>
 
-static _Atomic int filters_passed; /* so many filters let the unusual calls through: the supervisor has tried them */
+/* Number of seccomp filters that the supervisor is also under. It has tested that they allow the unusual calls. */
+static _Atomic int filters_passed;
 
 void gwi_filters_begin(void)
 {
@@ -12,7 +13,7 @@ void gwi_filters_begin(void)
     filters_passed = passed == NULL ? 0 : (int)strtol(passed, NULL, 10);
 }
 
-/* More filters than the supervisor has: the program, or a launcher, has added one. */
+/* True if the process has more seccomp filters than the supervisor. The program, or a launcher, has then added one. */
 bool gwi_calls_are_filtered(void)
 {
     return gw_filter_count() > filters_passed;

@@ -1,5 +1,5 @@
-/* Number code objects, and record what a reader needs about each new one. The address alone does not identify code:
- * code that is compiled and dropped in a loop has the same address again and again. */
+/* Gives each Python code object a number, and records what a reader needs to know about a new one. The address is not
+ * enough to identify a code object: a program that compiles code in a loop gets the same address again and again. */
 #include "gw_hash.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
@@ -9,27 +9,28 @@
 #include <sys/mman.h>
 
 enum {
-    LEVELS = 3,                /* tables, each four times as large as the previous one */
-    LEVEL_ENTRIES = 1 << 12,   /* entries of the first table */
-    PROBES_MAX = 16,           /* after that, try the next table */
-    CODES_MAX = 1 << 16,       /* code objects beyond that get no number */
+    LEVELS = 3,                /* number of tables; each is four times as large as the previous one */
+    LEVEL_ENTRIES = 1 << 12,   /* number of entries in the first table */
+    PROBES_MAX = 16,           /* maximum number of entries tried in one table before the next table */
+    CODES_MAX = 1 << 16,       /* maximum number of code objects that get a number */
     LINES_BYTES_MAX = 1 << 16, /* longer line tables are not recorded */
     LINES_BYTES_A_FACT = GW_TEXT_BYTES_MAX / 2,
     NAME_BYTES_MAX = 400,
     TEXT_CHARACTERS_MAX = 1 << 20
 };
 
-/* Open addressing; a `tag` never changes once it is set. `id` is set after the tag; while it is 0, another thread is
- * about to set it. The first table is small, so that a program with a few hundred functions touches few pages. */
+/* An entry of an open-addressing hash table. `tag` never changes once it is set. `id` is set after the tag; while it is
+ * 0, another thread is about to set it. The first table is small, so that a program with a few hundred functions uses
+ * few pages. */
 typedef struct code_entry {
     _Atomic uint64_t tag; /* hash of address and mark; 0: free */
     _Atomic uint32_t id;
 } code_entry;
 
-static code_entry *_Atomic table[LEVELS]; /* own mappings; NULL: not created yet, or no memory */
+static code_entry *_Atomic table[LEVELS]; /* memory mappings; NULL: not created yet, or out of memory */
 static _Atomic uint32_t last_id;
 
-/* Find the interpreter of a code object by the object's type. */
+/* Find the interpreter that a code object belongs to, from the type of the object. Returns NULL if there is none. */
 static const gwi_python_interpreter *interpreter_of(gwi_python_memory *memory, uintptr_t code)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -47,7 +48,7 @@ static int32_t first_line_of(const gwi_python_interpreter *py, gwi_python_memory
     return (int32_t)gwi_python_half(memory, code + py->layout.code_first_line);
 }
 
-/* Address of the data of a bytes object; 0: not a bytes object. */
+/* Return the address of the data of a bytes object. Returns 0 if the object has another type. */
 static uintptr_t bytes_of(const gwi_python_interpreter *py, gwi_python_memory *memory, uintptr_t object,
                           size_t *ret_bytes)
 {
@@ -117,7 +118,8 @@ static bool write_lines(gwi_python_memory *memory, uintptr_t data, size_t bytes,
     return true;
 }
 
-/* Write all records about a code object. Returns its number; 0 if they were not all written. */
+/* Give a new code object a number and write all records about it. Returns the number, or 0 if a record was not
+ * written. */
 static uint32_t introduce(const gwi_python_interpreter *py, gwi_python_memory *memory, uintptr_t code)
 {
     size_t bytes = 0;
@@ -159,8 +161,8 @@ static code_entry *table_of(unsigned level)
     return t;
 }
 
-/* Return the entry of `tag`, or the free entry for it; NULL: all tables are full at this hash, or there is no
- * memory. */
+/* Return the entry that has the tag or, if there is none, a free entry for it. Returns NULL if the tables are full at
+ * this hash or the memory is exhausted. */
 static code_entry *entry_of(uint64_t tag)
 {
     for (unsigned level = 0; level < LEVELS; level++) {
@@ -175,8 +177,8 @@ static code_entry *entry_of(uint64_t tag)
     return NULL;
 }
 
-/* Two threads that see the same new code at once give it two numbers. Each has written the records for its own
- * number. */
+/* Store the number of a new code object. If two threads see the same new code object at once, it gets two numbers, and
+ * only the first one is stored. Both are valid, because each thread has written the records for its own number. */
 static void remember(uint64_t tag, uint32_t id)
 {
     for (unsigned tries = 0; tries < PROBES_MAX; tries++) {
@@ -194,7 +196,7 @@ static void remember(uint64_t tag, uint32_t id)
     }
 }
 
-/* Known code needs no access to the interpreter. */
+/* Return the number of a frame's code object. The interpreter's memory is read only if the code object is new. */
 static uint32_t id_of(const gwi_python_frame *frame, gwi_python_memory *memory)
 {
     uint64_t tag = gw_hash_mix(frame->code, frame->mark) | 1;

@@ -1,4 +1,4 @@
-/* Test an interpreter that a program loads late and with local scope, then finalises and unloads.
+/* Tests the hook with a Python interpreter that a program loads late and with local scope, then finalises and unloads.
  *
  *   python_embed_test LIBPYTHON 3.11     run by python_embed_test.py */
 #include "gwi_python.h"
@@ -65,9 +65,9 @@ static void *load(const char *path)
 
 /* ---- stops ---- */
 
-static int minor;             /* minor version of Python */
-static int stops, deeper;     /* calls of stop(); whether stop() was called from within a stop */
-static const char *wanted[8]; /* expected names of the frames, innermost first */
+static int minor;             /* minor version number of Python */
+static int stops, deeper;     /* stops: number of calls of stop(); deeper: 1 after stop() has run Python again */
+static const char *wanted[8]; /* expected function names of the frames, innermost first */
 
 static const char *name_of(uint32_t code)
 {
@@ -100,7 +100,7 @@ static void *stop(void *self, void *arguments)
     }
     EXPECT(entries == (minor < 11 ? count : (uint32_t)deeper + 1));
     stops++;
-    if (deeper == 0) { /* Python calls this program, which runs Python again */
+    if (deeper == 0) { /* this program, called by Python, runs Python again */
         deeper = 1;
         memmove(wanted + 2, wanted, 3 * sizeof wanted[0]);
         wanted[0] = "h";
@@ -127,7 +127,7 @@ static void run_python(void)
     wanted[2] = "<module>";
     stops = deeper = 0;
     py.Py_InitializeEx(0);
-    expect_nothing(IS_MAIN); /* no frame yet */
+    expect_nothing(IS_MAIN); /* Python runs no function yet */
     void *function = py.PyCFunction_NewEx(&stop_method, NULL, NULL);
     EXPECT(py.PyObject_SetAttrString(py.PyImport_AddModule("__main__"), "stop", function) == 0);
     EXPECT(py.PyRun_SimpleString("def f():\n    g()\ndef g():\n    stop()\nf()\n") == 0);
@@ -146,14 +146,15 @@ static void run_python(void)
 /* ---- the interpreter is finalised while a daemon thread's frames are read ---- */
 
 static struct {
-    void *(*get_thread)(void); /* the interpreter's own function */
+    void *(*get_thread)(void); /* the original function, which answer_late() replaces */
     sem_t left, go, asked, over, read;
     uint32_t flags, count;
 } late;
 static __thread bool answers_late;
 
-/* Delays the return of the thread state until the interpreter is finalised and the thread state no longer exists. The
- * hook has checked for finalisation before. */
+/* Replaces PyGILState_GetThisThreadState(). If answers_late is set, it returns only when the interpreter is finalised
+ * and the returned thread state no longer exists. This simulates an interpreter that is finalised just after the hook
+ * has checked for it. */
 static void *answer_late(void)
 {
     void *answer = late.get_thread();
@@ -165,21 +166,22 @@ static void *answer_late(void)
     return answer;
 }
 
-/* Stop without the lock, like a driver call. */
+/* Simulate two stops of a driver call that has released the interpreter's lock. The interpreter is finalised during the
+ * second stop. */
 static void *leave(void *self, void *arguments)
 {
     test_frame frame[32];
     (void)self;
     (void)arguments;
     py.PyEval_SaveThread();
-    uint32_t flags = test_stop(frame, 32, &late.count); /* the first stop also reads and records the code */
+    uint32_t flags = test_stop(frame, 32, &late.count); /* the first stop also records the code objects */
     EXPECT(flags == 0 && late.count >= 21 && strcmp(name_of(frame[0].code), "deep") == 0);
     sem_post(&late.left);
     sem_wait(&late.go);
     answers_late = true;
     late.flags = test_stop(frame, 32, &late.count);
     sem_post(&late.read);
-    for (;;) /* this thread can never return to Python */
+    for (;;) /* the interpreter is gone, so this thread must not return to Python */
         pause();
 }
 
@@ -201,7 +203,7 @@ static void end_under_a_reader(void)
     gwi_python_interpreter *last = &gwi_python_interpreter_list[gwi_python_interpreter_count - 1];
     late.get_thread = last->get_thread;
     last->get_thread = answer_late;
-    last->stays = true; /* otherwise the replaced function would look like an unloaded interpreter */
+    last->stays = true; /* skip the check for an unloaded interpreter, which would fail with the replaced function */
     sem_post(&late.go);
     sem_wait(&late.asked);
     (void)py.Py_FinalizeEx();
@@ -219,7 +221,7 @@ int main(int argc, char **argv)
     expect_nothing(0);
     void *library = load(argv[1]);
     EXPECT(test_look() == 1);
-    expect_nothing(0); /* loaded but not initialised */
+    expect_nothing(0); /* loaded, but not initialised */
     run_python();
     EXPECT(dlclose(library) == 0);
     void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
@@ -227,7 +229,7 @@ int main(int argc, char **argv)
     test_frame frame[4];
     uint32_t count;
     EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
-    if (gone) { /* load it again; it may be at another address now */
+    if (gone) { /* load it again, possibly at another address */
         (void)load(argv[1]);
         (void)test_look();
         run_python();

@@ -1,6 +1,7 @@
-/* Find interpreters among the mapped files: linked to the program, loaded with or without global names, or part of
- * another program. The list of mappings and the files' symbol tables are read as data. Every query to the loader takes
- * its lock, and another thread may hold that lock while it waits for a lock of our caller. */
+/* Finds Python interpreters among the mapped files. An interpreter may be linked to the program, loaded with or without
+ * global names, or be part of another program. The list of mappings and the symbol tables of the files are read as
+ * data. Functions of the loader are not called: they take the loader's lock, and another thread may hold this lock
+ * while it waits for a lock that the hook's caller holds. */
 #include "gw_image.h"
 #include "gw_python_rows.h"
 #include "gwi_hook.h"
@@ -23,7 +24,8 @@ _Atomic uint32_t gwi_python_interpreter_count;
 
 /* ---- memory that may be unmapped ---- */
 
-/* Raw system calls, here and below: the C library's wrappers are cancellation points. */
+/* Open a file for reading. Here and below, raw system calls are used because the C library's wrappers are cancellation
+ * points. */
 static int open_plainly(const char *path)
 {
     return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -51,7 +53,7 @@ bool gwi_python_read(uintptr_t at, void *out, size_t bytes)
         if (got >= 0 || (errno != EPERM && errno != ENOSYS))
             return got == (ssize_t)bytes;
     }
-    int fd = open_plainly("/proc/self/mem"); /* if process_vm_readv is forbidden, as in some containers */
+    int fd = open_plainly("/proc/self/mem"); /* process_vm_readv may be forbidden, as in some containers */
     if (fd < 0)
         return false;
     got = syscall(SYS_pread64, fd, out, bytes, at);
@@ -71,7 +73,7 @@ static bool read_own(void *user, uint64_t at, void *out, size_t bytes)
 
 static bool open_image(uintptr_t base, gw_image *file)
 {
-    static gw_image_room room; /* static, because the stack may be small; only one thread looks at a time */
+    static gw_image_room room; /* static because the stack may be small; only one thread at a time uses it */
     return gw_image_open(file, read_own, NULL, base, &room);
 }
 
@@ -86,8 +88,8 @@ static bool find_symbol(const gw_image *file, const char *name, uintptr_t *ret_a
 
 /* ---- an interpreter ---- */
 
-/* Return the version, 0x030B for 3.11; 0: not available. `*ret_hex` is the full version, if it is published as a
- * number. */
+/* Return the version of Python, for example 0x030B for 3.11, or 0 if it is not available. *ret_hex is the full version
+ * number, or 0 if the interpreter does not publish the number. */
 static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
 {
     uintptr_t at;
@@ -107,7 +109,8 @@ static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
     return major == 3 && minor < 0x100 ? (unsigned)(major << 8 | minor) : 0;
 }
 
-/* A type stores the size of its objects: this detects a build whose structures differ from our layout. */
+/* True if the objects of a type have the expected size. If they do not, this build of Python has other structures than
+ * the layout describes. */
 static bool type_fits(const gw_image *file, const char *name, uint16_t bytes)
 {
     uintptr_t at;
@@ -143,7 +146,8 @@ static bool function_of(const gw_image *file, const char *name,
     return true;
 }
 
-/* The program's own file and its direct dependencies stay loaded as long as it runs. */
+/* True if the file stays loaded until the program ends, because it is the program itself or one of its direct
+ * dependencies. */
 static bool stays(const gw_image *file)
 {
     gw_image program;
@@ -165,7 +169,7 @@ static bool stays(const gw_image *file)
     return false;
 }
 
-/* Fill in `py`. False: the file at `base` is no interpreter. */
+/* Fill in *py. Returns false if the file at `base` is not an interpreter. */
 static bool recognise(uintptr_t base, gwi_python_interpreter *py)
 {
     gw_image file;
@@ -195,13 +199,13 @@ static bool recognise(uintptr_t base, gwi_python_interpreter *py)
 enum { MAPS_BYTES = 1 << 16, SEEN_MAX = 4096 };
 
 typedef struct scan {
-    uintptr_t base; /* of the file whose first mapping was seen last */
-    char file[64];  /* its device and inode */
+    uintptr_t base; /* address of the first mapping of the current file */
+    char file[64];  /* device and inode of the current file */
     bool tried;
     bool found;
 } scan;
 
-/* Hashes of files that were already examined; only one thread looks at a time. */
+/* Hashes of the files that were already examined. Only one thread at a time uses them. */
 static uint64_t seen[SEEN_MAX];
 
 static bool was_seen(const scan *s)
@@ -218,7 +222,7 @@ static bool was_seen(const scan *s)
             return false;
         }
     }
-    return false; /* no room: this file is examined again each time */
+    return false; /* no free entry: this file will be examined every time */
 }
 
 static void try_file(scan *s)
@@ -236,8 +240,8 @@ static void try_file(scan *s)
     s->found = true;
 }
 
-/* Parse "start-end rights offset device inode path". Only files with code are examined: touching the first page of a
- * data file could wait for its disk. */
+/* Parse a line "start-end rights offset device inode path". Only files that contain code are examined, because the
+ * first page of a data file may have to be read from a slow disk. */
 static void see_mapping(scan *s, const char *line)
 {
     char *rest;
@@ -262,8 +266,8 @@ static void see_mapping(scan *s, const char *line)
         try_file(s);
 }
 
-/* Pass every complete line of `text` to see_mapping(), and move the rest to the front. Returns the bytes of the
- * rest. */
+/* Pass every complete line of `text` to see_mapping(), and move the incomplete last line to the front. Returns the
+ * length of the incomplete line. */
 static size_t see_lines(scan *s, char *text, size_t bytes)
 {
     char *line = text, *end;
@@ -288,7 +292,7 @@ static bool look(void)
         long got;
         while ((got = syscall(SYS_read, fd, text + used, MAPS_BYTES - 1 - used)) > 0) {
             used = see_lines(&s, text, used + (size_t)got);
-            if (used == MAPS_BYTES - 1) /* no real line is that long */
+            if (used == MAPS_BYTES - 1) /* the line is longer than the buffer, which never happens */
                 break;
         }
         syscall(SYS_close, fd);
@@ -298,7 +302,8 @@ static bool look(void)
     return s.found;
 }
 
-static _Atomic uint32_t looking_pid; /* after a fork it may hold the pid of another process, which the child ignores */
+/* Pid of the process that is searching; 0: none. A forked child may find the pid of its parent here, and ignores it. */
+static _Atomic uint32_t looking_pid;
 
 bool gwi_python_look_forked(void)
 {

@@ -1,5 +1,5 @@
-/* Read the Python frames of the calling thread, without the interpreter's lock, and compute a mark of each frame's
- * code. gwi_site.h describes the interface. */
+/* Reads the Python frames of the calling thread without taking the interpreter's lock, and computes a mark that
+ * identifies the code of each frame. gwi_site.h describes the interface. */
 #include "gw_python_rows.h"
 #include "gw_python_walk.h"
 #include "gwi_hook.h"
@@ -12,12 +12,12 @@
 enum { INTERPRETERS_MAX = 64, THREADS_MAX = 4096, MAIN_THREAD_ID = 1 };
 
 static _Atomic uint32_t main_site;
-/* in a forked child: the thread state of the thread that forked; 0: not a child */
+/* The thread state of the thread that forked this process. 0: this process is not a forked child. */
 static _Atomic uintptr_t main_thread;
 
 /* ---- finding the thread state ---- */
 
-/* Return whether the interpreter is still loaded. This is checked only if the program can unload it. */
+/* True if the interpreter is still loaded. The memory is checked only if the program can unload the interpreter. */
 static bool is_loaded(const gwi_python_interpreter *py)
 {
     uint8_t code[sizeof py->probe];
@@ -31,7 +31,7 @@ static bool is_loaded(const gwi_python_interpreter *py)
 
 typedef enum presence {
     PRESENCE_NONE,    /* this thread does not run this interpreter */
-    PRESENCE_UNKNOWN, /* it may run it, but cannot be read */
+    PRESENCE_UNKNOWN, /* this thread may run it, but its frames cannot be read */
     PRESENCE_THREAD
 } presence;
 
@@ -45,14 +45,15 @@ static bool has_frame(const gw_python_layout *layout, uintptr_t thread)
                : frame != 0;
 }
 
-/* Before 3.12, PyGILState_GetThisThreadState() returns a thread's first thread state, even while the thread runs a
- * sub-interpreter with another one. Other threads may change the lists meanwhile, so they are read as memory that may
- * be freed. */
+/* True if this thread may run a sub-interpreter. Before 3.12, PyGILState_GetThisThreadState() returns the first thread
+ * state of a thread, even while the thread runs a sub-interpreter with another thread state. Other threads may change
+ * the lists of interpreters and thread states at the same time. So the lists are read with gwi_python_read(), which
+ * does not crash if memory was freed. */
 static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main)
 {
     const gw_python_layout *layout = &py->layout;
     uintptr_t interpreter = (uintptr_t)py->get_last_interpreter(), thread, ident;
-    if (interpreter == main) /* the newest interpreter is the only one */
+    if (interpreter == main) /* the newest interpreter is also the only one */
         return false;
     for (unsigned i = 0; i < INTERPRETERS_MAX && interpreter != 0; i++) {
         if (interpreter != main) {
@@ -73,7 +74,7 @@ static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main
     return false;
 }
 
-/* Bytes of a thread state up to the last word that we read. */
+/* Return the number of bytes, from the start of a thread state, that the hook reads. */
 static size_t thread_bytes(const gw_python_layout *layout)
 {
     uint16_t last = layout->thread_stack == 0 ? layout->thread_id : layout->thread_stack + sizeof(uintptr_t);
@@ -88,13 +89,14 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     if (!py->is_readable)
         return PRESENCE_UNKNOWN;
     uintptr_t main = (uintptr_t)py->get_main_interpreter();
-    if (main == 0) /* not initialised, or finalised */
+    if (main == 0) /* not initialised yet, or already finalised */
         return PRESENCE_NONE;
     if (py->is_finalizing())
         return PRESENCE_UNKNOWN;
-    /* Read the lock holder before the thread state: a thread that held the lock then still holds it, and while it does
-     * the interpreter cannot shut down. If the state was freed meanwhile and another one has its address, the second
-     * value would not prove that. */
+    /* Read the lock holder before the thread state. If both are the same, this thread held the lock at the first read
+     * and still holds it, so the interpreter cannot shut down. In the other order, two equal values would prove
+     * nothing: the thread state could be freed between the two reads, and another thread could get a new one at the
+     * same address. */
     uintptr_t holder = *memory == NULL || py->get_lock_holder == NULL ? 0 : (uintptr_t)py->get_lock_holder();
     uintptr_t thread = (uintptr_t)py->get_thread();
     *ret_thread = thread;
@@ -103,7 +105,7 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
     if (!gw_python_plausible(thread))
         return PRESENCE_UNKNOWN;
-    if (!is_only) { /* the functions of a second copy may have found the data of the first one, of another version */
+    if (!is_only) { /* the functions of one copy may return data of the other, which may have another version */
         int error = errno;
         (void)gwi_python_read(at, &interpreter, sizeof interpreter);
         errno = error;
@@ -128,8 +130,9 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     return PRESENCE_THREAD;
 }
 
-/* Find the interpreter that this thread belongs to. A process may have two copies of one library: one of them is idle,
- * or both resolve to the same data. If two different ones claim the thread, the result is unknown. */
+/* Find the interpreter that runs this thread. A process may have two copies of the same library. Then one copy is idle,
+ * or the symbols of both refer to the same data. If the copies report different thread states for this thread, the
+ * result is PRESENCE_UNKNOWN. */
 static presence find_thread(gwi_python_memory **memory, const gwi_python_interpreter **ret_py, uintptr_t *ret_thread)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -161,7 +164,7 @@ static inline __attribute__((always_inline)) uint64_t eight_bytes(gwi_python_mem
     return value;
 }
 
-/* Mark of a file name: its length and its end. */
+/* Return a mark of a file name, computed from its length and its last bytes. */
 static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memory *memory,
                                                                 const gw_python_layout *layout, uintptr_t object)
 {
@@ -172,7 +175,7 @@ static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memor
     return tail ^ count << 56;
 }
 
-/* Mark of a line table: its length, first and last bytes. */
+/* Return a mark of a line table, computed from its length and its first and last bytes. */
 static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memory *memory, uintptr_t object)
 {
     uint64_t count = gwi_python_word(memory, object + GW_PYTHON_OB_SIZE), head = 0;
@@ -184,12 +187,12 @@ static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memo
     return head ^ count << 56;
 }
 
-/* Return a value that differs if the address holds other code. From 3.12 on every code object has its own version
- * number. Before that, the mark is computed from the name, the file and the line table. They are objects whose
- * addresses are also reused, so their contents are read. Names are interned, so their hash is available. The
- * instructions cannot be used, because the interpreter rewrites them while they run. The type of the code object
- * guarantees that these objects are valid. A sum of products is as good as a chain of them, and the products can be
- * computed in parallel. */
+/* Return a mark of a code object. The mark changes if other code is placed at the same address. From 3.12 on, each code
+ * object has its own version number. Before that, the mark is computed from the name, the file and the line table. The
+ * addresses of these objects are also reused, so the mark must include their contents. Names are interned, so their
+ * hash is already computed. The instructions cannot be used, because the interpreter rewrites them while they run. The
+ * name, the file and the line table are valid objects, because the code object has the right type. The products are
+ * added, not chained, so that the processor can compute them in parallel. */
 static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory *memory, const gw_python_layout *layout,
                                                               uintptr_t code, uintptr_t *last_file,
                                                               uint64_t *last_file_mark)
@@ -198,7 +201,7 @@ static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory 
     uintptr_t table = gwi_python_word(memory, code + layout->code_table);
     if (layout->code_version != 0) {
         uint32_t version = gwi_python_half(memory, code + layout->code_version);
-        if (version != 0) /* 0: the version numbers have run out */
+        if (version != 0) /* 0: the interpreter has no version numbers left */
             return (first_line << 32 | version) ^ table << 16;
     }
     uintptr_t name = gwi_python_word(memory, code + layout->code_name),
@@ -217,7 +220,7 @@ static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory 
 
 /* ---- frames ---- */
 
-/* Frames that are read in place, and where they go. */
+/* State while frames are read in place, without a copy. */
 typedef struct in_place {
     const gw_python_layout *layout;
     uintptr_t code_type, last_file;
@@ -258,7 +261,7 @@ static inline void enter_in_place(void *user, size_t index)
 
 static const gw_python_reader reader_in_place = {open_in_place, fetch_in_place, take_in_place, enter_in_place};
 
-/* Read the frames in place. False: the memory does not look like frames. */
+/* Read frames directly from memory. Returns false if the memory does not contain valid frames. */
 static inline __attribute__((always_inline)) bool read_by(const gw_python_layout *layout, uintptr_t code_type,
                                                           uintptr_t frame, gwi_python_frame *out, size_t max,
                                                           size_t *ret_count, bool *ret_cut)
@@ -267,7 +270,7 @@ static inline __attribute__((always_inline)) bool read_by(const gw_python_layout
     return gw_python_walk(layout, frame, &reader_in_place, &it, max, ret_count, ret_cut);
 }
 
-/* One case per row, so that the compiler generates a loop with constant offsets for each. */
+/* Each row of the layout table has its own case, so that the compiler generates a loop with constant offsets for it. */
 static bool read_frames(const gwi_python_interpreter *py, uintptr_t frame, gwi_python_frame *out, size_t max,
                         size_t *ret_count, bool *ret_cut)
 {
@@ -301,9 +304,9 @@ static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *la
 
 /* ---- frames in memory that may be freed: request everything in as few steps as possible ---- */
 
-enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; further ones are requested one by one */
+enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; if there are more, they are requested one by one */
 
-/* In versions with a frame stack, frames are adjacent in memory: request a part of it. */
+/* Request a part of the frame stack. In the versions that have one, frames are adjacent in memory. */
 static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
 {
     uintptr_t holder = gwi_python_word(memory, thread + layout->thread_frame);
@@ -325,7 +328,8 @@ static void want_code(gwi_python_memory *memory, const gw_python_layout *layout,
     gwi_python_want(memory, code + GW_PYTHON_OB_TYPE, layout->code_table + sizeof(uintptr_t) - GW_PYTHON_OB_TYPE);
 }
 
-/* Request also the objects that code without a version number points to. Most file names and line tables are short. */
+/* Request the objects that mark_of() reads if the code object has no version number. The requested sizes are enough for
+ * most file names and line tables. */
 static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code, uintptr_t *last_file)
 {
     enum { FILE_BYTES = 192, TABLE_BYTES = 256 };
@@ -341,7 +345,7 @@ static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout
     *last_file = file;
 }
 
-/* Frames that are copied, and where they go; the marks are computed later. */
+/* State while frames are copied. The marks of the frames are computed later. */
 typedef struct by_copy {
     gwi_python_memory *memory;
     const gw_python_layout *layout;
@@ -410,7 +414,7 @@ static bool read_frames_that_may_go(gwi_python_memory *memory, const gwi_python_
            copy_marks(memory, &py->layout, py->code_type, out, *ret_count);
 }
 
-/* Read the frames of this thread, if it has any. */
+/* Read the frames of this thread. Returns PRESENCE_THREAD if they were read, even if there are none. */
 static presence look_at_thread(gwi_python_memory *memory, gwi_python_frame *out, size_t max, size_t *ret_count,
                                bool *ret_cut, bool *ret_is_main)
 {
@@ -478,7 +482,8 @@ void gwi_python_forked(void)
     uintptr_t thread;
     atomic_store_explicit(&main_site, 0, memory_order_relaxed);
     gwi_python_memory *memory = NULL;
-    if (find_thread(&memory, &py, &thread) == PRESENCE_THREAD) /* the thread that forks is the child's main thread */
+    /* The thread that forks becomes the main thread of the child. */
+    if (find_thread(&memory, &py, &thread) == PRESENCE_THREAD)
         atomic_store_explicit(&main_thread, thread, memory_order_relaxed);
     gwi_python_code_forked();
 }

@@ -1,9 +1,9 @@
-/* Copy an interpreter's memory through the kernel.
+/* Copies memory of a Python interpreter that may be freed at the same time.
  *
- * One system call costs as much as copying ten objects, so memory is requested first and then copied by one call:
- * process_vm_writev() from this process to itself. Its many pieces are on the local side, which the kernel copies as it
- * copies the arguments of every call. Only the single destination goes through the slow lookup of such calls. A piece
- * that is not mapped ends the copy without a fault. */
+ * A system call costs as much as copying ten objects. So memory is requested first, and then one process_vm_writev()
+ * from this process to itself copies all of it. The requested pieces are the local side of this call, which the kernel
+ * reads like the arguments of any call. Only the remote side needs a slow lookup, and it has a single piece, the
+ * destination. If a requested piece is not mapped, the copy ends there without a fault. */
 #include "gwi_hook.h"
 #include "gwi_python.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads larger than any object's head are copied directly to the caller. */
+/* Reads of more than LARGE_BYTES are copied directly to the caller. No object header is that large. */
 enum { LARGE_BYTES = 256, AHEAD_BYTES = 256, PAGE_BYTES = 4096 };
 
 static uintptr_t line_of(uintptr_t at)
@@ -19,7 +19,8 @@ static uintptr_t line_of(uintptr_t at)
     return at & ~(uintptr_t)(GWI_PYTHON_LINE_BYTES - 1);
 }
 
-/* The hash table is cleared when the first line is added: most threads that run no Python never add one. */
+/* Discard all copied lines. The hash table is cleared later, when the next line is added, because most threads run no
+ * Python and never add a line. */
 static void forget(gwi_python_memory *memory)
 {
     memory->line_count = memory->run_count = memory->copied_runs = memory->views = 0;
@@ -37,13 +38,14 @@ gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_fir
     return space;
 }
 
-/* The interpreter sets its finalizing flag before it frees anything. */
+/* Checking is_finalizing() is enough, because the interpreter sets this flag before it frees anything. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py)
 {
     return memory == NULL || (!memory->failed && !py->is_finalizing() && py->get_main_interpreter() != NULL);
 }
 
-/* Return the hash table entry of a line, or the free entry for it. There are twice as many entries as lines. */
+/* Return the hash table entry of a line or, if there is none, a free entry for it. There is always one, because the
+ * table has twice as many entries as there can be lines. */
 static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
 {
     if (gwi_unlikely(memory->line_count == 0))
@@ -56,7 +58,7 @@ static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
     }
 }
 
-/* If process_vm_writev is forbidden, copy run by run with gwi_python_read(). */
+/* Copy the requested memory with gwi_python_read(), one run after the other. Used if process_vm_writev is forbidden. */
 static GWI_COLD bool bring_one_by_one(gwi_python_memory *memory)
 {
     for (uint32_t i = memory->copied_runs; i < memory->run_count; i++)
@@ -109,7 +111,7 @@ void gwi_python_want(gwi_python_memory *memory, uintptr_t at, size_t bytes)
 {
     size_t lines_max = bytes / GWI_PYTHON_LINE_BYTES + 2;
     if (gwi_unlikely(memory->line_count + lines_max > GWI_PYTHON_LINES))
-        forget(memory); /* lines that are needed again will be copied again */
+        forget(memory); /* lines that are still needed will be copied again */
     for (uintptr_t line = line_of(at); line < at + bytes; line += GWI_PYTHON_LINE_BYTES)
         want_line(memory, line);
 }
@@ -120,8 +122,8 @@ void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes
     gwi_python_want(memory, at, bytes < page ? bytes : page);
 }
 
-/* Select the run of a line; NULL: it is not mapped. A line that was not requested is copied together with the next ones
- * in its page, which are mapped if it is. */
+/* Return the copy of a line, or NULL if its memory is not mapped. If the line was not requested, the next lines in its
+ * page are copied with it, since these are mapped too. */
 static const uint8_t *choose_view(gwi_python_memory *memory, uintptr_t line)
 {
     uint16_t number = *place_of(memory, line);

@@ -1,4 +1,4 @@
-/* The Python part of the hook as a library that an interpreter loads. python_test.py calls these functions. */
+/* The Python part of the hook as a library that a Python interpreter loads. python_test.py calls the functions. */
 #include "python_testlib.h"
 
 #include "gw_python_lines.h"
@@ -18,15 +18,16 @@
 enum { FACTS_MAX = 200000 };
 static test_fact *facts; /* owned */
 static _Atomic uint32_t fact_count;
-static char *sink_at;        /* not NULL: copy facts here, for timing, instead of storing them */
-static _Atomic int refusals; /* number of facts to refuse, as a full buffer would */
+static char *sink_at;        /* NULL: facts are stored for the test; otherwise they are copied here, for timing */
+static _Atomic int refusals; /* number of facts that gwi_fact() will refuse, as if the buffer were full */
 
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
     if (atomic_load(&refusals) > 0 && atomic_fetch_sub(&refusals, 1) > 0)
         return false;
-    if (sink_at != NULL) { /* same sizes as in the buffer: one event, and one record per 48 bytes */
+    /* Copy as many bytes as the hook does: one record for the event, and one per 48 bytes of text. */
+    if (sink_at != NULL) {
         size_t bytes = text != NULL ? strlen(text) : 0;
         sink_at[0] = (char)(a0 + a1 + a2 + a3);
         for (size_t done = 0; done < bytes; done += GW_RAW_TEXT_BYTES)
@@ -83,7 +84,7 @@ void test_forked(void)
 static gwi_python_memory *begin_stop(void)
 {
     static __thread gwi_python_memory space;
-    static __thread int is_first; /* 1: first thread, -1: another thread, 0: not determined */
+    static __thread int is_first; /* 1: first thread of the process, -1: another thread, 0: not known yet */
     if (is_first == 0)
         is_first = syscall(SYS_gettid) == getpid() ? 1 : -1;
     return gwi_python_memory_begin(&space, is_first > 0);
@@ -120,7 +121,7 @@ void test_main_site(uint32_t site)
 
 /* ---- the native stack at the same stop ---- */
 
-/* Return the number of evaluation loops on the native stack. */
+/* Return the number of Python evaluation loops on the native stack; -1 if the stack is too deep. */
 EXPORT int test_loops(void);
 int test_loops(void)
 {
@@ -161,7 +162,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Time `rounds` reads of the frames for the key; ns. */
+/* Read the frames `rounds` times, as the hook does to compute a site's key. Returns the time in ns. */
 EXPORT uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum);
 uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
 {
@@ -178,7 +179,8 @@ uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
     return now_ns() - begin;
 }
 
-/* Time the recording of the code of all frames, as if none had been seen; ns. Codes are numbered from 1 again. */
+/* Record the code of all frames as if it were new. Returns the time in ns. Afterwards the numbers of code objects start
+ * at 1 again. */
 EXPORT uint64_t test_time_codes(uint64_t *ret_bytes);
 uint64_t test_time_codes(uint64_t *ret_bytes)
 {

@@ -1,5 +1,5 @@
-/* The Python part of the hook as a library for tests (python_testlib.c): the functions that a C test calls. Tests in
- * Python declare the structs themselves. */
+/* The Python part of the hook as a library for tests (python_testlib.c). Declares the functions that tests in C call.
+ * Tests in Python declare the structs themselves. */
 #ifndef GWI_PYTHON_TESTLIB_H
 #define GWI_PYTHON_TESTLIB_H
 
@@ -26,13 +26,14 @@ typedef struct test_thread_stop {
     uint32_t flags, count, borrowed;
 } test_thread_stop;
 
-/* Look for an interpreter. Returns 1 if there is one. */
+/* Look for new interpreters. Returns 1 if one was found, otherwise 0. */
 EXPORT int test_look(void);
-/* Simulate a stop: read the frames and record their code. Returns the flags; bit 16 is set on the main thread. */
+/* Simulate a stop: read the frames of this thread and record their code. Returns the flags of the site, with bit 16 set
+ * on the main thread. */
 EXPORT uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
-/* Simulate a stop on a thread that never ran Python. Returns non-zero if no thread could be created. */
+/* Simulate a stop on a thread that never ran Python. Returns non-zero if the thread could not be created. */
 EXPORT int test_stop_native(test_thread_stop *into);
-/* Number of facts recorded so far, and one of them. They live as long as the library. */
+/* Return the number of recorded facts, or one of the facts. A fact is valid as long as the library is loaded. */
 EXPORT uint32_t test_fact_count(void);
 EXPORT const test_fact *test_fact_at(uint32_t at);
 

@@ -1,4 +1,4 @@
-/* Parse call frame information (.eh_frame and .eh_frame_hdr), run its programs and evaluate its expressions. */
+/* Parses call frame information (.eh_frame and .eh_frame_hdr), runs its programs and evaluates its expressions. */
 #include "gwi_cfi.h"
 
 #include <stddef.h>
@@ -23,7 +23,7 @@ static uint64_t take(cursor *c, unsigned bytes)
         c->bad = true;
         return 0;
     }
-    memcpy(&value, (const void *)c->at, bytes); /* both machines are little-endian */
+    memcpy(&value, (const void *)c->at, bytes); /* both supported machines are little-endian */
     c->at += bytes;
     return value;
 }
@@ -84,8 +84,8 @@ enum {
     ENC_OMIT = 0xff
 };
 
-/* Indirect pointers are returned as the address of the pointer. Only personality routines are indirect, and we do not
- * use them. */
+/* Read a pointer. For an indirect pointer, returns the address where the pointer is stored. Only pointers to
+ * personality routines are indirect, and they are not used here. */
 static uintptr_t take_pointer(cursor *c, unsigned encoding, uintptr_t data_base)
 {
     uintptr_t here = c->at, value = 0;
@@ -133,7 +133,7 @@ static uintptr_t take_pointer(cursor *c, unsigned encoding, uintptr_t data_base)
 
 /* ---- records ---- */
 
-/* The part of a record that many functions share (CIE). A record of one function is an FDE. */
+/* The contents of a CIE, a record that many functions share. The record of a single function is called an FDE. */
 typedef struct common {
     uint64_t code_align;
     int64_t data_align;
@@ -143,7 +143,7 @@ typedef struct common {
     cursor program;
 } common;
 
-/* Return a cursor over a record, starting after its length field. */
+/* Return a cursor over the content of a record, after its length field. */
 static cursor open_record(const gwi_cfi_region *region, uintptr_t at)
 {
     cursor c = cursor_at(region, at);
@@ -157,7 +157,7 @@ static cursor open_record(const gwi_cfi_region *region, uintptr_t at)
     return c;
 }
 
-/* The letters after z describe the augmentation data. */
+/* Read the augmentation data. Each letter after 'z' describes one value of it. */
 static void take_augmentation(cursor *c, const char *letters, common *ret)
 {
     uint64_t bytes = take_uleb(c);
@@ -185,7 +185,7 @@ static void take_augmentation(cursor *c, const char *letters, common *ret)
         case 'B': /* arm64: return addresses are signed with the B key */
         case 'G':
             break;
-        default: /* unknown letter: skip the rest of the data by its length */
+        default: /* unknown letter: skip all remaining augmentation data */
             data.at = data.end;
         }
     }
@@ -205,7 +205,7 @@ static bool read_common(const gwi_cfi_region *region, uintptr_t at, common *ret)
     } while (letters[n] != '\0' && ++n < sizeof letters);
     if (c.bad || id != 0 || (version != 1 && version != 3 && version != 4) || n == sizeof letters)
         return false;
-    if (version == 4 && (take(&c, 1) != 8 || take(&c, 1) != 0)) /* address and segment size */
+    if (version == 4 && (take(&c, 1) != 8 || take(&c, 1) != 0)) /* size of an address, size of a segment selector */
         return false;
     ret->code_align = take_uleb(&c);
     ret->data_align = take_sleb(&c);
@@ -214,18 +214,18 @@ static bool read_common(const gwi_cfi_region *region, uintptr_t at, common *ret)
     if (letters[0] == 'z')
         take_augmentation(&c, letters + 1, ret);
     else if (letters[0] != '\0')
-        return false; /* unknown augmentation of unknown length */
+        return false; /* the augmentation has no length, so it cannot be skipped */
     ret->program = c;
     return !c.bad && ret->return_register < GWI_REGISTER_COUNT;
 }
 
-/* Read the FDE at `at`; false if `pc` is not in its function. */
+/* Read the FDE at `at`. Returns false if `pc` is not in its function. */
 static bool read_function(const gwi_cfi_region *region, uintptr_t at, uintptr_t pc, common *ret_common,
                           uintptr_t *ret_begin, cursor *ret_program)
 {
     cursor c = open_record(region, at);
     uintptr_t here = c.at;
-    uint64_t back = take(&c, 4); /* distance from here back to the CIE; 0: this record is itself a CIE */
+    uint64_t back = take(&c, 4); /* distance from this field back to the CIE; 0: this record is a CIE */
     if (c.bad || back == 0 || back > here - region->low || !read_common(region, here - back, ret_common))
         return false;
     uintptr_t begin = take_pointer(&c, ret_common->pointer_encoding, 0);
@@ -241,7 +241,8 @@ static bool read_function(const gwi_cfi_region *region, uintptr_t at, uintptr_t 
     return !c.bad && pc >= begin && pc - begin < bytes;
 }
 
-/* Return the record of the last function in the sorted table that starts at or before `pc`; 0: none. */
+/* Search the sorted table for the last function that starts at or before `pc`, and return the address of its FDE.
+ * Returns 0 if there is none. */
 static uintptr_t search_table(const gwi_cfi_region *region, uintptr_t pc)
 {
     enum { SORTED_4_4 = ENC_DATAREL | ENC_SDATA4, ENTRY_BYTES = 8 };
@@ -253,8 +254,7 @@ static uintptr_t search_table(const gwi_cfi_region *region, uintptr_t pc)
     if (c.bad || version != 1 || table_encoding != SORTED_4_4 || count_encoding == ENC_OMIT || count == 0 ||
         count > (c.end - c.at) / ENTRY_BYTES)
         return 0;
-    uint64_t low = 0,
-             high = count; /* entries before `low` start at or before pc, those from `high` on start after it */
+    uint64_t low = 0, high = count; /* before `low`, functions start at or before `pc`; from `high` on, after `pc` */
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         cursor entry = {c.at + middle * ENTRY_BYTES, c.end, false};
@@ -276,7 +276,7 @@ enum { REMEMBERED_MAX = 4 };
 typedef struct machine {
     const gwi_cfi_region *region;
     const common *common;
-    uintptr_t at_pc; /* address up to which the rules in `now` are complete */
+    uintptr_t at_pc; /* address of the code for which the next operation sets a rule */
     gwi_cfi_rules now, first;
     gwi_cfi_rules remembered[REMEMBERED_MAX];
     unsigned remembered_count;
@@ -304,7 +304,7 @@ static bool set_frame(machine *m, uint64_t number, int64_t offset)
     return number < GWI_REGISTER_COUNT;
 }
 
-/* Return the address of an expression and skip it. */
+/* Skip an expression and return its address. */
 static int64_t take_expression(cursor *c)
 {
     uintptr_t at = c->at;
@@ -342,7 +342,7 @@ static void advance(machine *m, uint64_t units)
     m->at_pc += units * m->common->code_align;
 }
 
-/* Operations on the rule of one register: its number, then its location. */
+/* Run an operation on the rule of one register. The first operand is the number of the register. */
 static bool run_register_op(machine *m, cursor *c, unsigned op)
 {
     uint64_t number = take_uleb(c);
@@ -385,7 +385,7 @@ static bool run_register_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* Operations on the rule for the frame address. */
+/* Run an operation on the rule that computes the frame address (CFA). */
 static bool run_frame_op(machine *m, cursor *c, unsigned op)
 {
     uint64_t number;
@@ -432,7 +432,7 @@ static bool run_op(machine *m, cursor *c, unsigned op)
         return remember(m);
     case 0x0b:
         return recall(m);
-    case 0x2d: /* GNU window_save; on arm64: the return address is signed from here on */
+    case 0x2d: /* GNU window_save; on arm64: from here on, the return address is signed */
         return GWI_REGISTER_COUNT != 17;
     case 0x2e: /* GNU args_size */
         take_uleb(c);
@@ -449,7 +449,7 @@ static bool run_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* Run until the rules for `pc` are complete. */
+/* Run a program until it reaches code after `pc`. The rules in m->now then apply to `pc`. */
 static bool run(machine *m, cursor c, uintptr_t pc)
 {
     while (!c.bad && c.at < c.end && m->at_pc <= pc) {
@@ -527,7 +527,7 @@ static uint64_t pop(evaluation *e)
     return e->stack[--e->depth];
 }
 
-/* The n-th value from the top. */
+/* Return the n-th value from the top of the stack. */
 static uint64_t peek(evaluation *e, uint64_t n)
 {
     if (n >= e->depth) {
@@ -596,7 +596,7 @@ static uint64_t shifted_right(int64_t value, uint64_t by)
     return (uint64_t)(value >> (by > 63 ? 63 : by));
 }
 
-/* Replace the two top values of the stack by one. */
+/* Replace the top two values of the stack by the result of a binary operation. */
 static void combine(evaluation *e, unsigned op)
 {
     uint64_t right = pop(e), left = pop(e);
@@ -716,7 +716,8 @@ static void run_unary(evaluation *e, cursor *c, unsigned op)
     }
 }
 
-/* `begin` is the start of the expression; a jump may not leave it. */
+/* Jump if `always` is set or the popped value is not 0. `begin` is the start of the expression, which a jump must not
+ * leave. */
 static void jump(evaluation *e, cursor *c, uintptr_t begin, bool always)
 {
     int64_t by = take_signed(c, 2);
