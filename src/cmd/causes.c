@@ -1,4 +1,5 @@
 /* `gpuwhy causes`: lists the catalogue of causes and searches it. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 
@@ -107,17 +108,17 @@ static int search(char **argv, int count)
             words[word_count++] = word;
     }
     if (word_count == 0) {
-        fputs("gpuwhy: causes: --search needs at least one word\n", stderr);
+        gw_say("causes: --search needs at least one word");
         return GW_EXIT_USAGE;
     }
     size_t hit_count = gw_causes_search(words, word_count, hits, HITS_MAX);
     if (hit_count == 0) {
-        fputs("gpuwhy: causes: no cause contains any of these words\n", stderr);
+        gw_say("causes: no cause contains any of these words");
         return GW_EXIT_UNDETERMINED;
     }
     if (hits[0].word_count < word_count)
-        fprintf(stderr, "gpuwhy: causes: no cause contains all of these words; listing those with %zu of %zu\n",
-                hits[0].word_count, word_count);
+        gw_say("causes: no cause contains all of these words; listing those with %zu of %zu", hits[0].word_count,
+               word_count);
     for (size_t i = 0; i < hit_count && hits[i].word_count == hits[0].word_count; i++)
         print_row(hits[i].cause);
     return GW_EXIT_OK;
@@ -137,8 +138,7 @@ static int show(const char *id)
     }
     if (id == NULL)
         return GW_EXIT_OK;
-    fprintf(stderr,
-            "gpuwhy: causes: no cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` looks for words\n", id);
+    gw_say("causes: no cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` looks for words", id);
     return GW_EXIT_USAGE;
 }
 
@@ -148,7 +148,7 @@ int gwi_cmd_causes(int argc, char **argv)
     gw_error err;
     int words = 0;
     if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK) {
-        fprintf(stderr, "gpuwhy: causes: %s\n", err.text);
+        gw_say("causes: %s", err.text);
         return GW_EXIT_USAGE;
     }
     if (options.help)

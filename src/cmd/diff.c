@@ -1,4 +1,5 @@
 /* `gpuwhy diff`: compares two recordings. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 
@@ -39,7 +40,7 @@ static int help(void)
 
 static int fail(const gw_error *err)
 {
-    fprintf(stderr, "gpuwhy: diff: %s\n", err->text);
+    gw_say("diff: %s", err->text);
     return GW_EXIT_USAGE;
 }
 
@@ -74,7 +75,7 @@ static bool is_damaged(const char *path, const gw_portrait *portrait)
 {
     const gw_model *model = gw_portrait_model(portrait);
     if (model->damaged_count > 0)
-        fprintf(stderr, "gpuwhy: diff: %s is damaged and was only compared in part: %s\n", path, model->damaged_first);
+        gw_say("diff: %s is damaged and was only compared in part: %s", path, model->damaged_first);
     return model->damaged_count > 0;
 }
 

@@ -1,4 +1,6 @@
 /* `gpuwhy doctor`: one page that says what would fail on this machine. */
+#include "gw_clean.h"
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_doctor_cmd.h"
 #include "gwi_options.h"
@@ -29,7 +31,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], EXIT_FAILS
 
 static int fail(const gw_error *err)
 {
-    fprintf(stderr, "gpuwhy: doctor: %s\n", err->text);
+    gw_say("doctor: %s", err->text);
     return GW_EXIT_USAGE;
 }
 
@@ -61,7 +63,7 @@ static void print_page(const gw_checkup *checkup)
         section = check->section;
         gw_text_addf(&page, "  %-8s", gw_check_state_text(check->state));
         gw_text line = {0};
-        gw_render_add_printable(&line, check->text);
+        gw_add_printable(&line, check->text);
         gw_add_wrapped(&page, gw_text_str(&line), INDENT, INDENT, WIDTH);
         gw_text_free(&line);
         if (check->todo != NULL) {
@@ -122,11 +124,11 @@ int gwi_cmd_doctor(int argc, char **argv)
     if (options.help)
         return help();
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {
-        fprintf(stderr, "gpuwhy: doctor: %s: put the interpreter after --\n", argv[index]);
+        gw_say("doctor: %s: put the interpreter after --", argv[index]);
         return GW_EXIT_USAGE;
     }
     if (access(options.root[0] == '\0' ? "/" : options.root, X_OK) != 0) {
-        fprintf(stderr, "gpuwhy: doctor: --root %s: no such folder\n", options.root);
+        gw_say("doctor: --root %s: no such folder", options.root);
         return GW_EXIT_USAGE;
     }
     gw_facts facts = {0};

@@ -1,5 +1,6 @@
 /* `gpuwhy explain`: the verdict on a recording that is finished, still being written, or left behind by a supervisor
  * that was killed. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
@@ -108,7 +109,7 @@ static const char *where_to_read(const char *file, folder_search *search)
 
 static int fail(const gw_error *err)
 {
-    fprintf(stderr, "gpuwhy: explain: %s\n", err->text);
+    gw_say("explain: %s", err->text);
     return GW_EXIT_USAGE;
 }
 
@@ -205,7 +206,7 @@ static int explain_together(char **files, int count, const explain_options *opti
         goto out;
     gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
     if (st == GW_UNSUPPORTED && !options->json) {
-        fprintf(stderr, "gpuwhy: explain: the recordings are explained one by one: %s\n", err.text);
+        gw_say("explain: the recordings are explained one by one: %s", err.text);
         for (int i = 0; i < count; i++) {
             int one = show(runs[i], false, options);
             status = one > status ? one : status;

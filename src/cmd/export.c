@@ -1,4 +1,5 @@
 /* `gpuwhy export`: converts a recording into a format of other tools. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 
@@ -25,7 +26,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 static int fail(const gw_error *err)
 {
-    fprintf(stderr, "gpuwhy: export: %s\n", err->text);
+    gw_say("export: %s", err->text);
     return GW_EXIT_USAGE;
 }
 
@@ -71,7 +72,7 @@ static gw_status export_file(const gw_export_format *format, const char *path, c
         st = gw_fail(err, GW_IO, "write %s: %s", output, strerror(errno));
     gw_reader_close(reader);
     if (st == GW_OK && faults > 0)
-        fprintf(stderr, "gpuwhy: export: %s is damaged: %llu blocks were skipped\n", path, (unsigned long long)faults);
+        gw_say("export: %s is damaged: %llu blocks were skipped", path, (unsigned long long)faults);
     return st;
 }
 

@@ -1,4 +1,6 @@
 /* `gpuwhy history`: lists the last runs, and shows what the failed runs of one command have in common. */
+#include "gw_clean.h"
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_history.h"
 #include "gwi_options.h"
@@ -47,7 +49,7 @@ static int help(void)
 
 static int fail(const gw_error *err)
 {
-    fprintf(stderr, "gpuwhy: history: %s\n", err->text);
+    gw_say("history: %s", err->text);
     return GW_EXIT_USAGE;
 }
 
@@ -55,7 +57,7 @@ static int fail(const gw_error *err)
 static void print(gw_text *line)
 {
     gw_text clean = {0};
-    gw_render_add_printable(&clean, gw_text_str(line));
+    gw_add_printable(&clean, gw_text_str(line));
     puts(gw_text_str(&clean));
     gw_text_free(&clean);
     gw_text_clear(line);

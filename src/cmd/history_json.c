@@ -1,4 +1,5 @@
 /* Writes the list of past runs as JSON, with json-c. */
+#include "gw_clean.h"
 #include "gwi_history.h"
 
 #include "gw_render.h"
@@ -13,7 +14,7 @@ static json_object *text_or_null(const char *text)
     gw_text clean = {0};
     if (text == NULL || text[0] == '\0')
         return NULL;
-    gw_render_add_utf8(&clean, text);
+    gw_add_utf8(&clean, text);
     json_object *object = json_object_new_string(gw_text_str(&clean));
     gw_text_free(&clean);
     return object;

@@ -1,6 +1,7 @@
 /* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a kernel.json
  * in one of Jupyter's data folders. gpuwhy marks the folders that it creates, and never changes a folder without the
  * mark. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
 #include "gwi_options.h"
@@ -257,7 +258,7 @@ static gw_status install_as(const jupyter_options *options, gwi_kernelspec *spec
     if (st == GW_OK)
         st = write_file(file, &text, err);
     if (st == GW_OK)
-        printf("kernel %s: %s\n", options->name, folder);
+        gw_print("kernel %s: %s\n", options->name, folder);
     gw_text_free(&text);
     return st;
 }
@@ -303,9 +304,9 @@ static gw_status uninstall(const jupyter_options *options, gw_error *err)
     if (unlink(file) < 0)
         return gw_fail(err, GW_IO, "remove %s: %s", file, strerror(errno));
     if (rmdir(folder) < 0)
-        printf("removed %s; other files in %s were kept\n", file, folder);
+        gw_print("removed %s; other files in %s were kept\n", file, folder);
     else
-        printf("removed %s\n", folder);
+        gw_print("removed %s\n", folder);
     return GW_OK;
 }
 
@@ -317,8 +318,8 @@ static void list_one(const char *kernels, const char *name)
         gwi_jupyter_read(file, &found, NULL) != GW_OK || !found.is_ours)
         return;
     bool has_gpuwhy = access(found.gpuwhy, X_OK) == 0, has_python = access(found.python, X_OK) == 0;
-    printf("%-20s %s  %s%s%s\n", name, found.python, kernels, has_python ? "" : "  (that Python no longer exists)",
-           has_gpuwhy ? "" : "  (its gpuwhy no longer exists; install the kernel again)");
+    gw_print("%-20s %s  %s%s%s\n", name, found.python, kernels, has_python ? "" : "  (that Python no longer exists)",
+             has_gpuwhy ? "" : "  (its gpuwhy no longer exists; install the kernel again)");
 }
 
 static void list_folder(const char *data)
@@ -396,6 +397,6 @@ int gwi_cmd_jupyter(int argc, char **argv)
         st = run(argv[1], &options, argc - 1 - index, argv + 1 + index, &err);
     if (st == GW_OK)
         return GW_EXIT_OK;
-    fprintf(stderr, "gpuwhy: jupyter: %s\n", err.text);
+    gw_say("jupyter: %s", err.text);
     return GW_EXIT_USAGE;
 }

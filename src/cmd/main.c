@@ -1,4 +1,5 @@
 /* The entry point: finds the command in the table and runs it. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 
 #include <signal.h>
@@ -41,7 +42,7 @@ int gwi_cmd_help(int argc, char **argv)
     }
     const command_row *command = find(argv[1]);
     if (command == NULL) {
-        fprintf(stderr, "gpuwhy: help: unknown command %s\n", argv[1]);
+        gw_say("help: unknown command %s", argv[1]);
         return GW_EXIT_USAGE;
     }
     if (command->run == gwi_cmd_help) {
@@ -64,7 +65,7 @@ int main(int argc, char **argv)
         return gwi_cmd_version(1, argv);
     const command_row *command = find(argv[1]);
     if (command == NULL) {
-        fprintf(stderr, "gpuwhy: unknown command %s; `gpuwhy help` lists them\n", argv[1]);
+        gw_say("unknown command %s; `gpuwhy help` lists them", argv[1]);
         return GW_EXIT_USAGE;
     }
     return command->run(argc - 1, argv + 1);

@@ -1,4 +1,5 @@
 /* `gpuwhy poke PID`: prints what the threads of a recorded process are doing now, and whether the process hangs. */
+#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
@@ -99,39 +100,39 @@ static void print_stack(gw_sites *sites, uint32_t site)
     char text[GW_PLACE_TEXT_MAX];
     const gw_stack *stack = gw_sites_stack(sites, site);
     for (size_t i = 0; stack != NULL && i < stack->count; i++)
-        printf("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, &stack->frame[i], text));
+        gw_print("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, &stack->frame[i], text));
 #define GW_X(name, value, told)                                                                                        \
     if (stack != NULL && (stack->flags & GW_SITE_##name) != 0)                                                         \
-        printf("      not known: %s\n", told);
+        gw_print("      not known: %s\n", told);
     GW_SITE_FLAGS(GW_X)
 #undef GW_X
 }
 
 static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
 {
-    printf("  thread %" PRIu32 " (%s): ", thread->tid, thread->name);
+    gw_print("  thread %" PRIu32 " (%s): ", thread->tid, thread->name);
     if (thread->inside_fn[0] != '\0')
-        printf("inside %s\n", thread->inside_fn);
+        gw_print("inside %s\n", thread->inside_fn);
     else if (thread->questions > 0)
-        printf("asked the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
+        gw_print("asked the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
     else if (strcmp(thread->wait, "lock") == 0 && thread->owner_tid != 0)
-        printf("waits for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
-               thread->owner_ended ? ", which has exited" : "");
+        gw_print("waits for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
+                 thread->owner_ended ? ", which has exited" : "");
     else if (strcmp(thread->wait, "join") == 0)
-        printf("waits for the end of thread %" PRIu32 "\n", thread->owner_tid);
+        gw_print("waits for the end of thread %" PRIu32 "\n", thread->owner_tid);
     else if (strcmp(thread->wait, "running") == 0)
-        printf("runs\n");
+        gw_print("runs\n");
     else
-        printf("waits: %s%s%s\n", thread->wait[0] == '\0' ? "unknown" : thread->wait,
-               thread->where[0] == '\0' ? "" : ", in ", thread->where);
+        gw_print("waits: %s%s%s\n", thread->wait[0] == '\0' ? "unknown" : thread->wait,
+                 thread->where[0] == '\0' ? "" : ", in ", thread->where);
     print_stack(sites, thread->site);
 }
 
 static void print_all(const poke *it, bool goes_on)
 {
     const gw_model *model = it->model;
-    printf("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
-           WATCH_MS / 1e3, goes_on ? ": it makes progress" : "");
+    gw_print("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
+             WATCH_MS / 1e3, goes_on ? ": it makes progress" : "");
     for (size_t i = model->hang_count; i-- > 0;) {
         const gw_hang *hang = &model->hang[i];
         if (hang->pid != it->pid)
@@ -145,7 +146,7 @@ static void print_all(const poke *it, bool goes_on)
         bool is_gap = fact->what == GW_FACT_HANG_NO_WAITS || fact->what == GW_FACT_HANG_NO_STACKS ||
                       fact->what == GW_FACT_HANG_NO_PYTHON;
         if (fact->pid == it->pid && is_gap)
-            printf("  not known: %s\n", fact->value);
+            gw_print("  not known: %s\n", fact->value);
         else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
             break; /* older facts are from an earlier poke */
     }
@@ -192,7 +193,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
 
 static int fail(const char *text)
 {
-    fprintf(stderr, "gpuwhy: poke: %s\n", text);
+    gw_say("poke: %s", text);
     return GW_EXIT_USAGE;
 }
 
@@ -202,7 +203,7 @@ static int show_verdict(const gw_verdict *verdict, const poke_options *options)
     if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
         return fail(err.text);
     if (!options->json) {
-        printf("\n");
+        gw_print("\n");
         fflush(stdout);
         gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = true}, STDOUT_FILENO);
     }
@@ -225,7 +226,7 @@ static int show(poke *it, const poke_options *options)
     if (!options->json)
         print_all(it, goes_on);
     for (size_t i = 0; goes_on && !options->json && i < verdict->left_alone.count; i++)
-        printf("  no wait: %s\n", verdict->left_alone.item[i]);
+        gw_print("  no wait: %s\n", verdict->left_alone.item[i]);
     if (!goes_on || options->json)
         status = show_verdict(verdict, options);
 out:

@@ -1,4 +1,5 @@
 /* Writes one table with one line per item (RFC 4180). Columns that an item lacks are empty. */
+#include "gw_clean.h"
 #include "gw_names.h"
 #include "gw_text.h"
 #include "gwi_export.h"
@@ -9,22 +10,41 @@
 #define COLUMNS                                                                                                        \
     "t_ns,item,pid,tid,kind,function,result,took_us,flags,site,extra,context,arg0,arg1,arg2,arg3,arg_names,key,value"
 
-/* Quote the field where needed. Bytes are copied unchanged, without NUL. */
+/* Add the field with '?' for control characters, which a terminal would obey. Newlines and tabs stay. */
+static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
+{
+    gw_text part = {0};
+    for (size_t i = 0; i <= bytes; i++) {
+        if (i < bytes && text[i] != '\n' && text[i] != '\t') {
+            if (text[i] != '\0')
+                gw_text_add(&part, text + i, 1);
+            continue;
+        }
+        gw_add_printable(clean, gw_text_str(&part));
+        gw_text_clear(&part);
+        if (i < bytes)
+            gw_text_add(clean, text + i, 1);
+    }
+    gw_text_free(&part);
+}
+
+/* Quote the field where needed. */
 static void put_field(FILE *file, const char *text, size_t bytes)
 {
-    bool quoted = false;
-    for (size_t i = 0; i < bytes; i++)
-        quoted |= strchr(",\"\r\n", text[i]) != NULL;
+    gw_text clean = {0};
+    add_cleaned(&clean, text, bytes);
+    const char *at = gw_text_str(&clean);
+    bool quoted = strpbrk(at, ",\"\r\n") != NULL;
     if (quoted)
         fputc('"', file);
-    for (size_t i = 0; i < bytes; i++) {
-        if (text[i] == '"')
+    for (; *at != '\0'; at++) {
+        if (*at == '"')
             fputc('"', file);
-        if (text[i] != '\0')
-            fputc(text[i], file);
+        fputc(*at, file);
     }
     if (quoted)
         fputc('"', file);
+    gw_text_free(&clean);
 }
 
 static void put_pair(FILE *file, const char *key, const char *value)

@@ -1,4 +1,5 @@
 /* Writes the comparison of two runs as JSON. */
+#include "gw_clean.h"
 #include "gw_render.h"
 #include "gw_render_compare.h"
 
@@ -9,7 +10,7 @@ static json_object *text_or_null(const char *string)
     gw_text clean = {0};
     if (string == NULL)
         return NULL;
-    gw_render_add_utf8(&clean, string);
+    gw_add_utf8(&clean, string);
     json_object *object = json_object_new_string(gw_text_str(&clean));
     gw_text_free(&clean);
     return object;

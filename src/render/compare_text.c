@@ -9,6 +9,7 @@
  *             good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
  *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
  *    Same     command (2), driver (3), libraries (9) */
+#include "gw_clean.h"
 #include "gw_render.h"
 #include "gw_render_compare.h"
 
@@ -27,7 +28,7 @@ typedef struct page {
 static void add_line(page *at, const char *line)
 {
     gw_text clean = {0};
-    gw_render_add_printable(&clean, line);
+    gw_add_printable(&clean, line);
     gw_text_addf(at->text, "%-*s%s\n", LABEL_COLUMNS, at->label, gw_text_str(&clean));
     gw_text_free(&clean);
     at->label = "";
@@ -161,7 +162,7 @@ void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *goo
     gw_text_addf(&head, "gpuwhy: %.120s: ", command == NULL ? "the program" : command->text);
     add_ending(&head, "good", good);
     add_ending(&head, ", bad", bad);
-    gw_render_add_printable(&clean, gw_text_str(&head));
+    gw_add_printable(&clean, gw_text_str(&head));
     gw_text_addf(text, "%s\n\n", gw_text_str(&clean));
     gw_text_free(&clean);
     gw_text_free(&head);

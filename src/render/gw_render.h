@@ -36,11 +36,4 @@ void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_
 /* Add the verdict as one JSON object and a newline. Returns GW_NOMEM, with `text` unchanged, if there is no memory. */
 GW_MUST_CHECK gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
 
-/* Add `string`, with '?' for every control character and every invalid UTF-8 byte. The string may come from the
- * program's arguments or its stderr, and must not control the user's terminal. */
-void gw_render_add_printable(gw_text *text, const char *string);
-
-/* Add `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
-void gw_render_add_utf8(gw_text *text, const char *string);
-
 #endif

@@ -1,4 +1,5 @@
 /* Writes a verdict as JSON, schema 1 (docs/json-schema.md). An unknown value is null, never zero or an empty string. */
+#include "gw_clean.h"
 #include "gw_render.h"
 
 #include <json-c/json.h>
@@ -12,7 +13,7 @@ static struct json_object *string_or_null(const char *string)
     if (string == NULL)
         return NULL;
     gw_text clean = {0};
-    gw_render_add_utf8(&clean, string);
+    gw_add_utf8(&clean, string);
     struct json_object *object = json_object_new_string_len(gw_text_str(&clean), (int)clean.bytes);
     gw_text_free(&clean);
     return object;

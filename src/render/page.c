@@ -1,5 +1,6 @@
 /* Formats the paragraphs of a page: wraps lines at the width and shortens texts. */
 #include "gw_array.h"
+#include "gw_clean.h"
 #include "gw_render.h"
 #include "gw_wrap.h"
 #include "gwi_page.h"
@@ -29,7 +30,7 @@ unsigned gwi_paragraph_lines(const gwi_page *page, const gwi_paragraph *paragrap
 static char *printable(gwi_page *page, const char *foreign)
 {
     gw_text clean = {0};
-    gw_render_add_printable(&clean, foreign);
+    gw_add_printable(&clean, foreign);
     char *copy = strdup(gw_text_str(&clean));
     page->failed = page->failed || clean.failed || copy == NULL;
     gw_text_free(&clean);

@@ -10,6 +10,7 @@
  *    Why      38.92 s  cuMemAlloc of 2.39 GiB failed; 0.79 GiB of 16.00 GiB was free
  *             ruled out: other processes (0 B)
  *    Details  4 more lines: gpuwhy explain --all run.gpuwhy */
+#include "gw_clean.h"
 #include "gw_render.h"
 #include "gw_text.h"
 #include "gw_wrap.h"
@@ -238,7 +239,7 @@ static bool says_nothing(const char *line)
 static void add_source_line(gwi_page *page, const char *gutter, const char *code, bool marked)
 {
     gw_text line = {0}, clean = {0};
-    gw_render_add_printable(&clean, code);
+    gw_add_printable(&clean, code);
     const char *text = gw_text_str(&clean);
     size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
     bool cut = gw_columns(text, bytes) > room;

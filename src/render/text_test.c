@@ -1,4 +1,5 @@
 /* Tests the text of verdicts: safe strings, the limits of a screen, and the user's line of source. */
+#include "gw_clean.h"
 #include "gw_render.h"
 
 #include <setjmp.h>
@@ -146,8 +147,8 @@ static void foreign_bytes_become_harmless(void **state)
                  {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_text shown = {0}, utf8 = {0};
-        gw_render_add_printable(&shown, cases[i].given);
-        gw_render_add_utf8(&utf8, cases[i].given);
+        gw_add_printable(&shown, cases[i].given);
+        gw_add_utf8(&utf8, cases[i].given);
         assert_string_equal(gw_text_str(&shown), cases[i].shown);
         assert_string_equal(gw_text_str(&utf8), cases[i].utf8);
         gw_text_free(&shown);

@@ -169,6 +169,47 @@ class Files(Case):
         self.assertIn(done.returncode, (0, 1, 2))
 
 
+class Terminal(Case):
+    """What comes from a file, a process or a name does not control the user's terminal."""
+    EVIL = "x\x1b[2J\x9b31m\u009b1m\r\x07"
+
+    def assert_harmless(self, *texts):
+        for text in texts:
+            for bad in (b"\x1b", b"\x07", b"\r", b"\xc2\x9b"):
+                self.assertNotIn(bad, text.replace(b"\r\n", b"\n"))
+
+    def test_names_of_files(self):
+        evil = self.folder / self.EVIL
+        evil.write_text("no recording")
+        for command in (["explain"], ["export", "--to", "csv"], ["diff", evil], ["doctor", "--root"], ["torch"],
+                        ["run", "--gpu", GPU, "--"], ["explain", "--cell", self.EVIL], ["poke"], ["causes"], ["help"]):
+            for name in (evil, f"{evil}.gpuwhy", self.EVIL):
+                done = self.run_gpuwhy(*command, name, stdin=subprocess.DEVNULL)
+                self.assert_harmless(done.stdout, done.stderr)
+        done = self.run_gpuwhy(self.EVIL)
+        self.assert_harmless(done.stdout, done.stderr)
+
+    def test_what_a_program_says_and_is_called(self):
+        program = self.folder / self.EVIL
+        program.write_text("#!/bin/sh\nprintf 'Error: \\033[2Jboom\\007' >&2\nexit 3\n")
+        program.chmod(0o755)
+        done = self.run_gpuwhy("run", "--gpu", GPU, "-o", "run.gpuwhy", "--", program, self.EVIL)
+        self.assert_harmless(done.stderr.replace(b"\x1b[2Jboom\x07", b"", 1))  # the program's own output passes
+        for command in (["explain", "--all", "run.gpuwhy"], ["history"], ["export", "--to", "csv", "run.gpuwhy"]):
+            done = self.run_gpuwhy(*command)
+            self.assert_harmless(done.stdout, done.stderr)
+
+    def test_names_of_threads(self):
+        body = ("import ctypes, time; ctypes.CDLL(None).prctl(15, b'a\\x1b[2J\\x07', 0, 0, 0); open('ready', 'w'); "
+                "time.sleep(60)")
+        process = self.start("python3", "-c", body)
+        self.addCleanup(process.kill)
+        wait_until((self.folder / "ready").exists, "the program")
+        child = [p for p in Killed.children(self, process.pid) if b"python" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
+        done = self.run_gpuwhy("poke", child[0], "--seconds", "0.2")
+        self.assert_harmless(done.stdout, done.stderr)
+
+
 class Killed(Case):
     """The program's standard error survives the end of our processes."""
     LINES = 3000

@@ -1,5 +1,5 @@
 /* Makes strings of unknown origin safe to print: checks UTF-8 and replaces control characters. */
-#include "gw_render.h"
+#include "gw_clean.h"
 
 #include <stdint.h>
 
@@ -48,12 +48,12 @@ static void add_clean(gw_text *text, const char *string, const char *wrong, bool
     }
 }
 
-void gw_render_add_printable(gw_text *text, const char *string)
+void gw_add_printable(gw_text *text, const char *string)
 {
     add_clean(text, string, "?", true);
 }
 
-void gw_render_add_utf8(gw_text *text, const char *string)
+void gw_add_utf8(gw_text *text, const char *string)
 {
     add_clean(text, string, "\xEF\xBF\xBD", false);
 }
