@@ -9,7 +9,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gw_clock.h"
@@ -141,15 +140,20 @@ static bool write_zeros(int fd)
     return true;
 }
 
-/* Reserve the file's blocks, unless another process has done so. A limit on file sizes does not only refuse: it also
- * sends SIGXFSZ. A filter of system calls may refuse posix_fallocate(). */
+/* True if this process may not make a file of the needed size. A limit does not only refuse: it also sends SIGXFSZ. */
+static bool is_limited(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(gwi_shared);
+}
+
+/* Reserve the file's blocks, unless another process has done so. A filter of system calls may refuse posix_fallocate().
+ */
 static bool extend(int fd)
 {
-    struct stat file;
-    struct rlimit limit;
-    if (fstat(fd, &file) != 0 || file.st_size >= (off_t)sizeof(gwi_shared))
-        return file.st_size >= (off_t)sizeof(gwi_shared);
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(gwi_shared))
+    if (lseek(fd, 0, SEEK_END) >= (off_t)sizeof(gwi_shared))
+        return true;
+    if (is_limited())
         return false;
     int refused = posix_fallocate(fd, 0, sizeof(gwi_shared));
     return refused == 0 || ((refused == EPERM || refused == ENOSYS) && write_zeros(fd));
@@ -175,9 +179,9 @@ static int file_open(const char *folder)
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot)
 {
     int fd = -1;
-    /* Where the file cannot be made, the process has a card of its own. */
-    if (folder != NULL)
-        fd = file_open(folder);
+    /* With a limit that forbids the file, the process has a card of its own. */
+    if (folder != NULL && (fd = file_open(folder)) < 0 && !is_limited())
+        return false;
     gwi_shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     bool ok = shared != MAP_FAILED;

@@ -1,5 +1,5 @@
-/* Strings of unknown origin, made safe to print. Whatever comes from a file, a process or a name goes through one of these
- * functions before it reaches a terminal or a JSON text. */
+/* Strings of unknown origin, made safe to print. Whatever comes from a file, a process or a name goes through one of
+ * these functions before it reaches a terminal or a JSON text. */
 #ifndef GW_CLEAN_H
 #define GW_CLEAN_H
 

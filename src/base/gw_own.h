@@ -31,9 +31,9 @@ GW_MUST_CHECK gw_status gw_own_file_check(int fd, uid_t owner, const char *name,
 /* True if every user can read the file at this absolute path. */
 bool gw_own_is_public(const char *path);
 
-/* Make sure that `folder`, which must be our own, contains a file `name` with these bytes, which every user may read and
- * execute. A file that has them already, and that only we may write to, is left alone; otherwise it is replaced by one
- * rename, so that a program that opens it meanwhile finds either the old bytes or the new ones. GW_IO: it cannot be
+/* Make sure that `folder`, which must be our own, contains a file `name` with these bytes, which every user may read
+ * and execute. A file that has them already, and that only we may write to, is left alone; otherwise it is replaced by
+ * one rename, so that a program that opens it meanwhile finds either the old bytes or the new ones. GW_IO: it cannot be
  * written. GW_UNSUPPORTED: as for gw_own_folder_open(). */
 GW_MUST_CHECK gw_status gw_own_file_put(const char *folder, const char *name, const void *data, size_t bytes,
                                         gw_error *err);
@@ -42,7 +42,8 @@ GW_MUST_CHECK gw_status gw_own_file_put(const char *folder, const char *name, co
 GW_MUST_CHECK gw_status gw_own_file_copy(const char *folder, const char *name, const char *path, gw_error *err);
 
 /* Open a plain file for reading without ever waiting: never a device, a FIFO or a socket. `may_be_link`: follow links,
- * which is right for names that the user gave and wrong for names that a file contains. `err` has the reason, without the path. */
+ * which is right for names that the user gave and wrong for names that a file contains. `err` has the reason, without
+ * the path. */
 GW_MUST_CHECK gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err);
 
 #endif

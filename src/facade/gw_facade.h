@@ -64,9 +64,9 @@ typedef struct gw_facade_info {
 GW_MUST_CHECK gw_status gw_facade_driver_info(const char *path, gw_facade_info *ret_info, gw_error *err);
 
 /* Write `out_dir`/libcuda.so.1 and the link libcuda.so next to it, for the driver at `driver_path` and the hook at
- * `hook_path` (both absolute). The folder is created if it is missing; every user can read it and its files. An existing
- * facade stays if its bytes are the same and nobody else could have written them. Otherwise it is replaced atomically,
- * so that a program that starts meanwhile finds either the old one or the new one.
+ * `hook_path` (both absolute). The folder is created if it is missing; every user can read it and its files. An
+ * existing facade stays if its bytes are the same and nobody else could have written them. Otherwise it is replaced
+ * atomically, so that a program that starts meanwhile finds either the old one or the new one.
  *
  * Returns GW_OK; GW_USAGE if a path is relative; GW_MISSING if the driver exports no name or the hook does not
  * exist; or a status of gw_facade_driver_info(). */

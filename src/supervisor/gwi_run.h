@@ -163,7 +163,8 @@ void gwi_host_cores_take(gwi_record *record, pid_t command, int status);
 /* ---- the processes (watch.c) ---- */
 
 typedef struct gwi_watch {
-    uint64_t next_at_ns; /* monotonic */
+    const char *run_folder; /* borrowed; set by the caller before the first look */
+    uint64_t next_at_ns;    /* monotonic */
     uint64_t interval_ns;
     uint32_t unobserved[64]; /* pids that were reported */
     uint32_t unobserved_count;

@@ -141,6 +141,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         return status;
     make_run_folder(run);
     gwi_handout_begin(&run->handout, run->run_folder);
+    run->watch.run_folder = run->run_folder;
     gwi_signals_begin(&run->signals);
     status = open_doors(run);
     if (status != GW_EXIT_OK)

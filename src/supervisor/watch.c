@@ -191,24 +191,52 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
+/* Read a process's environment; the texts end with zeros. Returns the number of bytes, -1 if it cannot be read.
+ * *ret_whole is false if there is more. */
+static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret_whole)
+{
+    char path[64];
+    size_t used = 0;
+    ssize_t got = 0;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    while (used < bytes && (got = read(fd, buffer + used, bytes - used)) > 0)
+        used += (size_t)got;
+    *ret_whole = used < bytes && got == 0;
+    close(fd);
+    return (ssize_t)used;
+}
+
+/* True if another gpuwhy run started the process: it records into the folder of that run. */
+static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
+{
+    static const char name[] = "GPUWHY_RUN_DIR=";
+    char buffer[64 << 10];
+    bool whole;
+    ssize_t used = read_environment(pid, buffer, sizeof buffer - 1, &whole);
+    if (used <= 0)
+        return false;
+    buffer[used] = '\0';
+    for (const char *at = buffer; at < buffer + used; at += strlen(at) + 1)
+        if (gw_begins(at, name))
+            return strcmp(at + strlen(name), watch->run_folder) != 0;
+    return false;
+}
+
 /* True if neither variable of the process contains the facade: a launcher gave it another environment, and the hook is
  * not in it, nor in anything that it starts. False if its environment cannot be read, unless another user owns it. */
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
-    char path[64], buffer[64 << 10];
-    size_t used = 0;
-    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char buffer[64 << 10];
+    bool whole = false;
+    ssize_t used = read_environment(pid, buffer, sizeof buffer, &whole);
     *ret_why = "has other rights than yours";
-    if (fd < 0)
+    if (used < 0)
         return errno == EACCES || errno == EPERM;
     *ret_why = "was started with another environment";
-    ssize_t got;
-    while (used < sizeof buffer && (got = read(fd, buffer + used, sizeof buffer - used)) > 0)
-        used += (size_t)got;
-    bool whole = used < sizeof buffer && got == 0;
-    close(fd);
-    return whole && memmem(buffer, used, doors->folder, strlen(doors->folder)) == NULL;
+    return whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
 /* The hook is not in these processes and never will be. During an exec() a process has no environment for a moment, so
@@ -273,7 +301,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         look_for_strangers(watch, record, doors, pid);
     keep_seen(watch, pid, is_hooked, driver[0] != '\0');
     /* Behind the facade, the driver is loaded by the first call. */
-    if (driver[0] != '\0' && !recorded &&
+    if (driver[0] != '\0' && !recorded && !(is_hooked && is_of_another_run(watch, pid)) &&
         (is_hooked ? !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))

@@ -179,18 +179,13 @@ class Place:
         """Return (status, stdout, stderr, verdict or None)."""
         work = self.folder / re.sub(r"\W+", "-", f"{row.name}-{name}-{'with' if observed else 'without'}")
         work.mkdir(mode=0o755)
-        (work / "card").mkdir()
-        os.chmod(work / "card", 0o777)
         environment = base_environment(work)
-        environment["GPUWHY_VIRTUAL_DIR"] = str(work / "card")
         environment["XDG_CACHE_HOME"] = str(self.code)
         environment.update(W=str(work), B=str(BUILD), V=str(self.drivers))
         command = (row.inner + " " if row.inner else "") + quoted(words)
         if observed:
             command = (f"{GPUWHY} run --gpu real --quiet {row.options} -o $W/run.gpuwhy --json $W/verdict.json -- " + command)
-        # The card's shared state is made before anything is forbidden: that is not what is tested.
-        warm_up = f"{CNN} --iterations 1 >/dev/null 2>&1; chmod -R 777 $W/card"
-        script = f"mount --bind {self.cache} /etc/ld.so.cache; {warm_up}\n{row.outer}\n{command}"
+        script = f"mount --bind {self.cache} /etc/ld.so.cache\n{row.outer}\n{command}"
         try:
             done = subprocess.run(self.around(script), stdin=subprocess.DEVNULL, capture_output=True, cwd=work,
                                   env=environment, timeout=SECONDS)
