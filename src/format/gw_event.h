@@ -228,7 +228,8 @@ typedef enum gw_owner_kind {
     GW_OWNER_GLOBAL = 3   /* a variable instead of a function: arg0 address, arg3 bytes */
 } gw_owner_kind;
 
-/* arg0 of NOTE: the reason why something was not recorded or not done. Text may follow. */
+/* arg0 of NOTE: the reason why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is noted after a
+ * refused request: arg1 is the limit of the address space in bytes, arg2 that of the data; 0: unlimited. */
 #define GW_NOTES(X)                                                                                                    \
     X(TEXT_ONLY, "see text")                                                                                           \
     X(SLOTS_FULL, "more threads than slots: later threads are counted, not recorded")                                  \
@@ -242,7 +243,8 @@ typedef enum gw_owner_kind {
     X(VIRTUAL_LACKS, "the virtual card lacks an entry point that was called")                                          \
     X(DRIVER_MISSING, "the next driver could not be opened")                                                           \
     X(CHILD_INHERITED, "a child process used the parent's driver state")                                               \
-    X(SITES_FULL, "more call sites than are kept: of later ones nothing is known")
+    X(SITES_FULL, "more call sites than are kept: of later ones nothing is known")                                     \
+    X(ADDRESS_LIMIT, "the address space or the data of the process is limited")
 
 typedef enum gw_note {
 #define GW_X(name, text) GW_NOTE_##name,

@@ -5,6 +5,7 @@
 #include "gwi_hook.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- devices ---- */
@@ -269,6 +270,26 @@ static void capture_ended(int result)
         ;
 }
 
+/* The bytes of the soft limit in this line of /proc/self/limits; 0: unlimited. */
+static uint64_t limit_in(const char *limits, const char *name)
+{
+    const char *line = strstr(limits, name);
+    return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10); /* "unlimited" is no number */
+}
+
+/* CUDA reserves far more address space than a card has memory, so a limit that the program or a launcher has set looks
+ * like a full card. */
+static void note_limits(void)
+{
+    static _Atomic uint64_t looked_at_ns;
+    char limits[4096];
+    if (!gwi_turn(&looked_at_ns) || !gwi_read_small_file("/proc/self/limits", limits, sizeof limits))
+        return;
+    uint64_t address = limit_in(limits, "Max address space"), data = limit_in(limits, "Max data size");
+    if (address != 0 || data != 0)
+        gwi_note(GW_NOTE_ADDRESS_LIMIT, address, data, 0, NULL);
+}
+
 void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
 {
     if (kind == GW_EV_CAPTURE_END)
@@ -284,6 +305,8 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
             note_pools(kind, arg);
         return;
     }
+    if (result == 2)
+        note_limits();
     /* A forked child inherits the state of its parent's driver, but must not use it. */
     if (result == 500 || !gwi_may_ask(result) || !atomic_load_explicit(&gwi.head->initialised, memory_order_relaxed))
         return;

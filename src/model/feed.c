@@ -74,8 +74,12 @@ static void info_fact(gw_model *model, gwi_process *process, const gw_event *eve
         model->info[model->info_count++] = info;
 }
 
-static void note_fact(gw_model *model, const gw_event *event)
+static void note_fact(gw_model *model, gw_process *process, const gw_event *event)
 {
+    if (event->arg[0] == GW_NOTE_ADDRESS_LIMIT) {
+        process->address_limit_bytes = event->arg[1];
+        process->data_limit_bytes = event->arg[2];
+    }
     if (event->arg[0] < GW_NOTE_COUNT)
         model->note_count[event->arg[0]]++;
     if (event->arg[0] == GW_NOTE_OBSERVER_ATTACHED)
@@ -136,7 +140,7 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
         gwi_failure_pool(model, process, event);
         break;
     case GW_EV_NOTE:
-        note_fact(model, event);
+        note_fact(model, facts, event);
         break;
     case GW_EV_CRASH:
         gwi_crash_event(model, process, event);

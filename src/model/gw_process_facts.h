@@ -59,6 +59,8 @@ typedef struct gw_process {
     char *exe, *driver_path, *driver_build_id; /* owned; may be NULL */
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;
+    uint64_t address_limit_bytes,
+        data_limit_bytes; /* seen at a refused request; 0: unlimited, or nothing was refused */
     uint64_t t_init_ns;
     bool forked;            /* the hook saw that the process was forked and did not call exec */
     bool forked_after_init; /* forked, and the parent had initialised the driver before */

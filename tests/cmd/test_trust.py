@@ -6,11 +6,12 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import unittest
 
-from support import Case, GPU, GPUWHY, WAIT_S, lines_of, run_command, wait_until
+from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, lines_of, run_command, wait_until
 
 OTHER = 65534  # another user: nobody
 
@@ -208,6 +209,23 @@ class Terminal(Case):
         child = [p for p in Killed.children(self, process.pid) if b"python" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
         done = self.run_gpuwhy("poke", child[0], "--seconds", "0.2")
         self.assert_harmless(done.stdout, done.stderr)
+
+
+class Limits(Case):
+    def verdict_under(self, limit):
+        program = self.folder / "program.py"
+        program.write_text(BEGIN.replace("\nbegin()\n", "\ntry:\n    begin()\nexcept AssertionError:\n    os._exit(1)\n"))
+        self.run_gpuwhy("run", "--gpu", GPU, "--quiet", "--json", "verdict.json", "--", "sh", "-c",
+                        f'{limit} exec "$@"', "sh", sys.executable, program)
+        return json.loads((self.folder / "verdict.json").read_text())
+
+    def test_a_limit_set_by_a_launcher_is_no_full_card(self):
+        if os.environ.get("GPUWHY_SANITIZE"):
+            self.skipTest("a sanitizer needs far more address space")
+        verdict = self.verdict_under("ulimit -v 600000;")
+        self.assertIn("address-space limit", verdict["headline"])
+        self.assertNotEqual(verdict["cause"], "gpu-oom-other-process")
+        self.assertEqual(self.verdict_under("")["status"], "clean")  # its twin
 
 
 class Killed(Case):

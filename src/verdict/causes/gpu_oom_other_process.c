@@ -90,6 +90,7 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                     "at most %s of the GPU's memory were ever seen free", gw_bytes_text(bytes, free_bytes));
     const char *as = gw_model_meta(c->model, "rlimit.as"), *data = gw_model_meta(c->model, "rlimit.data");
     bool unlimited = as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0;
+    unlimited = unlimited && c->process->address_limit_bytes == 0 && c->process->data_limit_bytes == 0;
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");

@@ -399,6 +399,10 @@ static void find_start_failure(gwi_case *c)
     c->address_limit_bytes = c->has_address_limit ? bytes : 0;
     if (c->root == NULL || c->process == NULL)
         return;
+    if (c->process->address_limit_bytes != 0) { /* set by the program or its launcher */
+        c->has_address_limit = true;
+        c->address_limit_bytes = c->process->address_limit_bytes;
+    }
     bool made_nothing = true;
     for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
         made_nothing = made_nothing && c->process->usage[device].class_made[GW_CLASS_CONTEXT] == 0;
