@@ -171,6 +171,12 @@ uint32_t gw_reader_fn_count(const gw_reader *reader);
 
 typedef struct gw_writer gw_writer;
 
+/* Name a file on another file system that takes over if the writer's disk is full: what was written is copied there,
+ * and the writer goes on in it, with at most `bytes_max` bytes. The first file keeps its blocks, but has no end. */
+void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max);
+/* The error because of which the writer has moved to the spare file; NULL: it has not. Borrowed from the writer. */
+const char *gw_writer_spare_reason(const gw_writer *writer);
+
 /* Create `path` (0600; it must not exist). `bytes_max` 0: no limit. Near the limit the oldest event blocks are
  * dropped, and the SUPERVISOR item "dropped.events" reports it. `fn_names` is the hook's table. */
 GW_MUST_CHECK gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names,

@@ -36,6 +36,9 @@ struct gw_writer {
     uint64_t t_ns;    /* time of the last item */
     gw_status failed; /* status of the first failed write ... */
     gw_error failed_error;
+    char *spare; /* owned; NULL: none, or in use */
+    uint64_t spare_bytes_max;
+    gw_error spare_reason; /* "": the writer has not moved */
 };
 
 static void writer_free(gw_writer *writer)
@@ -48,6 +51,7 @@ static void writer_free(gw_writer *writer)
     gwi_bytes_free(&writer->items);
     gwi_bytes_free(&writer->marks);
     free(writer->path);
+    free(writer->spare);
     free(writer);
 }
 
@@ -205,6 +209,66 @@ static void compact(gw_writer *writer)
         smaller.end < writer->bytes_max * 3 / 4 ? writer->bytes_max : smaller.end + writer->bytes_max / 4;
 }
 
+static bool copy_bytes(int from, int to, uint64_t bytes)
+{
+    static char part[64 << 10];
+    for (uint64_t done = 0; done < bytes;) {
+        size_t wanted = bytes - done < sizeof part ? (size_t)(bytes - done) : sizeof part;
+        ssize_t got = pread(from, part, wanted, (off_t)done);
+        if (got <= 0 || pwrite(to, part, (size_t)got, (off_t)done) != got)
+            return false;
+        done += (uint64_t)got;
+    }
+    return true;
+}
+
+/* Continue in the spare file. False: there is none, or it cannot take what was written. */
+static bool move_to_spare(gw_writer *writer)
+{
+    int fd = writer->spare == NULL ? -1 : open(writer->spare, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return false;
+    if (!copy_bytes(writer->out.fd, fd, writer->out.end)) {
+        close(fd);
+        unlink(writer->spare);
+        return false;
+    }
+    close(writer->out.fd);
+    writer->out.fd = fd;
+    writer->out.room_until = writer->out.end;
+    free(writer->path);
+    writer->path = writer->spare;
+    writer->out.path = writer->path;
+    writer->spare = NULL;
+    if (writer->bytes_max == 0 || writer->bytes_max > writer->spare_bytes_max)
+        writer->bytes_max = writer->compact_at = writer->spare_bytes_max;
+    return true;
+}
+
+void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max)
+{
+    free(writer->spare);
+    writer->spare = strdup(path); /* without memory there is no spare file */
+    writer->spare_bytes_max = bytes_max < BYTES_MAX_MIN ? BYTES_MAX_MIN : bytes_max;
+}
+
+const char *gw_writer_spare_reason(const gw_writer *writer)
+{
+    return writer->spare_reason.text[0] == '\0' ? NULL : writer->spare_reason.text;
+}
+
+/* Write a block, in the spare file if it cannot be written here. */
+static gw_status put_block(gw_writer *writer, gwi_block_type type, const uint8_t *raw, uint32_t bytes, gw_error *err)
+{
+    gw_error why = {""};
+    gw_status st = gwi_out_block(&writer->out, type, raw, bytes, &why);
+    if (st == GW_IO && move_to_spare(writer)) {
+        writer->spare_reason = why;
+        return gwi_out_block(&writer->out, type, raw, bytes, err);
+    }
+    return st == GW_OK ? st : gw_fail(err, st, "%s", why.text);
+}
+
 static gw_status flush_pending(gw_writer *writer, gw_error *err)
 {
     gw_error error = {""};
@@ -212,13 +276,13 @@ static gw_status flush_pending(gw_writer *writer, gw_error *err)
     if (writer->pending == GWI_BLOCK_EVENTS) {
         uint32_t bytes, count;
         const uint8_t *data = gwi_encoder_data(writer->encoder, &bytes, &count);
-        st = gwi_out_block(&writer->out, GWI_BLOCK_EVENTS, data, bytes, &error);
+        st = put_block(writer, GWI_BLOCK_EVENTS, data, bytes, &error);
         writer->event_count += count;
         if (st != GW_OK)
             writer->dropped_count += count;
         gwi_encoder_reset(writer->encoder);
     } else if (writer->pending != 0) {
-        st = gwi_out_block(&writer->out, writer->pending, writer->items.data, writer->items.used_bytes, &error);
+        st = put_block(writer, writer->pending, writer->items.data, writer->items.used_bytes, &error);
         writer->items.used_bytes = 0;
     }
     writer->pending = 0;
@@ -346,7 +410,7 @@ gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err)
     bool news = writer->out.sequence != writer->synced_sequence || writer->marks.used_bytes > 0;
     if (st == GW_OK && news) {
         gw_error error = {""};
-        st = gwi_out_block(&writer->out, GWI_BLOCK_SYNC, writer->marks.data, writer->marks.used_bytes, &error);
+        st = put_block(writer, GWI_BLOCK_SYNC, writer->marks.data, writer->marks.used_bytes, &error);
         if (st != GW_OK)
             st = note_failure(writer, st, &error, err);
         writer->synced_sequence = writer->out.sequence;
@@ -360,9 +424,9 @@ gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err)
 /* Write a copy of the dictionary, in case the first one gets damaged, and the END block. */
 static gw_status put_end(gw_writer *writer, gw_error *err)
 {
-    gw_status st = gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
+    gw_status st = put_block(writer, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
     uint64_t count[2] = {writer->event_count, writer->dropped_count};
-    gw_status end = gwi_out_block(&writer->out, GWI_BLOCK_END, (const uint8_t *)count, sizeof count, err);
+    gw_status end = put_block(writer, GWI_BLOCK_END, (const uint8_t *)count, sizeof count, err);
     return st == GW_OK ? end : st;
 }
 

@@ -70,9 +70,11 @@ void gwi_handout_end(gwi_handout *handout);
 /* ---- the recording (record.c) ---- */
 
 typedef struct gwi_record {
-    gw_writer *writer; /* owned; NULL: nothing is written, or nothing any more */
-    gw_drain *drain;   /* owned; NULL: there is no run folder */
-    gw_path path;      /* "": there is no file */
+    gw_writer *writer;  /* owned; NULL: nothing is written, or nothing any more */
+    gw_drain *drain;    /* owned; NULL: there is no run folder */
+    gw_path path;       /* "": there is no file */
+    gw_path spare_path; /* takes over if the disk of `path` is full; "": none */
+    bool is_on_spare;
     bool is_temporary; /* the file is in the run folder, and is removed after the verdict */
     uint64_t t0_monotonic_ns;
     uint64_t synced_at_ns;

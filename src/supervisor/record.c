@@ -74,6 +74,26 @@ static void create_temporary(gwi_record *record, const char *run_folder)
         gw_say("nothing is recorded: %s", err.text);
 }
 
+/* If the disk gets full, the recording continues in the run folder, so that there is a verdict. */
+static void use_spare(gwi_record *record, const char *run_folder)
+{
+    gw_path path = "";
+    if (record->writer != NULL && !record->is_temporary &&
+        gw_path_format(path, NULL, "%s/spare.gpuwhy", run_folder) == GW_OK)
+        gw_writer_set_spare(record->writer, path, temporary_bytes_max);
+    memcpy(record->spare_path, path, sizeof path);
+}
+
+static void look_at_spare(gwi_record *record)
+{
+    const char *why = record->writer == NULL ? NULL : gw_writer_spare_reason(record->writer);
+    if (record->is_on_spare || why == NULL)
+        return;
+    record->is_on_spare = record->is_temporary = true;
+    gw_say("%s; the rest of the recording is used for the verdict and then lost", why);
+    snprintf(record->path, sizeof record->path, "%s", record->spare_path);
+}
+
 enum { NAMES_MAX = 100 };
 
 static gw_status create_anywhere(gwi_record *record, const gw_run_options *options, const char *run_folder,
@@ -129,6 +149,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
     gw_status st = create_anywhere(record, options, run_folder, err);
     if (st != GW_OK || run_folder[0] == '\0')
         return st;
+    use_spare(record, run_folder);
     char **shown = masked(argv);
     gw_run_meta meta = {.recording = record->path,
                         .t0_monotonic_ns = record->t0_monotonic_ns,
@@ -164,6 +185,7 @@ void gwi_record_put(gwi_record *record, const gw_item *item)
         (void)gw_sites_feed(record->sites, item); /* without memory, some sites have no names */
     if (record->writer != NULL && gw_writer_put(record->writer, item, &err) != GW_OK)
         stop_writing(record, err.text);
+    look_at_spare(record);
 }
 
 static void put_pair(gwi_record *record, gw_item_kind kind, const char *key, const char *value)
@@ -407,6 +429,7 @@ void gwi_record_drain(gwi_record *record, bool last)
         record->synced_at_ns = now;
     if (record->writer != NULL && gw_writer_flush(record->writer, sync, &err) != GW_OK)
         stop_writing(record, err.text);
+    look_at_spare(record);
     if (record->drain != NULL)
         gw_drain_commit(record->drain);
 }
@@ -438,6 +461,8 @@ void gwi_record_stderr(gwi_record *record, gwi_stderr *capture)
 void gwi_record_close(gwi_record *record)
 {
     gw_error err;
+    if (record->writer != NULL && gw_writer_flush(record->writer, false, NULL) == GW_OK)
+        look_at_spare(record);
     if (record->writer != NULL && gw_writer_close(record->writer, &err) != GW_OK)
         gw_say("the recording may be incomplete: %s", err.text);
     record->writer = NULL;

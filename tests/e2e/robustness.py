@@ -61,9 +61,10 @@ class Row:
     """`outer`: shell lines before gpuwhy or the program. `inner`: words in front of the program. `coverage`: "recorded",
     "told" (the verdict says that the run was not recorded) or "bare" (the program runs without gpuwhy)."""
 
-    def __init__(self, name, outer="", inner="", coverage="recorded", needs="", options=""):
+    def __init__(self, name, outer="", inner="", coverage="recorded", needs="",
+                 recording="$W/run.gpuwhy"):
         self.name, self.outer, self.inner, self.coverage = name, outer, inner, coverage
-        self.needs, self.options = needs, options
+        self.needs, self.recording = needs, recording
 
 
 NOBODY = "65534"
@@ -118,6 +119,8 @@ ROWS = [
     Row("the cache is noexec", "mkdir $W/c; mount -t tmpfs -o noexec none $W/c; export XDG_CACHE_HOME=$W/c"),
     Row("others may write to the cache", "mkdir -p $W/c/gpuwhy; chmod 777 $W/c $W/c/gpuwhy; export XDG_CACHE_HOME=$W/c"),
     Row("the state folder is full", "mkdir $W/s; mount -t tmpfs -o size=4k none $W/s; export XDG_STATE_HOME=$W/s"),
+    *[Row(f"the disk of the recording has {size} KiB", f"mkdir $W/d; mount -t tmpfs -o size={size}k none $W/d",
+          recording="$W/d/run.gpuwhy") for size in (4, 8, 16, 32, 64, 1024)],
     Row("variables of another locale", "export LC_ALL=xx_YY.utf8 LANG= TZ=:nowhere"),
     # system calls
     Row("fallocate refused", inner=filtered("refuse", "fallocate")),
@@ -184,7 +187,7 @@ class Place:
         environment.update(W=str(work), B=str(BUILD), V=str(self.drivers))
         command = (row.inner + " " if row.inner else "") + quoted(words)
         if observed:
-            command = (f"{GPUWHY} run --gpu real --quiet {row.options} -o $W/run.gpuwhy --json $W/verdict.json -- " + command)
+            command = (f"{GPUWHY} run --gpu real --quiet -o {row.recording} --json $W/verdict.json -- " + command)
         script = f"mount --bind {self.cache} /etc/ld.so.cache\n{row.outer}\n{command}"
         try:
             done = subprocess.run(self.around(script), stdin=subprocess.DEVNULL, capture_output=True, cwd=work,
