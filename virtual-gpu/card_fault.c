@@ -19,7 +19,7 @@ static const struct {
     {"link:", GW_VIRT_CARD_LINK}};
 _Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
 
-/* Return the row whose name is the beginning of `text`, up to a colon (included), # or @ or the end. Returns -1 if
+/* Return the row whose name equals the first part of `text`, which ends behind a colon or before # or @. Returns -1 if
  * there is none. */
 static int find(const char *text)
 {

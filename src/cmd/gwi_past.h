@@ -1,4 +1,4 @@
-/* The list of past runs: one line per run in `<state folder>/runs`, so that no recording must be read to find a run.
+/* The list of past runs: one line per run in `<state folder>/runs`, so that a run is found without reading recordings.
  *
  * The file keeps at least the newest PAST_BYTES_MAX / 2 bytes of lines. Damaged lines and lines of newer versions are
  * skipped. If a run cannot be added, it is missing from the list, and nothing else fails. */

@@ -23,10 +23,11 @@ uint64_t gwi_facade_code_bytes(uint32_t count);
 /* Write the code for these addresses to `code`. */
 void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places);
 
-/* gwi_facade_read_at and gwi_facade_stub_at return the address for the i-th name's symbol, if it is a read and if it
- * is not. gwi_facade_lazy_at returns the initial value of its table entry, before the hook is attached. */
+/* Return the address of the code of the i-th name: gwi_facade_read_at() for the first names, which jump through the
+ * page of reads (gw_facade.h), gwi_facade_stub_at() for all others. */
 uint64_t gwi_facade_read_at(uint64_t code_at, uint32_t i);
 uint64_t gwi_facade_stub_at(uint64_t code_at, uint32_t i);
+/* Return the initial value of the i-th table entry: the code that attaches the hook. */
 uint64_t gwi_facade_lazy_at(uint64_t code_at, uint32_t count, uint32_t i);
 
 #endif

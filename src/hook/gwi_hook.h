@@ -358,7 +358,7 @@ bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *r
  * this process (in a forked child its locks may be held forever), if it is shutting down with the program, or if
  * this thread runs a host function. */
 bool gwi_may_ask(int result);
-/* Limit a rate to ten a second over all threads: returns true for the thread that may proceed. */
+/* Returns true at most ten times a second, counted over all threads. `last_ns` is the time of the last true. */
 bool gwi_turn(_Atomic uint64_t *last_ns);
 
 /* Read the limit from the environment (guard.c). */

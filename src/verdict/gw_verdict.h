@@ -124,7 +124,7 @@ typedef struct gw_verdict_leak {
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
-/* One meaning of a question. A question is a code, a name or one message, given instead of a recording or a log. */
+/* One possible meaning of what the user asked about: a code, a name or one message, instead of a recording or a log. */
 typedef struct gw_verdict_meaning {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
     bool has_code;

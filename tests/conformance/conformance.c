@@ -1158,8 +1158,8 @@ static char *output_of(const char *name, int *ret_status)
     return text;
 }
 
-/* Run a group in a new process, print its output and count the results. Repeat it with longer kernels if it was too
- * slow. */
+/* Run a group in a new process, print its output and count the results. If the machine was so slow that kernels ended
+ * before the test could look at them, repeat the group with longer kernels. */
 static void run_fresh(const char *name, unsigned *ok_count, unsigned *bad_count)
 {
     int status = 0;

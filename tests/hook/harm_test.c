@@ -332,7 +332,7 @@ static void part_loader(void)
 }
 #endif
 
-/* A thread is cancelled before its first driver calls. The driver's functions are no cancellation points, so the hook
+/* A thread is cancelled before its first driver calls. The driver's functions are not cancellation points, so the hook
  * must not add one. */
 static _Atomic int came_back;
 

@@ -113,7 +113,7 @@ static bool is_whole(const struct convolution *c)
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
 
-/* Loop over each pair of an input and an output that a weight connects. */
+/* Compute the convolution or a gradient of it (`kind`), visiting every input and output that a weight connects. */
 static void compute(const struct convolution *c, const void *x, const void *w, const void *y, void *to, float beta)
 {
     size_t counts[] = {(size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels),

@@ -21,7 +21,7 @@ struct rig {
     struct schedule schedule;
     const struct backend *backend;
     void *state;
-    float *parameters, *statistics; /* owned; initial values: no bias is 0, no scale 1, no mean 0 */
+    float *parameters, *statistics; /* owned; initial values, which differ from the usual 0 and 1 */
     float *images;                  /* owned; for all parts */
     int32_t *labels;                /* owned */
 };

@@ -73,8 +73,9 @@ static void expect_undetermined(void)
     verdict = NULL;
 }
 
-/* The program searches for a size that fits, works, and is then refused a last time without further work. Only the last
- * refusal is the root. */
+/* A program is refused memory, works on, and ends with an exception. If the exception's text repeats the size of the
+ * last refusal, or no other reason is known, the verdict is about memory; an exception about something else is the
+ * cause. */
 static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",

@@ -85,7 +85,8 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code);
 /* Refine statements about out-of-memory errors by the numbers in their lines and nearby. */
 void gwi_log_weigh_memory(gwi_log_case *c);
 
-/* Make `cause` the statement's first cause, with this certainty. `why` is the observation that decided. */
+/* Make `cause` the statement's first cause, with this certainty. `why` is the observation that
+ * decided it, as a format of printf. */
 __attribute__((format(printf, 4, 5))) void gwi_log_decide(gwi_statement *statement, const char *cause,
                                                           gw_certainty certainty, const char *why, ...);
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 enum { SAID_MAX = 3 };
-/* Few kernels take longer, and programs rarely leave a stream without a wait for so long. */
+/* Few kernels take longer, and programs rarely go that long without waiting for a stream. */
 static const uint64_t long_ns = 5000000000u;
 
 static bool was_ended_from_outside(const gwi_case *c)

@@ -10,12 +10,12 @@ typedef enum gwi_race_reason {
     GWI_RACE_UNSEEN     /* nothing after the copy could have shown the program that it had ended */
 } gwi_race_reason;
 
-/* Find the free of stream-ordered memory that most likely raced with a copy, and return its certainty. NONE: *ret_race
- * is unchanged.
+/* Find the free of stream-ordered memory that most likely raced with a copy, and return its certainty.
  *
- * SUPPORTED: gwi_race_reason has the possible reasons. HYPOTHESIS: nothing recorded orders the free after the copy, but
- * the host may have seen the end of the copy in memory that the copy or a later kernel wrote. NONE also if a graph, a
- * launch into the default stream or unknown calls may have ordered them. */
+ * SUPPORTED: gwi_race_reason has the possible reasons. HYPOTHESIS: no recorded call orders the free after the copy, but
+ * the host may have waited for the copy without a call, by reading a value that the copy or a later kernel wrote. NONE:
+ * there is no such free, or a graph, a launch into the default stream or unknown calls may have ordered the two;
+ * *ret_race is unchanged. */
 typedef struct gwi_race {
     const gw_unordered *found;
     gw_certainty certainty;

@@ -116,10 +116,9 @@ static bool has_worked_since(const gw_process *process, const gw_snapshot *snaps
     return is_counted && launches > snapshot->launches + ITERATIONS_MANY * loop->launches + SLACK;
 }
 
-/* Return the time until which the program filled structures that it needs until its end. A program that loads a model
- * layer by layer, and ends soon, also keeps blocks in a loop. If the loop ended long before the last request, its
- * blocks were needed later. So were blocks that were made before the program's last iterations, whether those
- * iterations request memory or not. Returns 0 if neither applies. */
+/* Return the time until which the program allocated memory that it needs until its end. Like a leak, loading a model
+ * layer by layer keeps blocks in every iteration of a loop. But if that loop ended long before the last request, or
+ * before the program's last iterations, the program probably used its blocks afterwards. Returns 0 if neither is so. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
