@@ -11,10 +11,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* True in a user namespace, such as that of a container without root: the users of the system outside, root among
+ * them, have no number here, and their files seem to belong to user 65534. */
+static bool lacks_users(void)
+{
+    char map[64] = "";
+    unsigned first = 0, outside = 0, count = 0;
+    int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? -1 : read(fd, map, sizeof map - 1);
+    if (fd >= 0)
+        close(fd);
+    return bytes >= 0 &&
+           (sscanf(map, "%u %u %u", &first, &outside, &count) != 3 || first != 0 || outside != 0 || count != UINT_MAX);
+}
+
+static bool is_root(uid_t user)
+{
+    enum { NO_NUMBER = 65534 };
+    return user == 0 || (user == NO_NUMBER && lacks_users());
+}
+
 /* True if only we and root can change which entries the folder has. */
 static bool is_safe(const struct stat *folder)
 {
-    if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && folder->st_uid != 0))
+    if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && !is_root(folder->st_uid)))
         return false;
     bool own_group = folder->st_uid == geteuid() && folder->st_gid == getegid();
     mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;

@@ -139,6 +139,8 @@ ROWS = [
     Row("an own network and another user", inner="unshare -n " + SETPRIV, coverage="told", needs="root"),
     Row("own process numbers", inner="unshare -pf"),
     Row("an own user namespace", inner="unshare -U"),
+    Row("a user namespace around gpuwhy", "unshare -U \\"),
+    Row("a user namespace around gpuwhy, as root", "unshare -Ur \\"),
     Row("own mounts, /dev/shm hidden", inner="unshare -m sh -c 'mount -t tmpfs none /dev/shm; exec \"$@\"' sh"),
     # starters
     Row("setsid", inner="setsid -w"),
@@ -220,7 +222,7 @@ def judge_coverage(row, name, verdict):
     coverage, cause = verdict["coverage"], verdict.get("cause")
     told = coverage["processes"] == 0 or bool(coverage["unobserved"])
     shown = f"{coverage['processes']} recorded" + (f", {len(coverage['unobserved'])} told" if coverage["unobserved"] else "")
-    text = cause + f" ({verdict['certainty']})" if cause else verdict["headline"].split(";")[0][:40]
+    text = cause + f" ({verdict['certainty']})" if cause else verdict["headline"].split(";")[0].split(",")[0]
     shown = f"{shown}: {text}"
     if row.coverage == "recorded":
         if coverage["processes"] == 0:
