@@ -281,10 +281,10 @@ class Killed(Case):
 
     def test_killed(self):
         self.check(signal.SIGKILL, ["copier", "relay", "relay and copier", "supervisor", "witness", "all but the copier"],
-                   int(os.environ.get("GPUWHY_KILLS", "4")))
+                   int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "4")))
 
     def test_stopped(self):
-        self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "2")))
+        self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "2")))
 
 
 if __name__ == "__main__":
