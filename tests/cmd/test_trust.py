@@ -20,13 +20,22 @@ def needs_root(test):
     return unittest.skipUnless(os.geteuid() == 0, "only root can make files of another user")(test)
 
 
+def end(process):
+    """End gpuwhy and the program that it started, which is in the same process group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait(WAIT_S)
+
+
 class Planted(Case):
     """Run folders that another user made under our name."""
 
     def plant(self, recording):
         """Copy a run folder as it looks while a program runs, name `recording` in it, and give it to another user."""
         self.process = self.start("sh", "-c", "sleep 60", options=["-o", str(recording)])
-        self.addCleanup(self.process.kill)
+        self.addCleanup(end, self.process)
         folder = self.own_folder(self.process.pid)
         planted = pathlib.Path(f"/dev/shm/gpuwhy-{os.getuid()}-1-planted")
         shutil.rmtree(planted, ignore_errors=True)
@@ -162,7 +171,7 @@ class Files(Case):
 
     def test_a_recording_named_by_a_folder_may_be_a_fifo(self):
         process = self.start("sh", "-c", "sleep 60", options=["-o", str(self.folder / "run.gpuwhy")])
-        self.addCleanup(process.kill)
+        self.addCleanup(end, process)
         folder = Planted.own_folder(self, process.pid)
         (self.folder / "run.gpuwhy").unlink()
         os.mkfifo(self.folder / "run.gpuwhy")
@@ -204,7 +213,7 @@ class Terminal(Case):
         body = ("import ctypes, time; ctypes.CDLL(None).prctl(15, b'a\\x1b[2J\\x07', 0, 0, 0); open('ready', 'w'); "
                 "time.sleep(60)")
         process = self.start("python3", "-c", body)
-        self.addCleanup(process.kill)
+        self.addCleanup(end, process)
         wait_until((self.folder / "ready").exists, "the program")
         child = [p for p in Killed.children(self, process.pid) if b"python" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
         done = self.run_gpuwhy("poke", child[0], "--seconds", "0.2")
