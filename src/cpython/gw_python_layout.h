@@ -1,5 +1,5 @@
 /* The memory layout of CPython, limited to the parts that we read: for the hook, which reads its own process, and
- * for readers of another process. We do not link Python or include its headers; gw_python_rows.h has one row per
+ * for readers of another process. We do not link Python or include its headers; gw_python_versions.h has one row per
  * version. Pure functions that need only the C library. Any thread. */
 #ifndef GW_PYTHON_LAYOUT_H
 #define GW_PYTHON_LAYOUT_H

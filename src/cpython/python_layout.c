@@ -1,5 +1,5 @@
 /* Find the row of a version, and check and read the offsets that an interpreter publishes. */
-#include "gw_python_rows.h"
+#include "gw_python_versions.h"
 
 #include <string.h>
 

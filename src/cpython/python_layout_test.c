@@ -1,5 +1,5 @@
 /* Test the offsets that an interpreter publishes, valid and damaged ones. */
-#include "gw_python_rows.h"
+#include "gw_python_versions.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * data. Functions of the loader are not called: they take the loader's lock, and another thread may hold this lock
  * while it waits for a lock that the hook's caller holds. */
 #include "gw_image.h"
-#include "gw_python_rows.h"
+#include "gw_python_versions.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
 

@@ -1,6 +1,6 @@
 /* Reads the Python frames of the calling thread without taking the interpreter's lock, and computes a mark that
  * identifies the code of each frame. gwi_site.h describes the interface. */
-#include "gw_python_rows.h"
+#include "gw_python_versions.h"
 #include "gw_python_walk.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
