@@ -1,5 +1,5 @@
-/* Pass arbitrary bytes to the module reader, which must not read beyond their end. Runs under libFuzzer, or with
- * files as arguments. */
+/* Passes arbitrary bytes to the module reader, to check that it never reads beyond them. Runs under libFuzzer, or reads
+ * the files that are named as arguments. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static int run_file(const char *path)
     }
     size_t bytes = fread(buffer, 1, sizeof buffer, file);
     fclose(file);
-    /* Try the file, every truncation of it, and the file with each byte flipped. Each variant is in a heap block of
-     * exactly its size. */
+    /* Try the file, a copy with one changed byte for every byte, and every truncated copy. Each copy is in a heap block
+     * of its own. */
     for (size_t i = 0; i <= bytes; i++) {
         uint8_t *copy = malloc(bytes + 1);
         memcpy(copy, buffer, bytes);

@@ -1,4 +1,4 @@
-/* The specification of a virtual GPU, and the GPU models: see gw_virt_spec.h. */
+/* Reads the known GPU models and parses the specification of a virtual GPU: see gw_virt_spec.h. */
 #include "gw_virt_spec.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static gw_status card_line(gw_virt_card *card, const char *key, const char *valu
     return gw_fail(err, GW_CORRUPT, "bad line \"%s=%s\"", key, value);
 }
 
-/* `depth` stops a cycle of "like" lines. */
+/* Read the values of a GPU model. `depth` counts nested "like" lines, so that a cycle of such lines is an error. */
 static gw_status card_read(const gwi_embedded *source, gw_virt_card *card, int depth, gw_error *err)
 {
     const char *line = source->text;

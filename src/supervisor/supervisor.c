@@ -1,4 +1,5 @@
-/* A run from start to end: find the program, open the doors, start it, watch it, clean up. */
+/* Set up a run and clean up after it. The setup finds the program, makes the driver load through the facade ("opens the
+ * doors"), opens the recording and starts the program. */
 #include "gwi_state.h"
 
 #include "gw_exit.h"
@@ -34,7 +35,7 @@ static int open_doors(gw_supervisor *run)
         return GW_EXIT_OK;
     bool is_32_bit = run->program.is_32_bit && st == GW_UNSUPPORTED;
     if (st == GW_USAGE || (run->doors.is_virtual && !is_32_bit)) {
-        /* without its virtual GPU, the program would use another one */
+        /* without its virtual GPU, the program would use another GPU */
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
@@ -63,8 +64,8 @@ static void make_run_folder(gw_supervisor *run)
     }
 }
 
-/* The doors are open, but something keeps the hook out of the program. The program runs, and the verdict must claim
- * nothing about it. */
+/* Record that the hook cannot enter the program, although the doors are open. The program runs, and the verdict must
+ * not claim anything about it. */
 static void say_what_is_not_seen(gw_supervisor *run)
 {
     const gwi_program *program = &run->program;
@@ -82,8 +83,8 @@ static void say_what_is_not_seen(gw_supervisor *run)
         gw_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
 }
 
-/* A run inside this one makes its own recording, and ours lacks the processes that it started. It reports itself by one
- * line in a file of our run folder. */
+/* If this run was started inside another run, report it there. This run makes its own recording, and the outer
+ * recording lacks the processes that this run starts. The report is one line in a file in the outer run's folder. */
 static void say_nested(const gw_supervisor *run)
 {
     const char *outer = getenv("GPUWHY_RUN_DIR");
@@ -151,7 +152,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         return GW_EXIT_USAGE;
     }
     if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
-        gwi_last_recording_set(run->record.path); /* from now on, `gpuwhy explain` finds it */
+        gwi_last_recording_set(run->record.path); /* `gpuwhy explain` without arguments reads this recording */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
     if (run->options.deep)
@@ -180,11 +181,11 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
 
 void gwi_supervisor_clean_up(gw_supervisor *run)
 {
-    gwi_cudnn_end(&run->cudnn); /* of a program that was not started */
+    gwi_cudnn_end(&run->cudnn); /* for a program that was not started */
     gwi_record_close(&run->record);
     gwi_stderr_end(&run->capture);
     if (run->command_pid > 0)
-        waitpid(run->command_pid, NULL, 0); /* it reads its verdict from the run folder */
+        waitpid(run->command_pid, NULL, 0); /* the command reads its verdict from the run folder */
     gwi_handout_end(&run->handout);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
@@ -209,18 +210,18 @@ static int start_or_clean_up(gw_supervisor *run)
     }
     run->hangs.judge = judge_hang;
     run->hangs.user = run;
-    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe cannot be rewound */
+    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1: a terminal or a pipe, which cannot be rewound */
     int status = gwi_supervisor_start(run);
     if (status == GW_EXIT_OK)
         return GW_EXIT_OK;
     gwi_record_close(&run->record);
     if (run->record.path[0] != '\0')
-        unlink(run->record.path); /* of a program that never ran */
+        unlink(run->record.path); /* the program never ran */
     gwi_supervisor_clean_up(run);
     return status;
 }
 
-/* With so few files, we can neither watch nor record. Run the program without us; returns only if that fails. */
+/* Run the program without gpuwhy: the limit on open files is too low to watch or record. Returns only if that fails. */
 static int run_bare(const gw_run_options *options, char *const *argv)
 {
     if (strcmp(options->gpu, "real") != 0) { /* the program would use another GPU */

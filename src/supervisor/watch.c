@@ -1,5 +1,5 @@
-/* Observes what is visible only from outside: the libraries that processes have mapped, and whether one of them uses a
- * real driver without our hook. Reads /proc at growing intervals and does not touch the processes. */
+/* Record what is visible only from outside: the libraries that each process has mapped, and whether a process uses a
+ * real driver without our hook. This file reads /proc at growing intervals and does not touch the processes. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -56,7 +56,7 @@ static void find_family(process_tree *family, pid_t command)
     family->pid[0] = command;
     family->parent[0] = 0;
     family->count = 1;
-    for (size_t i = 0; i < family->count; i++) /* the list grows during the walk */
+    for (size_t i = 0; i < family->count; i++) /* add_children() extends the list */
         add_children(family, family->pid[i]);
 }
 
@@ -89,7 +89,7 @@ static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
     return true;
 }
 
-/* True if the process has a device file of the driver open: the driver is then initialised, not merely loaded. */
+/* True if the process has a device file of the driver open. The driver is then initialised and not only loaded. */
 static bool holds_device(pid_t pid)
 {
     char path[64];
@@ -132,7 +132,7 @@ static void keep_seen(gwi_watch *watch, pid_t pid, bool is_hooked, bool has_driv
         watch->seen[at].pid = (uint32_t)pid;
         watch->seen_count++;
     }
-    name_of(pid, watch->seen[at].name, sizeof watch->seen[at].name); /* an exec() changes it */
+    name_of(pid, watch->seen[at].name, sizeof watch->seen[at].name); /* exec() changes the name */
     watch->seen[at].is_hooked = is_hooked;
     watch->seen[at].has_driver = has_driver;
 }
@@ -153,7 +153,8 @@ static uint64_t library_hash(uint32_t pid, const char *path)
     return hash;
 }
 
-/* Libraries are loaded when they are first needed, so each look may find more. */
+/* Record the version of a library, once per process. Libraries are loaded when they are first needed, so each look at a
+ * process may find new ones. */
 static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
 {
     gw_library library;
@@ -173,8 +174,9 @@ static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, cons
     gw_library_free(&library);
 }
 
-/* A process with our hook in front of its driver is seen at its next call. Until its first call is drained, it looks
- * like one that bypasses us. A forked child that makes no call looks like that for ever. */
+/* True if the process may still turn out to be recorded. A process with our hook in front of its driver appears in the
+ * recording only when its first call is drained. Until then it looks like a process that bypasses the hook. So does a
+ * forked child that never makes a call. */
 static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid, pid_t parent)
 {
     const uint64_t patience_ns = 2000000000u;
@@ -191,8 +193,8 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
-/* Read a process's environment; the texts end with zeros. Returns the number of bytes, -1 if it cannot be read.
- * *ret_whole is false if there is more. */
+/* Read the environment of a process; each variable ends with a zero byte. Returns the number of bytes, or -1 if the
+ * environment cannot be read. *ret_whole is false if the buffer is too small. */
 static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret_whole)
 {
     char path[64];
@@ -209,7 +211,7 @@ static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret
     return (ssize_t)used;
 }
 
-/* True if another gpuwhy run started the process: it records into the folder of that run. */
+/* True if another gpuwhy run started the process. The process then records into the folder of the other run. */
 static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
 {
     static const char name[] = "GPUWHY_RUN_DIR=";
@@ -225,8 +227,9 @@ static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
     return false;
 }
 
-/* True if neither variable of the process contains the facade: a launcher gave it another environment, and the hook is
- * not in it, nor in anything that it starts. False if its environment cannot be read, unless another user owns it. */
+/* True if the environment of the process does not contain the facade's folder. A launcher then started the process with
+ * another environment, and neither the process nor its children load the hook. If the environment cannot be read:
+ * true if the process has other rights than ours, otherwise false. */
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char buffer[64 << 10];
@@ -239,8 +242,8 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
     return whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
-/* The hook is not in these processes and never will be. During an exec() a process has no environment for a moment, so
- * it counts only if it still has none a little later. */
+/* Record a process that does not load the hook and whose children will not load it. During exec() the environment is
+ * empty for a moment, so the process is recorded only if a later look gives the same result. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
     static const uint64_t exec_ns = 20000000u;
@@ -300,7 +303,8 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
     if (doors->open && !recorded && !is_hooked && (has_maps || is_foreign))
         look_for_strangers(watch, record, doors, pid);
     keep_seen(watch, pid, is_hooked, driver[0] != '\0');
-    /* Behind the facade, the driver is loaded by the first call. */
+    /* With the facade, the first call loads the driver. A hooked process with a loaded driver has therefore made a
+     * call. */
     if (driver[0] != '\0' && !recorded && !(is_hooked && is_of_another_run(watch, pid)) &&
         (is_hooked ? !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
@@ -333,7 +337,7 @@ void gwi_watch_last(gwi_watch *watch, gwi_record *record)
     gw_text_free(&text);
 }
 
-/* The newest pid of the system: while it does not change, no child was started. 0: not known. */
+/* Return the newest pid of the system, or 0 if it is not known. No process was started while it does not change. */
 static uint32_t newest_pid(void)
 {
     unsigned pid = 0;
@@ -354,8 +358,9 @@ static void forget_gone(gwi_watch *watch)
     watch->young_count = kept;
 }
 
-/* A child that lives only between two full looks would stay unknown, although it may run for a second without a hook.
- * So each new one gets a few short looks, at a small share of one processor. */
+/* Look at new children more often than at other processes. A child that lives only between two full looks would be
+ * missed, although it may run for a second without the hook. Each new child gets a few short looks, which together
+ * use a small share of one processor. */
 static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
 {
     enum { LOOKS = 5, REST_FACTOR = 500 };

@@ -1,6 +1,5 @@
-/* Demangle names and shorten them to what a programmer would write. Uses libstdc++'s demangler if the library is
- * installed. It is opened at run time, because a C program should not depend on it; without it C++ names are not
- * demangled. */
+/* Demangle names and shorten them to what a programmer would write. libstdc++'s demangler is opened at run time,
+ * because a C program should not depend on it. If libstdc++ is not installed, C++ names are not demangled. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -29,12 +28,12 @@ static demangler *find_demangler(void)
     return found;
 }
 
-/* Return the start of the parameter list of a demangled name: the parenthesis that matches the last one. The list may
- * be followed by " const", "&", " [clone .cold]". If there is no list, return the end of the name. */
+/* Return the position of a demangled name's parameter list: the opening parenthesis that matches the last closing one.
+ * Text such as " const", "&" or " [clone .cold]" may follow the list. Returns the end of the name if it has no list. */
 static size_t parameters_at(const char *name)
 {
     size_t end = strlen(name);
-    for (;;) { /* skip what may follow the list */
+    for (;;) { /* skip the text after the list */
         while (end > 0 && (name[end - 1] == ' ' || name[end - 1] == '&'))
             end--;
         if (end >= 6 && gw_begins(name + end - 6, " const"))
@@ -63,7 +62,7 @@ static size_t parameters_at(const char *name)
     return strlen(name);
 }
 
-/* Return the start of the name itself, after the return type that template functions have. */
+/* Return the position of the name after its return type. Only template functions have a return type in their name. */
 static size_t return_type_end(const char *name, size_t end)
 {
     int depth = 0;
@@ -71,7 +70,7 @@ static size_t return_type_end(const char *name, size_t end)
     for (size_t at = 0; at < end; at++) {
         char c = name[at];
         if (gw_begins(name + at, "operator") && (at == 0 || !isalnum((unsigned char)name[at - 1])))
-            return from; /* "operator<<", "operator int": further spaces are part of the name */
+            return from; /* a space after "operator" is part of the name */
         if (c == '<' || c == '(' || c == '{' || c == '[')
             depth++;
         else if (c == '>' || c == ')' || c == '}' || c == ']')
@@ -82,7 +81,8 @@ static size_t return_type_end(const char *name, size_t end)
     return from;
 }
 
-/* Rust's old mangling scheme ends every name with "::h" and sixteen hexadecimal digits. */
+/* Return the end of the name without Rust's hash. Rust's old mangling scheme appends "::h" and sixteen hexadecimal
+ * digits to every name. */
 static size_t without_rust_hash(const char *name, size_t end)
 {
     enum { HASH = 19 };
@@ -94,7 +94,7 @@ static size_t without_rust_hash(const char *name, size_t end)
     return end - HASH;
 }
 
-/* Replace "$LT$" and similar escapes, and ".." by "::". */
+/* Replace Rust's escapes: "$LT$" by "<", ".." by "::", and others. */
 static void replace_rust_escapes(char *name)
 {
     static const struct {
@@ -105,7 +105,7 @@ static void replace_rust_escapes(char *name)
     char *out = name;
     for (const char *in = name; *in != '\0';) {
         if (gw_begins(in, "_$"))
-            in++; /* an identifier cannot start with an escape, so "_" is added */
+            in++; /* Rust adds "_" before an escape at the start of an identifier */
         size_t i = 0, count = sizeof escapes / sizeof escapes[0];
         while (i < count && strncmp(in, escapes[i].escape, strlen(escapes[i].escape)) != 0)
             i++;
@@ -113,14 +113,15 @@ static void replace_rust_escapes(char *name)
             *out++ = *in++;
             continue;
         }
-        memcpy(out, escapes[i].text, strlen(escapes[i].text)); /* never longer than the escape */
+        memcpy(out, escapes[i].text, strlen(escapes[i].text)); /* the text is never longer than its escape */
         out += strlen(escapes[i].text);
         in += strlen(escapes[i].escape);
     }
     *out = '\0';
 }
 
-/* Copy a demangled name without parameters and return type. The caller owns the result; NULL: no memory. */
+/* Copy a demangled name without its parameters and return type. The caller owns the copy. Returns NULL if
+ * there is no memory. */
 static char *without_parameters(const char *name)
 {
     size_t end = parameters_at(name), from = return_type_end(name, end);

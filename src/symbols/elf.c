@@ -1,8 +1,8 @@
 /* Read symbol tables and DWARF with elfutils.
  *
- * All addresses of one file are looked up together, in one pass over its symbol tables. The functions of all files are
- * looked up first and source lines after that, so that a deadline costs lines and not names. libdwfl is not used: it
- * would find more debug files, but can also contact servers on the network. */
+ * All addresses of one file are looked up together, in one pass over its symbol tables. The functions of all files come
+ * first and the source lines second, so that a deadline loses lines but no function names. libdwfl is not used: it
+ * would find more debug files, but it can also contact servers on the network. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
@@ -46,12 +46,14 @@ typedef struct object { /* a mapped file and its debug data */
     bool ranges_made;
 } object;
 
-/* Open only regular files: a path in a recording may name anything. */
+/* Open a file if it is a regular file, because a path in a recording can name anything. Returns false if there is no
+ * such file. If the file exists but is not a readable ELF file, returns true and elf is NULL. */
 static bool image_open(image *it, const char *path, struct stat *ret_status)
 {
     *it = (image){.fd = -1};
     if (gw_plain_open(path, true, &it->fd, NULL) != GW_OK)
-        return stat(path, ret_status) == 0 && !S_ISREG(ret_status->st_mode); /* it exists, but is not read */
+        return stat(path, ret_status) == 0 &&
+               !S_ISREG(ret_status->st_mode); /* the path exists, but the file is not read */
     if (fstat(it->fd, ret_status) != 0)
         return true;
     it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);
@@ -102,7 +104,7 @@ static bool debug_try(object *it, const char *path)
     return true;
 }
 
-/* Find the separate debug file; it must have the same build id. */
+/* Find the separate debug file. Its build id must be equal to the build id of the mapped file. */
 static void debug_find(object *it, const char *path)
 {
     char name[PATH_BYTES], hex[2 * BUILD_ID_BYTES_MAX + 1];
@@ -136,7 +138,8 @@ static void object_close(object *it)
     *it = (object){.main.fd = -1, .debug.fd = -1};
 }
 
-/* Returns GW_SYMBOL_NOT_ASKED if the file is open, otherwise the state that says why not. */
+/* Open a mapped file and its debug file. Returns GW_SYMBOL_NOT_ASKED if the file is open, otherwise the state that
+ * explains the failure. */
 static gw_symbol_state object_open(object *it, const gw_symbol *symbol, uint64_t begun_realtime_ns)
 {
     struct stat status;
@@ -155,8 +158,8 @@ static gw_symbol_state object_open(object *it, const gw_symbol *symbol, uint64_t
 
 typedef struct wanted { /* one address of the current file */
     uint64_t address;
-    size_t index;     /* of the symbol */
-    const char *name; /* from the symbol table; NULL: none yet. Lives as long as the object */
+    size_t index;     /* index of the symbol */
+    const char *name; /* from the symbol table, lives as long as the object; NULL: not found yet */
     uint64_t value;
     int rank;
 } wanted;
@@ -180,7 +183,7 @@ static size_t first_from(const wanted *list, size_t count, uint64_t address)
     return low;
 }
 
-/* If a function has several names, prefer the one that is visible to other files. */
+/* Return the rank of a symbol. If a function has several names, a name that is visible to other files is preferred. */
 static int rank_of(const GElf_Sym *symbol)
 {
     int binding = GELF_ST_BIND(symbol->st_info);
@@ -232,7 +235,7 @@ static void take_tables(Elf *elf, wanted *list, size_t count)
     }
 }
 
-/* Addresses in an unnamed part of a function get the function's name. */
+/* Name the addresses that lie in an unnamed part of a function after that function. */
 static void take_owners(Elf *elf, Elf *debug, wanted *list, size_t count)
 {
     gwi_parts *parts = NULL;
@@ -297,7 +300,8 @@ static bool range_add(object *it, size_t *capacity, const unit_range *range)
     return true;
 }
 
-/* Only GCC writes an index from addresses to units. For other compilers, build one from the ranges of the units. */
+/* Build an index from addresses to compilation units. It is needed only if the compiler was not GCC, because GCC writes
+ * such an index itself. */
 static void make_ranges(object *it, uint64_t deadline_ns)
 {
     enum { LOOK_EVERY = 64 };
@@ -377,7 +381,7 @@ static char *function_name(Dwarf_Die *die)
 
 typedef struct frames {
     gw_symbol_frame list[GW_SYMBOL_FRAMES_MAX];
-    char *name[GW_SYMBOL_FRAMES_MAX]; /* owned; the list borrows them */
+    char *name[GW_SYMBOL_FRAMES_MAX]; /* owned; the frames in `list` borrow these names */
     uint32_t count;
 } frames;
 
@@ -417,7 +421,7 @@ static const char *call_file(Dwarf_Die *unit, Dwarf_Die *die)
     return dwarf_filesrc(files, file, NULL, NULL);
 }
 
-/* Add the functions from the innermost inlined one to the one in the symbol table. */
+/* Add the inlined functions, innermost first, and then the function that contains them. */
 static void add_scopes(Dwarf_Die *unit, Dwarf_Die *scope, int scopes, const char *file, int line, frames *out)
 {
     for (int i = 0; i < scopes; i++) {
@@ -472,8 +476,8 @@ static void tell_function(const reading *how, const wanted *it)
     free(name);
 }
 
-/* If the compiler moved a part of a function away, DWARF gives the part the function's own name, and the function seems
- * to call itself. Mark the part in its name. */
+/* Add ".part.0" to the name of the outermost frame. DWARF gives a part that the compiler moved away the name of the
+ * whole function, so the function would appear to call itself. */
 static void mark_part(frames *it)
 {
     char *name = NULL;
@@ -500,7 +504,7 @@ static void tell_lines(const reading *how, object *from, const wanted *it)
     frames_free(&found);
 }
 
-/* Read one file: the symbols at `list`, sorted by address. */
+/* Read one file and report the symbols in `list`, which must be sorted by address. */
 static void read_file(const reading *how, wanted *list, size_t count, bool lines)
 {
     object it;
@@ -529,7 +533,8 @@ static bool is_same_file(const gw_symbol *a, const gw_symbol *b)
     return a->build_id == b->build_id && strcmp(a->path, b->path) == 0;
 }
 
-/* Files of the distribution or the driver are read last: their lines are of no use to the user. */
+/* True for files of the distribution or the driver. They are read last, because their source lines do not help the
+ * user. */
 static bool is_system(const char *path)
 {
     return gw_begins(path, "/usr/") || gw_begins(path, "/lib");

@@ -4,28 +4,30 @@
 
 #include "gw_symbols.h"
 
-/* Receives results while files are read. A later result for the same symbol replaces an earlier one. Strings live until
- * the call returns. */
+/* Callbacks for the results while files are read. A later result for a symbol replaces an earlier one. Strings are
+ * valid only during the call. */
 typedef struct gwi_listener {
-    /* The following results are from the file of this symbol; `lines`: from its debug information. */
+    /* Reading of the file of symbol `index` begins; the next results come from it. `lines`: from its debug information.
+     */
     void (*begin)(void *user, size_t index, bool lines);
     void (*found)(void *user, size_t index, uint8_t state, const gw_symbol_frame *frame, uint32_t count);
     void *user;
 } gwi_listener;
 
-/* What to skip, for each symbol: a file that has crashed a reader. */
+/* What to skip of the file of a symbol, because the file has crashed a reader. */
 enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 
-/* elf.c: look up all symbols in this process. No lines are looked up after `deadline_ns` (gw_processor_ns()). `avoid`:
- * one entry per symbol; NULL: skip nothing. */
+/* elf.c: look up all symbols in this process. No lines are looked up after `deadline_ns` (gw_processor_ns()). `avoid`
+ * has one entry per symbol (GWI_AVOID_...); NULL: skip nothing. */
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener);
 
-/* whose.c: true for a file whose frames are never the user's. Its functions get names, but no lines. */
+/* whose.c: true for a file whose frames are never the user's frame. Functions of such a file get names, but no lines.
+ */
 bool gwi_is_runtime(const char *module);
 
-/* demangle.c: the function's name as a programmer would write it, without parameters and return type. The caller owns
- * the result; NULL: no memory. */
+/* demangle.c: return the function's name as a programmer would write it, without parameters and return type. The caller
+ * owns the result. Returns NULL if there is no memory. */
 char *gwi_demangle(const char *name);
 
 #endif

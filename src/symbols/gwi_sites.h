@@ -6,12 +6,12 @@
 
 typedef struct gwi_mapping {
     uint64_t start, end, bias, build_id;
-    uint32_t sequence; /* increases with each MAPPED of the process */
+    uint32_t sequence; /* number of this mapping among the process's MAPPED records, from 1 */
     const char *path;  /* interned */
 } gwi_mapping;
 
-typedef struct gwi_code { /* code of a Python function; text NULL: never recorded */
-    char *text;           /* owned: function, 0, file */
+typedef struct gwi_code { /* code of a Python function; text is NULL if it was never recorded */
+    char *text;           /* owned: the function's name, a zero byte, and the file */
     const char *function, *file;
     int32_t first_line;
     uint16_t version;
@@ -19,18 +19,19 @@ typedef struct gwi_code { /* code of a Python function; text NULL: never recorde
     uint32_t table_bytes, table_have;
 } gwi_code;
 
-/* Ids are separate for each writer of stacks, and each starts at 0: the hook, a framework, the reader from outside. */
+/* Stacks have three writers: the hook, a framework, and the reader that observes the process from outside. Each writer
+ * has its own ids, which start at 0. */
 enum { GWI_WRITERS = 3 };
 typedef struct gwi_codes {
     gwi_code *code;
     uint32_t count;
 } gwi_codes;
 typedef struct gwi_numbers {
-    uint32_t *number; /* by id; 0: none yet */
+    uint32_t *number; /* site number of each id; 0: none yet */
     uint32_t count;
 } gwi_numbers;
 
-typedef struct gwi_program { /* a program that ran as a pid, until it ended or executed another program */
+typedef struct gwi_program { /* one program run by a pid; it ends at exit or exec */
     uint32_t pid, parent_plus_1;
     uint64_t start_realtime_ns;
     bool started; /* start_realtime_ns is known */
@@ -42,7 +43,7 @@ typedef struct gwi_program { /* a program that ran as a pid, until it ended or e
 
 typedef struct gwi_site {
     uint32_t program;       /* index */
-    uint32_t sequence;      /* of the program's mappings, when the site was recorded */
+    uint32_t sequence;      /* last mapping's sequence when the site was recorded */
     uint32_t python_number; /* the site whose Python frames are borrowed; 0: none */
     unsigned flags;
     uint16_t frame_count, frames_have;
@@ -51,7 +52,7 @@ typedef struct gwi_site {
 } gwi_site;
 
 struct gw_sites {
-    gwi_program **program; /* owned, each owned */
+    gwi_program **program; /* owned, as is each element */
     uint32_t program_count, program_capacity;
     gwi_program *last;
     gwi_site *site; /* owned; number 1 is at index 0 */
@@ -59,10 +60,10 @@ struct gw_sites {
     uint64_t frames_kept, bytes_kept;
     gw_symbol *symbol; /* owned */
     size_t symbol_count, symbol_capacity;
-    uint32_t *slot; /* hash of symbols: index + 1; owned */
+    uint32_t *slot; /* hash table of symbols, index + 1 in each slot; owned */
     size_t slot_count;
     uint32_t collected; /* number of sites whose addresses are among the symbols */
-    char **path;        /* owned, each owned */
+    char **path;        /* owned, as is each element */
     size_t path_count, path_capacity;
     uint64_t *means; /* keys of helper functions, in ascending order; owned */
     size_t means_count;
@@ -73,21 +74,23 @@ struct gw_sites {
     uint64_t begun_realtime_ns;
 };
 
-/* Return the mapped file at `address` for a site with that sequence; NULL: not known. */
+/* Return the file that was mapped at `address` when the program's newest mapping had this sequence. Returns NULL if it
+ * is not known. */
 const gwi_mapping *gwi_mapping_at(const gw_sites *sites, const gwi_program *program, uint32_t sequence,
                                   uint64_t address);
-/* NULL: never recorded. */
+/* Returns NULL if the code was never recorded. */
 const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id);
-/* NULL: not among the symbols. */
+/* Returns NULL if there is no such symbol. */
 const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64_t build_id, uint64_t address);
 
-/* stack.c: Return the stack without looking for the user's frame. NULL as for gw_sites_stack(). */
+/* stack.c: build the stack of a site, but do not look for the user's frame. Returns NULL as gw_sites_stack() does. */
 gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
-/* sites.c: Return a copy of the text that lives as long as `sites`; equal texts give the same pointer. NULL: no
- * memory. */
+/* sites.c: return a copy of the text that lives as long as `sites`. Equal texts share one copy. Returns NULL if there
+ * is no memory. */
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);
 
-/* means.c: find the helper functions; the key of a frame's function; whether a frame's function can be a helper. */
+/* means.c: gwi_find_means() finds the helper functions, gwi_function_key() returns the key of a frame's function, and
+ * gwi_may_be_means() checks whether a frame's function can be a helper. */
 void gwi_find_means(gw_sites *sites);
 uint64_t gwi_function_key(const gw_frame *frame);
 bool gwi_may_be_means(const gw_frame *frame);

@@ -1,4 +1,4 @@
-/* The model, values and batch for tests of back ends: see rig.h. */
+/* Builds the back end, model and values that the tests of back ends share: see rig.h. */
 #include "rig.h"
 
 #include <stdio.h>

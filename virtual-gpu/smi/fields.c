@@ -1,4 +1,4 @@
-/* The fields that can be queried, one row each: see gwi_smi.h. */
+/* The fields that the virtual nvidia-smi can query, one per row: see gwi_smi.h. */
 #include "gwi_smi.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-/* cuDNN, cuBLAS or another library found no memory for its handle or workspace, and reports another problem.
+/* cuDNN, cuBLAS or another library found no memory for its handle or workspace, but its error names another problem.
  *
- * Never established: the recording has the refused request and the library's status, but does not show that one led to
- * the other. */
+ * Never established: the recording has the refused request and the library's status, but does not show that the
+ * refusal led to the status. */
 #include "gwi_cudnn_log.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_cudnn_line *logged = gwi_cudnn_error(c, words);
     if (logged != NULL && !gwi_cudnn_is_near(logged, memory->t_ns))
         logged = NULL;
-    /* An error that destroyed the context explains such a message better. */
+    /* If an error destroyed the context, that error explains the library's message better. */
     if ((!fits && logged == NULL) || c->sticky != NULL || !memory->known)
         return GW_CERTAINTY_NONE;
     bool told_by_framework = c->exception == GW_EXCEPTION_OOM;

@@ -1,19 +1,20 @@
-/* Another process holds the memory: without it, the request would have fitted.
+/* Another process held so much of the GPU's memory that the request did not fit.
  *
- * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without that
- * memory, the request would have fitted, this process alone would have fitted into the limit, and the others held at
- * least half as much as it did. There must be no iterations that kept a sixteenth of its memory or more, for whatever
- * reason, and no place that asked again with so much more alive: these may be a leak, which would have filled the card
- * by itself a little later. Before any context: the others leave less memory than a context needs.
- * Supported by: holders known only from a difference; further memory in use that no known process accounts for; a
- * process that itself holds more than twice as much. */
+ * Established only by: the memory of other processes at the time of the refusal, as counted by the card or the ledger.
+ * Without that memory, the request would have fitted. This process alone would have stayed within the limit, and the
+ * other processes held at least half as much as this process. There must be no sign of a leak, which would have filled
+ * the card a little later anyway: no iterations that kept a sixteenth of this process's memory or more, and no place
+ * that requested memory again while the live memory had grown by that much. If no context exists yet, the other
+ * processes must leave less memory than a context needs.
+ * Supported by: other holders that are known only from a difference; further memory in use that no known process
+ * accounts for; a process that itself holds more than twice as much as the others. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The most free memory ever recorded for the device in this run. */
+/* Find the largest amount of free memory that was recorded for the device in this run. Returns false if none was. */
 static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
 {
     bool any = false;
@@ -32,7 +33,8 @@ static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
     return any;
 }
 
-/* If no holder is known: list the possible holders, and explain why the driver's own list does not help. */
+/* No holder is known: list the possible holders, and report whether the driver's own list is hidden by a pid
+ * namespace. */
 static void say_candidates(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 4 };
@@ -56,8 +58,8 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
                      unmatched, unmatched == 1 ? "" : "es");
 }
 
-/* Not even a context fitted, and this process holds nothing on the device, so the memory belongs to others. Host limits
- * cause the same result, so they must be known to be off. */
+/* Not even a context fitted, and this process holds nothing on the device, so other processes hold the memory. A limit
+ * on host memory has the same effect, so such limits must be known to be off. */
 static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -94,10 +96,11 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");
-    /* By the card's own count, the others leave no room for a context. */
+    /* The card counts all memory of the other processes. With that count, check whether they leave room for a
+     * context. */
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
-    /* The ledger counts the allocations of the others. They also have a context, which only the card's count includes.
-     */
+    /* The ledger counts only what the other processes allocated. Their contexts also take memory, so add the size of
+     * one. */
     uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
     if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
         return GW_ESTABLISHED;
@@ -107,8 +110,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                                                                                           : GW_HYPOTHESIS;
 }
 
-/* True if unknown holders have more memory than the known ones, beyond what contexts take. The known holders may then
- * not be the cause. */
+/* True if unknown holders have more memory than the known ones, apart from what contexts take. The known holders may
+ * then not be the cause. */
 static bool is_more_unseen(const gwi_memory *memory)
 {
     const uint64_t contexts_bytes = (uint64_t)4 << 30;
@@ -116,7 +119,7 @@ static bool is_more_unseen(const gwi_memory *memory)
            memory->rest_bytes > memory->foreign_bytes;
 }
 
-/* A possible leak might have filled the card by itself a little later, however little it has kept so far. */
+/* True if there may be a leak that would have filled the card a little later anyway. */
 static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
 {
     enum { KEPT_PART = 16 };
@@ -133,7 +136,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return judge_no_context(c, finding);
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
-    /* Without the card's own count: the memory in use that is not ours, minus what contexts take. */
+    /* Without a count of the other processes: the memory in use that is not ours, minus the size of our contexts. */
     const uint64_t context_bytes = (uint64_t)1 << 30;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
@@ -177,9 +180,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return memory->own_bytes * 2 < memory->limit_bytes && !memory->has_gaps ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
-        return GW_HYPOTHESIS; /* it would have filled the card by itself a little later */
-    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* a process that takes so much more may simply need
-                                                                   * too much */
+        return GW_HYPOTHESIS; /* the leak would have filled the card a little later anyway */
+    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* this process may simply need too much */
     bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
     return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }

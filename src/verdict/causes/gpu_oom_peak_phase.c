@@ -1,8 +1,8 @@
-/* A late phase needs more memory than the earlier ones: validation that keeps the graph, a first optimizer step, a
- * checkpoint loaded onto the GPU.
+/* A late phase needs more memory than the earlier ones. Examples are validation that keeps the autograd graph, the
+ * first optimizer step, and a checkpoint loaded onto the GPU.
  *
- * Never established: a peak that was flat and then rose shows when memory was needed, not that it was not needed
- * before; it is supported at most. */
+ * Never established: a peak that was flat and then rose shows when memory was needed. It does not show that the memory
+ * was not needed before. Such a peak makes the cause supported at most. */
 #include "gwi_cause.h"
 #include "gwi_plateau.h"
 
@@ -15,15 +15,15 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (!gwi_find_plateau(memory->report, &plateau) || memory->own_bytes < plateau.bytes + plateau.bytes / 4)
         return GW_CERTAINTY_NONE;
-    /* A request that was already refused in the flat stretch or before it is not the need of a later phase. */
+    /* If the request was first refused before the peak rose, a later phase is not the reason. */
     if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < plateau.end_ns)
         return GW_CERTAINTY_NONE;
-    /* The phase itself must have filled the card. A single request that is too large for a nearly empty card is not a
-     * phase. */
+    /* The phase itself must have filled the card. If the card is nearly empty and a single request is too large, that
+     * request is not a phase. */
     if (memory->own_bytes < memory->limit_bytes / 2)
         return GW_CERTAINTY_NONE;
-    /* It must have done so with many requests. A single request as large as all of them is a step with a larger input.
-     */
+    /* The phase must have made many requests. If a single request is as large as all the others together, that request
+     * is a step with a larger input, not a phase. */
     if (memory->wanted_bytes > (memory->own_bytes - plateau.bytes) / 4)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(text, plateau.bytes);
@@ -51,7 +51,7 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
     if (c->framework != GW_FRAMEWORK_RAW || growth->span_count != 2 || growth->repeats || growth->steps ||
         growth->last_bytes * 2 < growth->first_bytes || !gwi_would_fit(memory, growth->last_bytes))
         return GW_CERTAINTY_NONE;
-    /* A block that is much larger than all others explains it better. */
+    /* If one block is much larger than all others, that block explains the failure better. */
     if (growth->largest_bytes * 3 >= memory->own_bytes)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(last, growth->last_bytes);
@@ -64,7 +64,7 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
                 (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
     gwi_say_holder(c, finding, memory->t_ns, "ledger", memory->live + growth->first_count,
                    memory->live_count - growth->first_count, "these");
-    return GW_HYPOTHESIS; /* without call sites, it is not known who allocated it */
+    return GW_HYPOTHESIS; /* without call sites, it is not known what allocated the memory */
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,14 +1,15 @@
-/* A framework took most of the card's memory when it started, and a second user of the card found too little.
+/* A framework took most of the card's memory when it started, and another user of the card found too little.
  *
- * Never established: one early block of half the card may be the framework's pool or data, and only its size shows
- * which. */
+ * Never established: one early block of half the card may be the framework's pool or data, and only the size of the
+ * block is known. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
-/* Find a pool: a block that was allocated early, is most of the card, and does not belong to the failing framework. */
+/* Find a pool: a block that was allocated early, takes at least half of the card, and does not belong to the failing
+ * framework. */
 static const gw_live *find_pool(const gwi_memory *memory)
 {
     enum { EARLY_MAX = 64 };
@@ -22,7 +23,8 @@ static const gw_live *find_pool(const gwi_memory *memory)
     return NULL;
 }
 
-/* JAX takes three quarters of the card, or the share that is set. If preallocation is off, a large block is data. */
+/* True if JAX's preallocation is off. A large block is then data, not a pool. By default, JAX takes three quarters of
+ * the card. */
 static bool is_switched_off(const gw_model *model)
 {
     const char *jax = gw_model_meta(model, "env.XLA_PYTHON_CLIENT_PREALLOCATE");
@@ -31,7 +33,7 @@ static bool is_switched_off(const gw_model *model)
            (kind != NULL && strcasecmp(kind, "platform") == 0);
 }
 
-/* True if another part of the same process than the pool's owner found no room. */
+/* True if the refused request came from a part of the process that does not own the pool. */
 static bool is_second_user(const gwi_case *c)
 {
     const gw_model *model = c->model;
@@ -42,7 +44,7 @@ static bool is_second_user(const gwi_case *c)
            model->stderr_facts.library_status.seen;
 }
 
-/* The largest block of another recorded process, from its groups. */
+/* Find the largest group of blocks that belongs to another recorded process and takes at least half of the card. */
 static const gw_group *find_foreign_pool(const gwi_case *c)
 {
     const gw_group *best = NULL;

@@ -1,7 +1,7 @@
-/* A call that is not allowed while a stream is captured into a graph broke the capture.
+/* The capture of a stream into a graph failed because of a call that is not allowed during the capture.
  *
- * Never established: results 900 to 908 name the broken capture, but the call that reports it need not be the one that
- * broke it. */
+ * Never established: results 900 to 908 mean that the capture is broken, but the call that returns one of these results
+ * need not be the call that broke the capture. */
 #include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,8 +1,9 @@
 /* The card's own firmware stopped answering.
  *
  * Established only by: Xid 119 or 120 for a card of the run within ten seconds of a failure that a dead driver causes:
- * a lost context, a hang, or 3, 46, 100, 101 or 999. These Xids mean that the firmware did not respond. The time limit
- * excludes an Xid that the process had survived, and the kind of failure excludes a refused request or argument.
+ * a lost context, a hang, or result 3, 46, 100, 101 or 999. These Xids mean that the firmware did not respond. The time
+ * limit excludes an Xid that the process had survived. The list of failures excludes a refused request and a wrong
+ * argument.
  * Supported by: the Xid at another time or for an unnamed card; a line of the driver's log. */
 #include "gwi_machine.h"
 
@@ -39,7 +40,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (first == NULL && !hangs)
         return GW_HYPOTHESIS;
     if (!gwi_is_card_failure(c))
-        return GW_HYPOTHESIS; /* such a call can fail on a working card */
+        return GW_HYPOTHESIS; /* the call can fail on a working card, too */
     bool proved = event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
     return proved && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

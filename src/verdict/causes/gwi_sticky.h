@@ -1,11 +1,11 @@
-/* A check that the causes of lost contexts share. */
+/* A check that is shared by the causes of lost contexts. */
 #ifndef GWI_CAUSES_STICKY_H
 #define GWI_CAUSES_STICKY_H
 
 #include "gwi_fault.h"
 
-/* True if an earlier unchecked allocation failure, or an earlier reset that destroyed memory which the program still
- * held, explains the fault better. */
+/* True if the fault is better explained by an earlier allocation failure that the program did not check, or by an
+ * earlier reset that destroyed memory of the program. */
 static inline bool gwi_is_explained_earlier(const gwi_case *c, const gw_failure *sticky)
 {
     if (c->oom != NULL && c->oom->t_ns < sticky->t_ns)

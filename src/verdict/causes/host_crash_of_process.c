@@ -1,11 +1,11 @@
 /* The process crashed in its own host code: a bad pointer or an abort.
  *
- * Established only by: the end by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with no driver call that had failed
- * (handled or not), no thread inside a driver call, no GPU core dump, and no address inside device memory. Only host
- * code faults like this; the verdict does not claim what made it crash. A signal that kill() sent looks the same unless
- * the crash itself was recorded. SIGBUS, in addition, only where the fault's own record names a file outside of
- * /dev/shm, or shows that no page was missing: the process may have filled /dev/shm between two readings, and its end
- * may have emptied it.
+ * Established only by: the process's death by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with no driver call that had
+ * failed (handled or not), no thread inside a driver call, no GPU core dump, and no address inside device memory. Only
+ * host code faults like this; the verdict does not claim why it crashed. A signal sent by kill() looks the same unless
+ * the crash itself was recorded. For SIGBUS, the record of the fault must also name a file outside of /dev/shm, or show
+ * that no page was missing. Otherwise the process may have filled /dev/shm between two readings, and its death may have
+ * emptied /dev/shm again.
  * Supported by: a crash after a failed or handled call, or with a thread inside the driver; SIGBUS without any further
  * information. */
 #include "gwi_coverage.h"
@@ -34,7 +34,8 @@ static const char *signal_name(int signal)
     }
 }
 
-/* A thread that was inside a driver call at the end. The crash may have happened there. */
+/* Return a thread that was inside a driver call when the program ended; the crash may have happened in the driver.
+ * Returns NULL if there is none. */
 static const gw_thread *inside_driver(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
@@ -45,7 +46,7 @@ static const gw_thread *inside_driver(const gwi_case *c)
     return NULL;
 }
 
-/* Report the place of the crash, as far as it was recorded. */
+/* Report where the crash happened, if it was recorded. */
 static void say_place(const gwi_case *c, gwi_finding *finding)
 {
     const gw_crash *crash = gwi_crash_of(c);
@@ -70,7 +71,8 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, crash->site, "the crash");
 }
 
-/* SIGBUS means far more often that a page could not be provided than that an address was misaligned. */
+/* Say what to check after SIGBUS. The usual reason for SIGBUS is a page that could not be provided; a misaligned
+ * address is rare. */
 static void advise_bus(const gwi_case *c, gwi_finding *finding)
 {
     switch (gwi_bus_of(c)) {
@@ -102,8 +104,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const char *name = c->ended ? signal_name(c->signal) : NULL;
     if (name == NULL || gwi_ended_by_dump(c))
-        return GW_CERTAINTY_NONE; /* for the driver's own abort after a GPU core dump, the kernel's fault is the cause
-                                   */
+        return GW_CERTAINTY_NONE; /* the driver aborted after a GPU core dump: the GPU fault is the cause */
     gwi_headline(finding, "the program crashed in host code (signal %d, %.*s)", c->signal, (int)strcspn(name, ","),
                  name);
     gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal %d: %s", c->signal, name);
@@ -128,8 +129,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_crash *crash = gwi_crash_of(c);
     if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
         (c->signal == SIGABRT && gwi_is_told_by_log(c)))
-        return GW_HYPOTHESIS; /* an earlier failure explains more */
-    /* A handled refusal leaves a NULL pointer behind, which may have been used in the end. */
+        return GW_HYPOTHESIS; /* an earlier failure is the better explanation */
+    /* The program may have used the NULL pointer of a refused allocation, even if it had handled the refusal. */
     bool may_follow = c->root != NULL || c->handled != NULL;
     gwi_bus bus = gwi_bus_of(c);
     may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));

@@ -1,9 +1,9 @@
 /* Threads of the program wait for each other.
  *
- * Established only by: lock owners that were read from the threads: the threads wait in a circle, or for a lock whose
- * owner has ended. No thread can leave such a circle.
- * Supported by: all threads wait without a time limit and use no processor time: an outside event might still wake one.
- */
+ * Established only by: lock owners that were read from the threads. They show that the threads wait in a circle, or for
+ * a lock whose owner has ended. No thread can leave such a wait.
+ * Supported by: all threads wait without a time limit and use no processor time. An outside event might still wake
+ * one. */
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
@@ -33,13 +33,13 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
         gwi_evidence(finding, hang->t_ns, "host",
                      "thread %" PRIu32 " (%s) waits, without a time limit, for another thread of this process%s",
                      thread->tid, thread->name, gwi_at(c, thread->site, at));
-    bool is_said = !thread->owner_ended && owner == NULL && gwi_count_stand(c, thread) == 1; /* its line was reported
-                                                                                              * above */
+    bool is_said = !thread->owner_ended && owner == NULL && gwi_count_stand(c, thread) == 1; /* reported above */
     if (!is_said || gwi_at(c, thread->site, at)[0] == '\0')
         gwi_say_stand(c, finding, thread);
 }
 
-/* The verdict's place: among the named threads, one that waits for a known owner, else one whose own line waits. */
+/* Return the site for the verdict: the first thread that waits for a known lock owner. If there is none, prefer a
+ * thread that waits in a line of the program itself. Returns 0 if no site is known. */
 static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
 {
     const gw_hang_thread *any = NULL, *own = NULL;
@@ -59,8 +59,8 @@ static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
     return 0;
 }
 
-/* The order of threads in the report: first those that wait for a known owner, then those that wait in a line of the
- * program, then those called from one. -1: leave the thread out. */
+/* Return a thread's rank in the report: 0 if it waits for a known owner, 1 if it waits in a line of the program, 2 if
+ * it waits in code called from such a line, 3 otherwise. Returns -1 to leave the thread out. */
 static int rank_of(const gwi_case *c, const gw_hang_thread *thread)
 {
     char at[GWI_PLACE_TEXT_MAX];

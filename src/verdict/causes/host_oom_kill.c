@@ -1,9 +1,9 @@
 /* The kernel killed the program because the host or its control group had no memory left.
  *
- * Established only by: a kernel log that names a process of the run as killed for lack of memory, where the run ended
- * because of it; or a control group's count of such kills that rose within 1.5 s of the program's death by SIGKILL,
- * with no failed driver call before. A user's SIGKILL does not raise the count. In a log alone, it is established by
- * the kernel's line where an error follows.
+ * Established only by: a line of the kernel's log which says that a process of the run was killed for lack of memory,
+ * if the run ended because of this kill; or a control group's count of such kills that rose within 1.5 s of the
+ * program's death by SIGKILL, with no failed driver call before. A user's SIGKILL does not raise the count. In a log
+ * alone, the kernel's line establishes the cause if an error follows.
  * Supported by: the count at another time; a worker that was killed in a run that ended for another reason. */
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
@@ -12,10 +12,12 @@
 #include <string.h>
 
 enum { KILL = 9 };
-/* The count is sampled ten times a second, and the end is seen immediately. */
+/* The death by SIGKILL and the rise of the count must be this close. The count is sampled ten times a second, and the
+ * death is seen immediately. */
 static const uint64_t together_ns = 1500000000u;
 
-/* A shell reports the signal as an exit status, Python's multiprocessing as text. */
+/* True if a SIGKILL ended the program. A shell reports the signal as an exit status, and Python's multiprocessing
+ * reports it as text. */
 static bool was_killed(const gwi_case *c)
 {
     const char *said = c->model->stderr_facts.exception.text;
@@ -45,15 +47,15 @@ static void say_memory(const gwi_case *c, gwi_finding *finding)
                     "the command itself used up to %s of host memory", gw_bytes_text(bytes, own->max));
 }
 
-/* The kernel named a process of the run. Decide whether the run ended because of this: a parent may replace a worker
- * and go on. */
+/* True if the run ended because the kernel killed the process that `event` names. A parent may instead have replaced a
+ * killed worker and continued. */
 static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool killed)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_process *command = c->model->command;
     bool is_judged = c->process != NULL && event->pid == c->process->pid;
     bool is_command = command != NULL && event->pid == command->pid;
-    if (is_judged || is_command || !event->is_ours) /* not a process of ours: the exception must name it */
+    if (is_judged || is_command || !event->is_ours) /* not ours: so an exception named the pid */
         return true;
     if (c->root != NULL || event->t_ns + together_ns < c->model->t_end_ns)
         return false;

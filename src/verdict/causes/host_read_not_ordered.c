@@ -1,7 +1,7 @@
-/* Nothing waited for a copy to the host. Never more than a hypothesis: the recording does not show whether and when the
- * host read the copied data.
+/* The program did not wait for a copy to the host, so the host may have read old data.
  *
- * Never established: the host's reads are not recorded. */
+ * Never established: this is a hypothesis at most. The recording does not show whether and when the host read the
+ * copied data. */
 #include "gwi_order.h"
 
 static void say_freed(const gwi_case *c, gwi_finding *finding, const gw_unordered *it)

@@ -1,9 +1,9 @@
 /* Host code used an address that only the GPU can use, and the process died of SIGSEGV or SIGBUS.
  *
- * Established only by: a crash address, from the handler, a core dump or the kernel's log, inside a live block of
- * device memory, with no failed driver call and with the death that belongs to this crash. The host cannot map such an
- * address. Managed memory, which it can map, does not count.
- * Supported by: the same after a failed call, or where the process survived the signal. */
+ * Established only by: a crash address inside a live block of device memory, if no driver call had failed and the
+ * process died of this crash. The address comes from the signal handler, a core dump or the kernel's log. The host
+ * cannot map such an address. Managed memory does not count, because the host can map it.
+ * Supported by: the same after a failed call, or if the process survived the signal. */
 #include "gwi_crash.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!is_bad_access(c))
         return GW_CERTAINTY_NONE;
     if (crash != NULL && gwi_is_null_of_root(c, crash))
-        return GW_HYPOTHESIS; /* that request is the root failure, and its cause reports the rest */
+        return GW_HYPOTHESIS; /* the refused request is the root, and its cause reports this crash */
     return (crash == NULL || (!crash->has_address && !crash->was_sent)) && has_device_memory(c->process)
                ? GW_HYPOTHESIS
                : GW_CERTAINTY_NONE;

@@ -1,12 +1,12 @@
-/* A kernel touched an address that is not mapped. A badly computed address may also fall into another memory space
- * (717; measured: any wild address may). It has the same causes and the same remedy.
+/* A kernel accessed an address that is not mapped, or an address in another memory space (result 717). A badly computed
+ * address may be of either kind, as measurements have shown, so the causes and the fixes are the same.
  *
  * Established only by: the driver's result 700 or 717 as the first result that destroyed the context, or such an
- * exception in a GPU core dump, with no refused allocation and no reset before it. The result identifies the fault, not
- * the line. In a log alone, it is established by compute-sanitizer's report of the access where an error follows.
- * Supported by: the same where an allocation had been refused before and the program went on without repeating it
- * successfully: the kernel may have used the pointer that the program did not get. A refused allocation that was never
- * handled, or a reset that destroyed memory, makes it a hypothesis. */
+ * exception in a GPU core dump, with no refused allocation and no reset before. The result identifies the fault, not
+ * the line of code. In a log alone, compute-sanitizer's report of the access establishes the cause if an error follows.
+ * Supported by: the same result after a refused allocation, if the program continued without a successful retry. The
+ * kernel may have used the pointer of the refused block. If the program did not handle the refusal, or if a reset
+ * destroyed memory, this cause is only a hypothesis. */
 #include "gwi_sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -23,7 +23,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                    other_space ? "a kernel used an address in a memory space that its instruction cannot access: the "
                                  "address was computed wrongly"
                                : "a kernel used an address that is not mapped");
-    /* Work that succeeded in between may not have used the refused memory. */
+    /* Work succeeded after the refusal, but it may not have used the refused memory. */
     bool outlived = c->handled != NULL && c->handled->recovery == GW_RECOVERED_NOT;
     if (outlived)
         gwi_evidence(

@@ -1,8 +1,8 @@
 /* The program used a GPU number that does not exist for this process.
  *
- * Established only by: the result 101 of a call that selects a device or creates a context, where the run ended because
- * of it (gwi_sure_of_end()); for a mere query only with the runtime's message. 101 means that the number is out of
- * range.
+ * Established only by: the result 101 of a call that selects a device or creates a context, if the run ended because of
+ * that result (gwi_sure_of_end()). For a mere query, the runtime's message is also required. 101 means that the number
+ * is out of range.
  * Supported by: the message alone. */
 #include "gwi_start.h"
 
@@ -11,7 +11,8 @@
 
 enum { INVALID_DEVICE = 101 };
 
-/* Elsewhere cuDeviceGet() counts as a query. Here it is the failure, if nothing else is. */
+/* Return the call that failed with 101. Without a root failure, the newest such call is used, even a cuDeviceGet(),
+ * which other causes ignore as a query. */
 static const gw_failure *find_refused(const gwi_case *c)
 {
     if (c->root != NULL)
@@ -56,7 +57,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the process is rank %" PRIu32, c->process->rank);
     if (failure == NULL)
         return gwi_sure_of_words(c);
-    bool probed = failure->is_probe && !says; /* the program may have counted up until the driver refused */
+    bool probed = failure->is_probe && !says; /* the program may have tried numbers until one was refused */
     return gwi_sure_of_end(c, failure, probed ? GW_HYPOTHESIS : GW_ESTABLISHED);
 }
 

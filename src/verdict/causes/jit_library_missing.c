@@ -1,8 +1,9 @@
 /* The driver's PTX compiler is missing or switched off.
  *
- * Established only by: the result 221 or 223 of a module load, where the run ended because of it (gwi_sure_of_end()).
- * Each of the two results has one meaning: the compiler is missing, or it is switched off.
- * Supported by: the same where the program went on for a long time, or its last output does not name this error. */
+ * Established only by: the result 221 or 223 of a module load, if the run ended because of that result
+ * (gwi_sure_of_end()). 221 means that the compiler is missing, and 223 that it is switched off.
+ * Supported by: the same result, if the program continued for a long time or its last output does not name this
+ * error. */
 #include "gwi_start.h"
 
 enum { JIT_COMPILER_NOT_FOUND = 221, JIT_COMPILATION_DISABLED = 223 };

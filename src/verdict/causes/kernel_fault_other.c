@@ -1,7 +1,7 @@
-/* A kernel ended by a trap, an illegal instruction, a stack error or an unspecified failure.
+/* A kernel was ended by a trap, an illegal instruction, a stack error or an unspecified failure.
  *
  * Established only by: the driver's result 714, 715, 718, 719 or 721 as the first result that destroyed the context,
- * with no refused allocation and no reset before it. The cause claims no more than the result means.
+ * with no refused allocation and no reset before. The verdict claims no more than what the result means.
  * Supported by: a GPU core dump from which no exception could be read. */
 #include "gwi_sticky.h"
 
@@ -36,8 +36,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_consequences(c, finding, sticky);
     if (gwi_is_explained_earlier(c, sticky))
         return GW_HYPOTHESIS;
-    return sticky->by_dump && gwi_gpu_fault(c) == NULL ? GW_SUPPORTED : GW_ESTABLISHED; /* a dump without an exception
-                                                                                         */
+    return sticky->by_dump && gwi_gpu_fault(c) == NULL ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_kernel_fault_other = {

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-/* The program went on and did not wait for the kernel, which may be meant to keep running, or may have ended. */
+/* Judge a kernel that the program did not wait for. The kernel may have ended, or it may be meant to keep running. */
 static gw_certainty judge_alone(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_NONE || !gwi_is_any_alone(c))

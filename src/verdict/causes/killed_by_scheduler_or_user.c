@@ -1,11 +1,12 @@
 /* A signal from outside ended the program.
  *
- * Established only by: the end by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call, no hang, no
- * stream left alone with work, and no text on stderr that says why the program failed: a failing program may end its
- * own group with such a signal, and then prints a reason. KeyboardInterrupt is how Python reports SIGINT.
+ * Established only by: the program's death by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call,
+ * no hang, no stream with work that nothing waits for, and no text on stderr that says why the program failed. A
+ * failing program may end its own process group with such a signal, but it then prints a reason. KeyboardInterrupt is
+ * not such a reason, because Python reports SIGINT with it.
  *
- * Supported by: SIGKILL, which may be the kernel's; an exit status that means a signal; a signal after an exception; a
- * stream that nothing waited for, whose kernel may be the reason why the program was ended. */
+ * Supported by: SIGKILL, which may come from the kernel; an exit status that means a signal; a signal after an
+ * exception; a stream that nothing waits for: its kernel may be the reason why the program was ended. */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
@@ -32,7 +33,8 @@ static const char *sender_of(int signal)
     }
 }
 
-/* Shells and Python turn a signal into exit status 128 + n, or 130 after Ctrl-C. */
+/* Return the signal that ended the program, or 0. Shells and Python turn a signal into the exit status 128 + n, which
+ * is 130 for Ctrl-C. */
 static int signal_of(const gwi_case *c)
 {
     if (c->signal != 0)
@@ -41,13 +43,14 @@ static int signal_of(const gwi_case *c)
     return interrupted || c->exit_code == 128 + 15 || c->exit_code == 128 + 9 ? c->exit_code - 128 : 0;
 }
 
-/* A failing program may end itself or its group with such a signal. It has then printed a reason. */
+/* True if the program may have printed why it failed. A failing program may end itself or its process group with such a
+ * signal after it has printed the reason. */
 static bool may_have_said_why(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     bool interrupted = strcmp(facts->exception_type, "KeyboardInterrupt") == 0;
     if (facts->bytes == 0 && gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL)
-        return true; /* stderr was not recorded, so it may have */
+        return true; /* stderr was not recorded, so it may contain a reason */
     return (facts->exception.seen && !interrupted) || facts->terminate.seen || facts->fatal.seen;
 }
 
@@ -72,7 +75,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                           "cgroup's memory.events: either means that the host's memory ran out");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
-        return GW_HYPOTHESIS; /* something was wrong before, and the program was ended because of it */
+        return GW_HYPOTHESIS; /* the program may have been ended because of the earlier problem */
     bool direct = c->signal != 0 && signal != 9 && !gwi_is_any_alone(c);
     return direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

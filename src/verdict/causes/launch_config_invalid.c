@@ -1,11 +1,12 @@
 /* A launch requested a grid, a block or shared memory that the device cannot provide. The kernel never ran, and the
  * context is intact.
  *
- * Established only by: a launch that failed with 1, 701 or 720 and whose own recorded numbers are zero or over the
- * device's recorded limit, where the run ended because of it (gwi_sure_of_end()). The comparison is the proof. In a log
- * alone, it is established by Triton's "out of resource", which names both numbers, where an error follows.
- * Supported by: 701 or 720 with numbers within the limits, such as registers; a refused launch after which the program
- * went on. */
+ * Established only by: a launch that failed with 1, 701 or 720 and requested a size which is zero or exceeds the
+ * device's recorded limit, if the run ended because of this failure (gwi_sure_of_end()). The comparison of both numbers
+ * is the proof. In a log alone, Triton's "out of resource" establishes the cause if an error follows, because it names
+ * both numbers.
+ * Supported by: 701 or 720 with sizes within the recorded limits, as when a kernel needs too many registers; a refused
+ * launch after which the program continued. */
 #include "gwi_start.h"
 
 #include <inttypes.h>
@@ -46,7 +47,8 @@ static const gw_failure *find_launch(const gwi_case *c)
     return root != NULL && root->kind == GW_EV_LAUNCH && is_launch_result(root->result) ? root : NULL;
 }
 
-/* A kernel must opt in to more shared memory than usual, which has its own limit. */
+/* Compare `asked` bytes of shared memory with the limit for kernels that opt in to more than the default. Report the
+ * limit, or advise to opt in. */
 static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
 {
     if (asked > limit)
@@ -57,7 +59,8 @@ static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
                  "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)", limit);
 }
 
-/* Compare one value with one limit of the device. */
+/* Compare one requested size with the device's limit and report it if it exceeds the limit. Returns false if it does
+ * not, or if the limit is not known. */
 static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *failure, unsigned attribute,
                      uint64_t asked, const char *what, const char *unit)
 {
@@ -127,8 +130,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS;
     if (!proven)
         return failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
-    /* An autotuner may try a launch that the device refuses, and then use another one. A program that did not check the
-     * result also goes on, without the output of this launch. */
+    /* The run may have continued for two reasons: an autotuner tried a launch that the device refused and then another
+     * one, or the program did not check the result and lacks the output of this launch. */
     gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
     bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
     bool went_on = failure->after.worked || (failure->after.launches > 0 && failure->after.synced);

@@ -1,5 +1,5 @@
 /* A library rejected the shapes, types or values that the program passed to it. Only printed messages or cuDNN's own
- * log show this; no driver call does.
+ * log show this; driver calls do not.
  *
  * Never established: messages on stderr and in cuDNN's own log count as supported at most. */
 #include "gwi_cudnn_log.h"

@@ -1,5 +1,5 @@
-/* The library's version does not support this card yet, or no longer supports it. Only printed messages or cuDNN's own
- * log show this; no driver call does.
+/* The version of a library does not support this card yet, or no longer supports it. Only printed messages or cuDNN's
+ * own log show this; driver calls do not.
  *
  * Never established: messages on stderr and in cuDNN's own log count as supported at most. */
 #include "gwi_cudnn_log.h"

@@ -1,9 +1,8 @@
-/* The loader found another version of a library than the framework was built with. Only printed messages show this; no
- * driver call does.
+/* The loader found a version of a library that differs from the version with which the framework was built. Only
+ * printed messages show this; driver calls do not.
  *
- * Established only by: a log in which a message names the version that the framework was built with and the one that is
- * loaded, and in which an error follows. In a recording, the same message counts as supported at most, because the
- * program may have survived it. */
+ * Established only by: a log in which a message names both versions and an error follows. In a recording, the same
+ * message counts as supported at most, because the program may have survived it. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_version_mismatch = {

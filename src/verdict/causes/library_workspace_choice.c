@@ -1,5 +1,5 @@
-/* A workspace was refused for lack of memory, and a smaller one was allocated at the same place: a library that
- * searches among its algorithms has chosen another one, which may be slower. This is not a fault.
+/* Advise if a workspace was refused for lack of memory, and a smaller one was then allocated at the same place. The
+ * library has chosen another of its algorithms, which may be slower. This is not a fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_cudnn_log.h"
@@ -8,10 +8,11 @@
 #include <string.h>
 
 static const uint64_t soon_ns = 1000000000u;
-/* A slightly smaller request is a retry by the program itself: the workspaces of algorithms differ by more. */
+/* The workspaces of two algorithms differ by at least this factor. A request that is only slightly smaller is a retry
+ * by the program itself. */
 enum { SMALLER_TIMES = 2, OBJECT_BYTES_MAX = 1 << 20 };
 
-/* The library of the process that chooses algorithms by workspace; NULL: none was seen. */
+/* Return the name of the process's library that chooses algorithms by workspace size. Returns NULL if none was seen. */
 static const char *choosing_library(const gw_process *process)
 {
     static const gw_library_kind kinds[] = {GW_LIBRARY_CUDNN, GW_LIBRARY_CUBLASLT, GW_LIBRARY_CUBLAS};
@@ -28,7 +29,7 @@ static bool same_place(const gwi_case *c, uint32_t a, uint32_t b)
     return gwi_place(c, a, one)[0] != '\0' && strcmp(one, gwi_place(c, b, other)) == 0;
 }
 
-/* True if every block of that size from that place was freed, as a workspace is. */
+/* True if the smaller block was used like a workspace: all blocks of that size from that place have been freed. */
 static bool is_transient(const gwi_case *c, const gw_failure *failure)
 {
     uint64_t made = 0, left = 0;
@@ -51,8 +52,8 @@ static bool is_choice(const gwi_case *c, const gw_failure *failure)
            is_transient(c, failure);
 }
 
-/* The first kernel launch of the thread after the call that ended at that time; NULL: not known. A launch may carry the
- * time of the preceding call. */
+/* Return the thread's first kernel launch after the call that ended at `t_ns`. Returns NULL if it is not known. A
+ * launch may carry the time of the preceding call, so a launch at `t_ns` itself counts. */
 static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
@@ -67,7 +68,8 @@ static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *fai
     return NULL;
 }
 
-/* The time at which a request of the refused size last succeeded at that place; GWI_NO_TIME: never. */
+/* Return the time at which a request of the refused size last succeeded at the place of the failure. Returns
+ * GWI_NO_TIME if there was none. */
 static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
 {
     uint64_t t_ns = GWI_NO_TIME;
@@ -80,7 +82,8 @@ static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
     return t_ns;
 }
 
-/* Add ", followed by kernel conv_large then and by conv_small here". */
+/* Add when the larger request last succeeded, and, if known, the names of the kernels that followed each of the two
+ * requests: ", followed by kernel conv_large then and by conv_small here". */
 static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *text)
 {
     char before[GWI_KERNEL_TEXT_MAX], after[GWI_KERNEL_TEXT_MAX];
@@ -99,7 +102,8 @@ static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *t
         gw_text_add_str(text, ", followed by another kernel then");
 }
 
-/* The first such failure. Later ones at the same place and of the same size are only counted. */
+/* Return the first failure after which a library chose another algorithm. *ret_count is the number of such failures
+ * with the same place and size. */
 static const gw_failure *first_choice(const gwi_case *c, uint64_t *ret_count)
 {
     const gw_failure *first = NULL;

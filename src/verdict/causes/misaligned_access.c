@@ -1,10 +1,10 @@
 /* A kernel used an address that is not aligned to the size of the access.
  *
  * Established only by: the driver's result 716 as the first result that destroyed the context, or such an exception in
- * a GPU core dump: the hardware reports it for nothing else. In a log alone, it is established by compute-sanitizer's
- * report where an error follows.
- * Supported by: 716 after a refused allocation that the program did not check, or after a reset that destroyed memory.
- */
+ * a GPU core dump. The hardware reports 716 for nothing else. In a log alone, compute-sanitizer's report establishes
+ * the cause if an error follows.
+ * Supported by: 716 after a refused allocation that the program did not check, or after a reset that destroyed
+ * memory. */
 #include "gwi_sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,8 +1,8 @@
 /* Another client of the MPS server crashed, and this process lost its context, too.
  *
- * Established only by: the result 810, by which the server ended this client, and a verified Xid on the same card in
- * the same two seconds that names a process of another run.
- * Supported by: 810 alone, or such an Xid with MPS set up and a lost context. */
+ * Established only by: the result 810, which means that the server ended this client, and a verified Xid on the same
+ * card, within two seconds of that result, that names a process of another run.
+ * Supported by: 810 alone, or such an Xid if MPS is set up and the context was lost. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 enum { MPS_RPC_FAILURE = 806, MPS_CLIENT_TERMINATED = 810 };
 static const uint64_t same_time_ns = 2000000000u;
 
-/* The setting that names the server's pipes, or the share of the card that the program may use. */
+/* Return the name of an environment variable that sets up MPS for this program. Returns NULL if none is set. */
 static const char *mps_setting(const gw_model *model)
 {
     static const char *const keys[] = {"env.CUDA_MPS_PIPE_DIRECTORY", "env.CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
@@ -22,7 +22,8 @@ static const char *mps_setting(const gw_model *model)
     return NULL;
 }
 
-/* An Xid at the time of the failure, on the same card, that names a process of another run. */
+/* Return an Xid on the same card, at the time of the failure, that names a process of another run. Returns NULL if
+ * there is none. */
 static const gw_machine_event *neighbour_of(const gwi_case *c, const gw_failure *first)
 {
     uint32_t card = gw_machine_card_of(c->model, first->device);

@@ -1,7 +1,7 @@
-/* The network between the ranks failed, or NCCL used the wrong interface. Only printed messages show this; no driver
- * call does.
+/* The network between the ranks failed, or NCCL used the wrong interface. Only printed messages show this; driver calls
+ * do not.
  *
- * Never established: only printed messages show it, and in a recording these count as supported at most. */
+ * Never established: printed messages in a recording count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_network_or_ib_fault = {

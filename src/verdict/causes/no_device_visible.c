@@ -1,8 +1,8 @@
 /* The driver works but shows no card to this process.
  *
- * Established only by: the result 100 before the process had any context, where the run ended because of it
- * (gwi_sure_of_end()). The result means that the driver shows no card. A program that goes on without a card does not
- * end because of it.
+ * Established only by: the result 100 before the process had any context, if the run ended because of that result
+ * (gwi_sure_of_end()). 100 means that the driver shows no card. A program that continues without a card did not end
+ * because of 100.
  * Supported by: a framework's own message, without a driver call. */
 #include "gwi_start.h"
 
@@ -12,14 +12,14 @@
 
 enum { NO_DEVICE = 100 };
 
-/* True if the mask by itself hides all cards. */
+/* True if this value of CUDA_VISIBLE_DEVICES alone hides all cards. */
 static bool hides_all(const char *mask)
 {
     return mask != NULL && (mask[0] == '\0' || strcmp(mask, "-1") == 0 || gw_begins(mask, "-1,") ||
                             strcmp(mask, "NoDevFiles") == 0 || strcmp(mask, "none") == 0);
 }
 
-/* A framework that was built without CUDA prints a message and makes no driver call. */
+/* Judge a framework's message without a failed call: a framework that was built without CUDA makes no driver call. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"Torch not compiled with CUDA enabled", "No CUDA GPUs are available"};

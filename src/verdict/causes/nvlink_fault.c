@@ -1,8 +1,8 @@
 /* A link between cards failed.
  *
  * Established only by: a verified Xid of the NVLink group for a card of the run, within ten seconds of a lost context,
- * a hang, or 3, 46, 100, 101 or 999, and either the driver's result 220 or a run that used several cards. Links recover
- * from many errors, so the time must match.
+ * a hang, or result 3, 46, 100, 101 or 999, and either the driver's result 220 or a run that used several cards. Links
+ * recover from many errors, so the time must match.
  * Supported by: the result 220 alone; an Xid at another time; a line of the driver's log. */
 #include "gwi_machine.h"
 
@@ -39,7 +39,7 @@ static void say_counters(const gwi_case *c, gwi_finding *finding, uint32_t card)
     }
 }
 
-/* Certain evidence is the driver's result, or an Xid for a card of ours in a run that can use a link. */
+/* The certain evidence is the driver's result, or an Xid for a card of this run if the run used several cards. */
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_machine_event *event = find_event(c);
@@ -50,7 +50,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!driver_says && (event == NULL || (first == NULL && c->hang.hang == NULL && !c->bad_end)))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a link between cards had an uncorrectable error");
-    if (event != NULL && (first == NULL || first != c->sticky)) /* otherwise it is reported with the call */
+    if (event != NULL && (first == NULL || first != c->sticky)) /* gwi_say_sticky() reports it otherwise */
         gwi_say_machine_event(c, finding, event);
     for (size_t i = 0; i < cards; i++)
         say_counters(c, finding, card[i]);
@@ -63,7 +63,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool told_twice = driver_says && event != NULL;
     bool by_xid = event != NULL && event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
     if (!driver_says && !gwi_is_card_failure(c))
-        return GW_HYPOTHESIS; /* such a call can fail with working links */
+        return GW_HYPOTHESIS; /* the call can fail with working links, too */
     if (first != NULL && by_xid && gwi_happened_with_failure(c, event) && (told_twice || cards > 1))
         return GW_ESTABLISHED;
     return driver_says || (first != NULL && cards > 1) ? GW_SUPPORTED : GW_HYPOTHESIS;

@@ -1,8 +1,9 @@
-/* The IOMMU, or ACS of a bridge, redirects copies between cards over PCIe, so that they hang or corrupt data. No call
- * reports this. The recording only shows a collective that does not end, on a machine with such a setup.
+/* The IOMMU, or ACS of a bridge, redirects copies between cards over PCIe, so that the copies hang or corrupt data. No
+ * driver call reports this. The recording only shows that a collective does not end, and that the machine redirects
+ * such copies.
  *
- * Never established: the machine is set up so that copies may hang, and a collective hangs; only a second run shows
- * whether it works without such copies. */
+ * Never established: the machine may make copies hang, and a collective hangs, but only a second run without such
+ * copies shows whether they are the reason. */
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 
@@ -10,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "?": not known. */
+/* False for "?", which the supervisor records if it could not read the value. */
 static bool is_known(gw_fact_text text)
 {
     return text.bytes > 0 && !gw_fact_text_is(text, "?");
 }
 
-/* Cards with NVLink do not copy over PCIe. */
+/* True if a card has NVLink. The cards then do not copy over PCIe. */
 static bool has_nvlink(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->machine.card_count; i++)

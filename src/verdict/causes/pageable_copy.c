@@ -1,4 +1,5 @@
-/* Copies between host and GPU from memory that is not page-locked take much of the time. This is not a fault.
+/* Copies between the host and the GPU take much of the time, because the host memory is not page-locked. This is not a
+ * fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
@@ -20,8 +21,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 {
     gwi_pace pace;
     char bytes[GW_BYTES_TEXT_MAX];
-    if (c->model->is_virtual || !gwi_pace_find(c, &pace) ||
-        /* a virtual card copies at the host's own speed */ has_pinned(pace.process) || pace.process->lost_events > 0 ||
+    if (c->model->is_virtual || !gwi_pace_find(c, &pace) || has_pinned(pace.process) || pace.process->lost_events > 0 ||
         pace.copy_bytes < run_bytes_min || pace.host_copy_count < COPIES_MIN || pace.copy_share < share_min ||
         pace.host_copy_bytes / pace.host_copy_count < copy_bytes_min)
         return true;

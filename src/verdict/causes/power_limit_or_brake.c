@@ -1,4 +1,4 @@
-/* The card ran slower because of a lowered power limit or the machine's power brake. This is not a fault.
+/* A lowered power limit or the machine's power brake slowed the card down. This is not a fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"
@@ -27,7 +27,7 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
             advice,
             "the machine's power supply braked %s for %.1f of %.1f s: check cables, supply and the rack's power",
             gwi_card_text(name, c->model, card), (double)reasons->bit_ns[BIT_BRAKE] / 1e9, seen_s);
-    /* At the default limit, it is normal for a busy card to be at its power cap. */
+    /* A busy card normally reaches its default power limit. Only a lowered limit is worth reporting. */
     bool lowered = limit != NULL && standard != NULL && limit->last + standard->last / 20 < standard->last;
     if (good && lowered && is_long(reasons, BIT_CAP))
         good =

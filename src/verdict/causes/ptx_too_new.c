@@ -1,8 +1,9 @@
-/* The driver was given PTX code of a toolkit that is newer than the driver.
+/* The driver was given PTX code from a toolkit that is newer than the driver.
  *
- * Established only by: the result 222 of a module load, where the run ended because of it (gwi_sure_of_end()): the
- * driver compares the PTX version with its own before it looks at anything else.
- * Supported by: the same where the program went on for a long time, or its last output does not name this error. */
+ * Established only by: the result 222 of a module load, if the run ended because of that result (gwi_sure_of_end()).
+ * The driver compares the PTX version with its own version before any other check.
+ * Supported by: the same result, if the program continued for a long time or its last output does not name this
+ * error. */
 #include "gwi_start.h"
 
 enum { UNSUPPORTED_PTX = 222 };

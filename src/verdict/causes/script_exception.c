@@ -1,10 +1,11 @@
 /* The program itself raised an exception, and no driver call had failed before.
  *
- * Established only by: an exception of the program's own, on stderr or read from the interpreter at its end, with the
- * exit status that it causes (a C++ exception: the death by SIGABRT), no failed driver call except requests for memory
- * after which the refused thread certainly went on (gwi_doubtful_refusal()), no earlier out-of-memory error of a
- * framework, and no unobserved part of the run. The exception ended the run; a GPU fault would have made a call fail.
- * Supported by: the same after a failed call, or with an unobserved part of the run. */
+ * Established only by: an exception of the program itself, printed on stderr or read from the interpreter at its end,
+ * and an exit status that matches the exception (for a C++ exception: death by SIGABRT). No driver call may have
+ * failed, except requests for memory after which the refused thread certainly continued (gwi_doubtful_refusal()). No
+ * framework may have reported an out-of-memory error before, and every part of the run must have been observed. The
+ * exception ended the run; a GPU fault would have made a call fail.
+ * Supported by: the same after a failed call, or if a part of the run was not observed. */
 #include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_host.h"
@@ -30,7 +31,8 @@ static void say_exception(const gwi_case *c, gwi_finding *finding)
                      facts->host_memory.text);
 }
 
-/* A framework itself refused memory. No driver call shows whether the program coped with this. */
+/* True if a framework itself refused memory and printed a message. No driver call shows whether the program handled
+ * this refusal. */
 static bool is_told_of_oom(const gwi_case *c)
 {
     return c->model->stderr_facts.oom.seen && c->handled == NULL && c->root == NULL;
@@ -79,7 +81,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
         gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
         return GW_HYPOTHESIS;
-    /* An exception about a child may hide that child's failure on the GPU. */
+    /* The exception may only report that a child failed, and an unobserved child may have failed on the GPU. */
     if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
         return GW_HYPOTHESIS;
     if (is_told_of_oom(c) || gwi_unseen(c->model, 0) != NULL || gwi_exception_is_uncertain(c) ||

@@ -1,9 +1,10 @@
-/* /dev/shm was full: touching a page of it causes SIGBUS, and a request fails with ENOSPC.
+/* /dev/shm was full. A process that touches a new page of it gets SIGBUS, and a request for space fails with ENOSPC.
  *
- * Established only by: /dev/shm seen without any room in the last five seconds or at the last reading, with no failed
- * driver call, and a message that only a lack of room explains, or a death by SIGBUS. Any mapped file can cause SIGBUS:
- * it counts where the fault's address is in a file of /dev/shm, or /dev/shm had room earlier in the run and the fault's
- * own record does not show otherwise. Little room does not prove it: how much the process touched is not known.
+ * Established only by: a reading without any free room in /dev/shm, in the last five seconds or as the last reading,
+ * with no failed driver call. A message that only a lack of room explains, or a death by SIGBUS, is also required. Any
+ * mapped file can cause SIGBUS, so a SIGBUS counts in two cases: the fault's address is in a file of /dev/shm; or
+ * /dev/shm had room earlier in the run, and the record of the fault does not name another reason. A reading of little
+ * room is no proof, because the recording does not show how much memory the process touched.
  * Supported by: /dev/shm that was nearly full, with such a message; /dev/shm that was full at another time, or all the
  * time; an address in a file of /dev/shm. */
 #include "gwi_coverage.h"
@@ -15,7 +16,7 @@
 enum { BUS = 7 };
 static const uint64_t docker_default_bytes = 64u << 20;
 
-/* Messages of frameworks and of the C library that blame shared memory. */
+/* Return a message of a framework or of the C library that blames shared memory. Returns NULL if there is none. */
 static const char *words_of(const gw_stderr_facts *facts)
 {
     static const char *const parts[] = {"out of shared memory",
@@ -40,13 +41,13 @@ static bool is_full(uint64_t room, uint64_t size)
     return room < 4096 * 16 || room < size / 200;
 }
 
-/* True if there was not even room for a few pages. */
+/* True if the free room was less than a few pages. */
 static bool is_without_room(uint64_t room)
 {
     return room < 4096 * 16;
 }
 
-/* True if only a lack of room explains the message. A missing file of /dev/shm has another message. */
+/* True if only a lack of room explains the message. The message about a missing file in /dev/shm is different. */
 static bool is_about_room(const char *words)
 {
     static const char *const parts[] = {"out of shared memory", "insufficient shared memory", "unable to write to file",
@@ -63,7 +64,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const char *words = words_of(&model->stderr_facts);
     const gw_series *room = gw_machine_known(model, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0);
     const gw_series *size = gw_machine_known(model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
-    /* Python's message for a full file system does not name the file system. */
+    /* Python reports a full file system with this message, which does not name the file system. */
     bool no_space = strstr(model->stderr_facts.exception.text, "No space left on device") != NULL;
     gwi_bus bus = gwi_bus_of(c);
     bool died_otherwise = bus == GWI_BUS_FILE || bus == GWI_BUS_MEMORY || bus == GWI_BUS_OTHER;
@@ -73,7 +74,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     bool known = room != NULL && size != NULL && size->last > 0;
     bool was_full = known && is_full(room->min, size->last);
-    /* A file that filled it an hour ago and was removed since does no harm. */
+    /* /dev/shm must have been full near the end. A file that filled it earlier and was then removed did not cause the
+     * failure. */
     const uint64_t near_end_ns = 5000000000u;
     bool is_full_now = was_full && (is_full(room->last, size->last) || room->t_min_ns + near_end_ns >= model->t_end_ns);
     bool is_without = is_full_now && is_without_room(room->min);

@@ -1,7 +1,7 @@
-/* The numbers are wrong without any error. A recording cannot show this; it only shows libraries that are known to have
- * this bug on such cards.
+/* The GPU computes wrong numbers without any error. A recording cannot show wrong numbers; it can only show versions of
+ * libraries that are known to have such a bug on these cards.
  *
- * Source of the versions: JAX's check of CUDA's components, jax_plugins/cuda/__init__.py at 00070f85, which names the
+ * The versions are from JAX's check of CUDA's components, jax_plugins/cuda/__init__.py at 00070f85, which names the
  * release notes of cuDNN 9.10.
  *
  * Never established: this is advice and never the cause of a failure. */
@@ -18,8 +18,8 @@ static const gw_library *find(const gw_process *process, gw_library_kind kind)
     return NULL;
 }
 
-/* The number of devices that the process used. *ret_has: one of them has tensor memory (compute capability 10.x or
- * 11.x). */
+/* Return the number of devices that the process used. *ret_has: true if at least one of them has tensor memory (compute
+ * capability 10.x or 11.x). */
 static size_t devices_used(const gwi_case *c, const gw_process *process, bool *ret_has)
 {
     size_t count = 0;

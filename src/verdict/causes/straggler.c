@@ -1,6 +1,6 @@
-/* One rank is repeatedly late, and the others wait for it. Only printed messages show this; no driver call does.
+/* One rank is repeatedly late, and the others wait for it. Only printed messages show this; driver calls do not.
  *
- * Never established: only printed messages show it, and in a recording these count as supported at most. */
+ * Never established: printed messages in a recording count as supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_straggler = {

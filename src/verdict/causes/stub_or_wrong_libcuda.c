@@ -1,8 +1,8 @@
 /* The program loaded a toolkit's stub library instead of the driver.
  *
- * Established only by: the result 34 of cuInit and a driver library in a stubs folder, where the run ended because of
- * it (gwi_sure_of_end()). Only the stub returns 34.
- * Supported by: 34 with a library elsewhere: a copy of the stub. */
+ * Established only by: the result 34 of cuInit and a driver library in a stubs folder, if the run ended because of that
+ * result (gwi_sure_of_end()). Only the stub returns 34.
+ * Supported by: 34 with a library in another folder, which is then a copy of the stub. */
 #include "gwi_start.h"
 
 #include <string.h>

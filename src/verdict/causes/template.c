@@ -1,18 +1,18 @@
-/* An empty cause to copy: it compiles and never reports anything. It has no row in causes.def, so it is never called.
- * docs/HOWTO_ADD_CAUSE.md explains each part. The first comment of a cause's file ends with one of these paragraphs,
- * and verdict_cause_heads checks that it is there:
+/* An empty cause to copy. It compiles and never reports anything. It has no row in causes.def, so it is never called.
+ * docs/HOWTO_ADD_CAUSE.md explains each part. The first comment in the file of a cause ends with one of the following
+ * paragraphs, and verdict_cause_heads checks that the paragraph is there:
  *
- * Established only by: the observation that allows it, and why it admits no other cause.
+ * Established only by: the observation that proves the cause, and why no other cause can explain it.
  * Supported by: weaker observations; leave this out if there are none.
  *
- * Never established: why nothing in a recording can prove it, and what makes it supported. */
+ * Never established: why nothing in a recording can prove the cause, and what makes it supported. */
 #include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (c->root == NULL)
-        return GW_CERTAINTY_NONE; /* look for the one fact without which this cannot be the cause */
-    (void)finding;                /* gwi_headline(), gwi_evidence(), gwi_rule_out(), gwi_next() */
+        return GW_CERTAINTY_NONE; /* test the fact without which this cannot be the cause */
+    (void)finding;                /* fill it in: gwi_headline(), gwi_evidence(), gwi_rule_out(), gwi_next() */
     return GW_CERTAINTY_NONE;
 }
 

@@ -1,11 +1,11 @@
-/* The card ran slower because it was hot. This is not a fault; the advice is added to any verdict.
+/* The card ran slower because it was hot. This is not a fault, and the advice is added to any verdict.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"
 
 #include <stdio.h>
 
-/* Shorter slowdowns are not worth reporting: they occur with every change of state. */
+/* Shorter slowdowns are not worth reporting, because one occurs with every change of the card's state. */
 static const uint64_t worth_saying_ns = 300000000u;
 enum { SHARE_INVERSE = 20, BIT_SOFTWARE = 5, BIT_HARDWARE = 6 };
 

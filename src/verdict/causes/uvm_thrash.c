@@ -1,4 +1,5 @@
-/* More managed memory was in use than the card has, so pages move back and forth. This is not a fault.
+/* The program used more managed memory than the card has, so pages move between the host and the card. This is not a
+ * fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"

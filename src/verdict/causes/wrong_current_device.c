@@ -1,7 +1,8 @@
-/* A call on one GPU used an object of another GPU, because a device guard is missing.
+/* A call on one GPU used an object of another GPU, because the program did not select that GPU first (a missing
+ * device guard).
  *
- * Never established: the ledger shows that a handle belongs to another GPU, but 400 also has other causes; a kernel's
- * arguments are not recorded. */
+ * Never established: the ledger shows that a handle belongs to another GPU, but result 400 also has other causes. The
+ * arguments of kernels are not recorded. */
 #include "gwi_cause.h"
 
 static const char *thing_of(const gw_elsewhere *it)
@@ -38,7 +39,8 @@ static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *
                      it->call_device);
 }
 
-/* A kernel's arguments are not recorded, so it is only possible that one of them belonged to another GPU. */
+/* Judge an illegal address in a process that had memory on other GPUs. The arguments of kernels are not recorded, so it
+ * is only possible that one of them was an address of another GPU. */
 static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
 {
     enum { ILLEGAL_ADDRESS = 700 };
@@ -59,7 +61,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* A framework's message, which it also prints for host memory. */
+/* Judge by a framework's message. Frameworks print the same message for host memory. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;

@@ -1,5 +1,5 @@
-/* Leaves out fixes that do not apply to the program. The table lists a fix by its first words, with the condition that
- * the recording must show. A fix without a row always applies. */
+/* Leaves out fixes that do not apply to the program. A row of the table contains the beginning of a fix and the
+ * condition under which the fix applies. A fix without a row always applies. */
 #include "gwi_applies.h"
 #include "gwi_request.h"
 
@@ -44,7 +44,8 @@ static bool made_graphs(const gwi_case *c)
     return c->process == NULL;
 }
 
-/* Recordings of older versions do not list all kernels. Then no fix is left out. */
+/* True if the program may have used several GPUs together: it has several ranks, or it launched NCCL kernels. Also true
+ * for a recording of an older version, which has no list of kernels. */
 static bool has_peers(const gwi_case *c)
 {
     if (c->process == NULL || (c->process->has_world && c->process->world > 1) || c->model->launch_site_count == 0)
@@ -98,7 +99,7 @@ static bool launch_is_shared(const gwi_case *c)
 /* ---- the table ---- */
 
 static const struct {
-    const char *cause, *begin; /* "": all fixes of the cause */
+    const char *cause, *begin; /* beginning of the fix; "": all fixes of the cause */
     bool (*needs)(const gwi_case *c);
 } rows[] = {
     {"context-destroyed", "Remove the reset", did_reset},

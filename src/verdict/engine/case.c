@@ -1,5 +1,5 @@
-/* Builds the case: which process to judge, how it ended, and the state of memory when its root failure (root.c)
- * occurred. */
+/* Builds the case: chooses the process to judge, and determines how it ended and the state of memory at the time of its
+ * root failure (root.c). */
 #include "gw_text.h"
 #include "gwi_cause.h"
 #include "gwi_family.h"
@@ -11,7 +11,7 @@
 
 /* ---- memory at the failure ---- */
 
-/* True if the value is about that CUDA device. */
+/* True if the holder's memory is, or may be, on the CUDA device `wanted`. */
 static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wanted)
 {
     if (holder->has_device)
@@ -19,8 +19,9 @@ static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wan
     return !holder->has_card || gw_machine_device_of(model, holder->card) == wanted;
 }
 
-/* Find the list of holders that was recorded nearest to the failure. The supervisor reads the holders at most failures
- * of a run, and the list of another failure does not apply to this one. */
+/* Find the time of the list of holders that was recorded nearest to `t_ns`. Returns false if no list is near enough.
+ * The supervisor reads the holders at most failures of a run, and the list of another failure does not apply to this
+ * one. */
 static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_ns)
 {
     const uint64_t near_ns = 10000000000u;
@@ -38,11 +39,11 @@ static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_n
     return least_ns <= near_ns;
 }
 
-/* The holders of the card's memory as the supervisor recorded them at the failure. The guard's limit counts only this
- * run's processes, so memory of foreign processes does not matter for its refusals. */
+/* Set the memory of other processes from the list of holders that the supervisor recorded at the failure. If the guard
+ * refused the request, ignore processes outside of this run, because the guard's limit does not include them. */
 static void find_holders(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    const uint64_t together_ns = 400000000u; /* the supervisor reads them at least a second apart */
+    const uint64_t together_ns = 400000000u; /* the supervisor's readings are at least a second apart */
     uint64_t largest = 0, sum = 0, told_ns = 0;
     bool any = false, told = find_telling(model, memory->t_ns, &told_ns);
     for (size_t i = 0; i < model->machine.holder_count && told; i++) {
@@ -67,7 +68,8 @@ static void find_holders(const gw_model *model, const gw_failure *failure, gwi_m
     memory->foreign_recorded = memory->foreign_pid != 0 && gw_model_process(model, memory->foreign_pid) != NULL;
 }
 
-/* Processes of this run that use the same card. */
+/* Set the memory of other processes from the ledger, if this run's processes on the same card allocated more than the
+ * list of holders shows. */
 static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
     /* The card was read a little later, so a process that was killed in between is only in the ledger. */
@@ -76,7 +78,7 @@ static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_
         return;
     if (failure->guard && failure->has_limit &&
         failure->bytes_used < memory->own_bytes + failure->around.other_bytes_total / 2)
-        return; /* the guard counted this process alone */
+        return; /* the guard counted only this process */
     memory->foreign_known = true;
     memory->foreign_recorded = memory->foreign_by_ledger = true;
     memory->foreign_bytes = failure->around.other_bytes_total;
@@ -124,22 +126,22 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     find_siblings(c->model, failure, memory);
 }
 
-/* Find whether PyTorch's own limit refused the request, not the driver. PyTorch then reports that limit to its observer
- * as the total, together with the card's free memory. A request that the driver refused had reached the driver, so it
- * was within the limit. */
+/* True if PyTorch's own limit refused the request, not the driver. *ret_limit is then that limit. PyTorch reports it to
+ * its observer as the total, together with the card's free memory. If the driver refused the request, the request was
+ * within PyTorch's limit, because it reached the driver. */
 static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t *ret_limit)
 {
     const gw_device *device = &c->model->device[report->device];
     uint64_t limit = report->has_field[GW_ALLOCATOR_LIMIT] ? report->field[GW_ALLOCATOR_LIMIT] : 0;
-    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* its limit is the reserved memory */
+    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* the limit is then the reserved memory */
     if (limit == 0 && !is_saved && device->has_total && report->bytes_total < device->bytes_total / 100 * 99)
-        limit = report->bytes_total; /* this version does not report its fraction */
+        limit = report->bytes_total; /* this version of PyTorch reports its limit only as the total */
     bool by_driver = c->oom_last != NULL && !(report->has_free && report->bytes_free >= report->bytes_wanted);
     *ret_limit = limit;
     return limit != 0 && !by_driver;
 }
 
-/* Use that limit in place of the card's size. Memory that is free on the card itself cannot be used. */
+/* Use PyTorch's limit in place of the card's size. Free memory of the card beyond this limit cannot be used. */
 static void take_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t limit,
                                  gwi_memory *memory)
 {
@@ -149,7 +151,7 @@ static void take_framework_limit(const gwi_case *c, const gw_allocator_report *r
     memory->card_free_known = report->has_free;
     memory->card_free_bytes = report->bytes_free;
     memory->card_bytes = device->has_total ? device->bytes_total : 0;
-    if (report->bytes_total == 0) { /* a saved snapshot: at least this much was allowed, and it was too little */
+    if (report->bytes_total == 0) { /* a saved snapshot: the limit was at least this large, and too low */
         memory->has_free = memory->limit_is_about = true;
         memory->free_bytes = 0;
         return;
@@ -186,12 +188,12 @@ static void from_report(const gwi_case *c, const gw_allocator_report *report, gw
     uint64_t limit;
     if (!memory->has_limit && find_framework_limit(c, report, &limit))
         take_framework_limit(c, report, limit, memory);
-    /* The driver sees the allocator's segments, not the live blocks in them. */
+    /* The driver's snapshot has only the allocator's segments, but the report has the live blocks in them. */
     memory->live = report->live;
     memory->live_count = report->live_count;
 }
 
-/* "... allocate 26.00 MiB ...", "... allocate 123456 bytes ...": 0 if there is no size. */
+/* Return the size in a text such as "... allocate 26.00 MiB ..." or "... allocate 123456 bytes ...", or 0. */
 static uint64_t size_in(const char *line)
 {
     const char *at = strstr(line, "allocate ");
@@ -208,7 +210,7 @@ static uint64_t size_in(const char *line)
     return gw_bytes_parse(token, &bytes) ? bytes : 0;
 }
 
-/* A framework's allocator refused the request itself, and only its message was recorded. */
+/* Describe a refusal by a framework's own allocator, of which only the message on stderr was recorded. */
 static void from_stderr(const gwi_case *c, gwi_memory *memory)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -227,7 +229,7 @@ uint64_t gwi_pool_idle_bytes(const gwi_memory *memory)
     return memory->pools == NULL ? 0 : memory->pools->bytes_reserved - memory->pools->bytes_used;
 }
 
-/* Memory in use that no known holder accounts for. */
+/* Compute the memory in use that no known holder accounts for. */
 static void find_rest(gwi_memory *memory)
 {
     uint64_t total = memory->limit_is_guard ? memory->limit_bytes : memory->total_bytes;
@@ -240,15 +242,16 @@ static void find_rest(gwi_memory *memory)
     uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
     if (total < accounted)
         return;
-    /* Unused memory of its own pools belongs to the process. The pools round up, so this may be slightly too much. */
+    /* Unused memory of the process's own pools belongs to the process. The pools round up, so this may be slightly too
+     * much. */
     uint64_t idle = gwi_pool_idle_bytes(memory);
     accounted = total - accounted < idle ? total : accounted + idle;
     memory->rest_known = true;
     memory->rest_bytes = total - accounted;
 }
 
-/* True if the count of the process's own memory may be wrong, because events were lost. It is right all the same if the
- * driver had hardly more in use than was counted. A framework's allocator keeps its own count. */
+/* True if the count of the process's own memory may be wrong, because events were lost. The count is accepted if it
+ * explains nearly all memory that the driver had in use. A framework's allocator keeps its own count. */
 static bool has_gaps(const gwi_case *c)
 {
     const uint64_t context_bytes = (uint64_t)1 << 30; /* a context with its libraries */
@@ -267,7 +270,7 @@ static const gw_allocator_report *report_of(const gwi_case *c)
         bool ours = c->process == NULL || report->pid == c->process->pid;
         if (model->asked_phase != NULL && report->t_ns < model->asked_phase->t_ns)
             continue;
-        /* A refusal inside the framework (its own limit) makes no driver call fail. */
+        /* If the framework itself refused the request (its own limit), no driver call failed. */
         if (report->is_oom && ours && report->recovery == GW_RECOVERED_NOT &&
             (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_NONE) && c->oom == NULL &&
             c->sticky == NULL)
@@ -276,8 +279,8 @@ static const gw_allocator_report *report_of(const gwi_case *c)
     return NULL;
 }
 
-/* True if host code waited for the device after `begin_ns` and before `end_ns`, so that the program went on after the
- * refusal at `begin_ns`. A ring that does not reach back that far has been filled since, which also counts. */
+/* True if the program continued after the refusal at `begin_ns`: a thread waited for the device before `end_ns`. Also
+ * true if so many calls followed that a thread's ring no longer reaches back to `begin_ns`. */
 static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
 {
     for (size_t i = 0; i < model->thread_count; i++) {
@@ -294,8 +297,8 @@ static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint
     return false;
 }
 
-/* True if a later request of the same size succeeded after the first refusal: a library tried another way, and there
- * was no exception. */
+/* True if a later request of the same size succeeded, because a library retried in another way. The program then saw no
+ * exception. */
 static bool was_granted(const gw_model *model, const gw_allocator_report *report)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
@@ -308,8 +311,8 @@ static bool was_granted(const gw_model *model, const gw_allocator_report *report
     return false;
 }
 
-/* True if the block certainly existed at that time. A block older than the history did, if the history reaches back
- * further than that time. */
+/* True if the block certainly existed at `t_ns`. A block without a time is older than the allocator's history, so it
+ * existed if the history begins before `t_ns`. */
 static bool was_alive(const gw_allocator_report *report, const gw_live *live, uint64_t t_ns)
 {
     uint64_t before_ns;
@@ -318,8 +321,8 @@ static bool was_alive(const gw_allocator_report *report, const gw_live *live, ui
     return gw_report_undated_before(report, &before_ns) && before_ns <= t_ns;
 }
 
-/* The first out-of-memory error that the program caught and survived, if most of the memory live then was still alive
- * at the last one. */
+/* Find the first out-of-memory error that the program caught and survived. It is set only if most of the memory that
+ * was live at that error was still live at the last one. */
 static void find_caught(const gw_model *model, gwi_memory *memory)
 {
     const gw_allocator_report *last = memory->report;
@@ -342,8 +345,7 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
-    /* Memory on a device beyond the table is counted together with that of other devices, so nothing can be computed
-     * for such a refusal. */
+    /* Devices beyond the table are counted together, so the memory of a single one of them is not known. */
     if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
@@ -388,8 +390,9 @@ const char *gwi_memory_source(const gwi_memory *memory)
     return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
 }
 
-/* CUDA reserves far more address space than the card has memory. Under an address-space limit it fails before anything
- * is allocated, and reports out of memory. */
+/* Determine whether CUDA could not start, or whether not even the first context found memory. CUDA reserves far more
+ * address space than the card has memory. Under an address-space limit, it therefore reports out of memory before
+ * anything is allocated. */
 static void find_start_failure(gwi_case *c)
 {
     const char *limit = gw_model_meta(c->model, "rlimit.as");
@@ -399,7 +402,7 @@ static void find_start_failure(gwi_case *c)
     c->address_limit_bytes = c->has_address_limit ? bytes : 0;
     if (c->root == NULL || c->process == NULL)
         return;
-    if (c->process->address_limit_bytes != 0) { /* set by the program or its launcher */
+    if (c->process->address_limit_bytes != 0) { /* a limit set by the program or its launcher */
         c->has_address_limit = true;
         c->address_limit_bytes = c->process->address_limit_bytes;
     }
@@ -416,8 +419,8 @@ static void find_start_failure(gwi_case *c)
     c->oom = c->oom_last = NULL;
 }
 
-/* Find a failure without a failed driver call: a framework itself refused memory and printed a message, the program
- * went on, and then failed on a value that the refused step should have written. */
+/* Find a failure without a failed driver call: a framework itself refused memory and printed a message. The program
+ * continued, and then failed because a value was missing that the refused step should have written. */
 static void find_told(gwi_case *c)
 {
     enum { LAUNCHES_FEW = 8 };
@@ -426,7 +429,7 @@ static void find_told(gwi_case *c)
     if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
         c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
         return;
-    size_t launches = 0; /* a file is read at the end, so its lines come after every launch */
+    size_t launches = 0; /* a file is read at the end: its lines follow every launch */
     for (size_t i = 0; i < model->thread_count; i++) {
         for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last_t_ns;)
             launches += gw_is_any_launch(&model->thread[i].ring[k]);
@@ -439,14 +442,15 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     (void)err;
     gwi_case c = {.model = model};
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
-    /* A recording without its last part does not show how the command ended, whatever a child did. */
+    /* If the recording is truncated, it does not show how the command ended. The end of a child does not replace this
+     * information. */
     const gw_process *end = c.process;
     if (model->command != NULL)
         end = model->command;
     else if (model->truncated)
         end = NULL;
     if (c.process != NULL && c.process != model->command && gw_died_badly(c.process))
-        end = c.process; /* a child's death is the fault, however the parent handled it */
+        end = c.process; /* a child's death is the fault, even if the parent handled it */
     if (end != NULL && end->exit_known && end->exit.status_known) {
         c.ended = true;
         c.exit_code = end->exit.exit_code;
@@ -456,7 +460,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     c.framework = gw_model_framework(model);
     c.exception = gw_exception_kind_of(&model->stderr_facts);
     if (end != NULL && end != model->command && model->stderr_facts.exception_about_child)
-        c.exception = GW_EXCEPTION_NONE; /* the parent's report of this death, not its reason */
+        c.exception = GW_EXCEPTION_NONE; /* the parent reports the child's death, not its reason */
     if (c.process != NULL) {
         c.hang = gwi_hang_of(model, c.process->pid);
         gwi_root_find(&c);
@@ -465,7 +469,8 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     find_told(&c);
     if (c.start == NULL)
         find_memory(&c);
-    /* If one process uses several frameworks, take the one that found no room. Only PyTorch has such an observer. */
+    /* If one process uses several frameworks, choose the one whose request was refused. Only PyTorch's allocator has an
+     * observer. */
     if (c.memory.report != NULL || gw_begins(model->stderr_facts.exception_type, "torch."))
         c.framework = GW_FRAMEWORK_TORCH;
     *ret_case = c;

@@ -1,4 +1,4 @@
-/* The table of causes, in the order in which they judge a case. */
+/* The table of causes. The causes judge a case in this order. */
 #include "gwi_cause.h"
 
 #include <string.h>

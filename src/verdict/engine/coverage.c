@@ -62,8 +62,8 @@ void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
 
 /* ---- the GPU ---- */
 
-/* The thread of a call that had not returned when its process ended or was last sampled. It is not known whether that
- * call failed. */
+/* Return a thread of the judged process that was inside a driver call when the process ended or was last sampled. It is
+ * not known whether the call failed. Returns NULL if there is none, or if the run did not end badly. */
 static const gw_thread *thread_inside(const gwi_case *c)
 {
     if (!c->ended || !c->bad_end || c->process == NULL)
@@ -76,7 +76,8 @@ static const gw_thread *thread_inside(const gwi_case *c)
     return NULL;
 }
 
-/* The query that the driver refused last, if the process ended right after it; NULL: none. */
+/* Return the last query that the driver refused, if the process ended without any later driver call. Returns NULL if
+ * there is none. */
 static const gw_failure *ended_in_probe(const gwi_case *c)
 {
     const gw_failure *last = NULL;
@@ -93,7 +94,8 @@ static const gw_failure *ended_in_probe(const gwi_case *c)
                : NULL;
 }
 
-/* The root failure of another process of the run, whose effect is not known; NULL: none. */
+/* Return the root failure of another process of the run; it is not known whether that failure affected this process.
+ * Returns NULL if there is none. */
 static const gw_failure *failed_elsewhere(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->process_count; i++) {
@@ -108,7 +110,7 @@ static const gw_failure *failed_elsewhere(const gwi_case *c)
     return NULL;
 }
 
-/* True if there is work that may not have ended. It may be why the run was ended from outside. */
+/* True if there is work that may not have ended, and this work may be why the run was ended from outside. */
 static bool is_left_alone(const gwi_case *c)
 {
     return gwi_alone_matters(c) && gwi_alone(c, 0) != NULL;
@@ -137,7 +139,7 @@ const char *gwi_gpu_words(const gwi_case *c)
     return "";
 }
 
-/* Report a refusal that the program handled, as far as its calls show. */
+/* Report a refusal that the program handled, judging by its calls, but that may still have ended the run. */
 static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
 {
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
@@ -151,7 +153,7 @@ static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failu
         c->is_root_unsure ? "other work went on" : "the program went on");
 }
 
-/* Report each reason why the GPU is not ruled out. */
+/* Report as evidence each reason why the GPU is not ruled out. */
 static void say_open(const gwi_case *c, gwi_finding *finding)
 {
     char call[GWI_CALL_TEXT_MAX];

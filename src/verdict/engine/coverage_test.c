@@ -1,4 +1,5 @@
-/* Claims about the GPU are only made where it was observed. Also tests the program's last output. */
+/* Tests that verdicts make claims about the GPU only if the GPU was observed, and that they quote the program's last
+ * output correctly. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -117,8 +118,8 @@ static void test_a_good_end(void **state)
     done();
 }
 
-/* The exception belongs to the program itself, whatever else was not observed, unless it reports about an unobserved
- * child. */
+/* The program's own exception is the fault, but only supported if a child was not observed. If the exception reports
+ * the failure of an unobserved child, the verdict must be undetermined. */
 static void test_an_exception_beside_it(void **state)
 {
     static const char own[] =
@@ -159,7 +160,7 @@ static void test_ended_inside_a_call(void **state)
     }
 }
 
-/* The driver refused a query and the process ended there; in the counterpart it went on. */
+/* The driver refuses a query. In the first run the program continues afterwards, in the second it ends there. */
 static void test_ended_at_a_question(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static void test_last_words(void **state)
     assert_false(has("two") || has("20%") || has("a word of ours"));
     assert_null(strstr(verdict->headline, "did not say why"));
     done();
-    work(); /* stdout was not recorded */
+    work(); /* a run without any output on stderr; stdout was not recorded */
     end(3, 0);
     assert_null(strstr(verdict->headline, "did not say why"));
     done();
@@ -258,7 +259,7 @@ static void test_raised_inside(void **state)
     assert_int_equal(verdict->where->frame[0].line, 4);
     assert_string_equal(verdict->where->frame[0].function, "step");
     done();
-    work(); /* stderr has it, so that source counts */
+    work(); /* stderr has the same text, so "stderr" is the source */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"
                           "ValueError: bad labels\n");
     raise_inside(at_top);
@@ -269,7 +270,8 @@ static void test_raised_inside(void **state)
     done();
 }
 
-/* The last exception of an interpreter need not have ended it. */
+/* An exception that was read from the interpreter may have been caught. It is ignored unless the exit status is 1, and
+ * it is only supported if the traceback does not begin at the top level. */
 static void test_raised_and_outlived(void **state)
 {
     (void)state;

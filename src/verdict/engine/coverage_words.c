@@ -1,4 +1,4 @@
-/* Reports the program's own output if nothing else shows why it ended. */
+/* Reports the last output of the program as evidence, if nothing else shows why the program ended. */
 #include "gwi_coverage.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 enum { LINES_SAID_MAX = 3, LINE_SAID_BYTES = 160 };
 
-/* The offset at which the text of stderr ends and the text read from the interpreter begins. */
+/* Return the number of bytes that were read from stderr. Any text after these bytes was read from the interpreter. */
 static size_t stderr_bytes(const gw_stderr_facts *facts)
 {
     return facts->inside_pid != 0 ? facts->inside_at : facts->text_bytes;
@@ -18,14 +18,15 @@ bool gwi_said_nothing(const gwi_case *c)
     return gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL && facts->bytes == 0 && facts->inside_pid == 0;
 }
 
-/* False for gpuwhy's own lines, which may be in a file that both write to. */
+/* False for empty lines and for gpuwhy's own lines: the program and gpuwhy may write to the same file. */
 static bool is_worth_saying(const char *line, size_t bytes)
 {
     static const char ours[] = "gpuwhy: ";
     return bytes > 0 && (bytes < sizeof ours - 1 || strncmp(line, ours, sizeof ours - 1) != 0);
 }
 
-/* The start of the line before `end`. Text that a progress bar overwrote does not count as a line. */
+/* Return the start of the line that ends at `end`. A carriage return also begins a new line, because progress bars
+ * overwrite their line. */
 static size_t line_before(const char *text, size_t end)
 {
     while (end > 0 && text[end - 1] != '\n' && text[end - 1] != '\r')

@@ -1,8 +1,8 @@
-/* The engine calls every cause, takes the most certain one, and reports what is ruled out if none is certain.
+/* The engine calls every cause and takes the most certain one. If none is certain, it reports what is ruled out.
  *
- * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or one
- * of its processes died because of the GPU; useful facts about it become advice. Everything else is undetermined, with
- * a list of what is ruled out. */
+ * The verdict is a fault if a cause is at least supported. A run that ended well has no fault unless a context was lost
+ * or one of its processes died because of the GPU; useful facts about such a run become advice. In all other cases the
+ * verdict is undetermined and lists what is ruled out. */
 #include "gw_text.h"
 #include "gwi_alone.h"
 #include "gwi_applies.h"
@@ -105,7 +105,7 @@ static bool copy_meta(const gw_model *model, const char *key, char **ret_copy)
     return value == NULL || (*ret_copy = strdup(value)) != NULL;
 }
 
-/* Record where and when the run took place. */
+/* Set the host, the time and the process of the run in the verdict. */
 static bool fill_run(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_model *model = c->model;
@@ -168,8 +168,8 @@ static void ask_all(const gwi_case *c, answer *answers)
                 most = GW_HYPOTHESIS;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
-        /* The missing part could contradict the verdict. A snapshot covers one allocator, but neither the driver nor
-         * the card. */
+        /* A part of the run is missing that could contradict the cause. A snapshot covers only one allocator, not the
+         * driver or the card. */
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
@@ -192,7 +192,7 @@ static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *fi
     return !finding->failed && gwi_take_where(c, finding, verdict) && gwi_take_words(finding, verdict);
 }
 
-/* Name the process in the headline if it is not obvious. */
+/* Name the judged process in the headline, unless the process is the command or is already named there. */
 static bool name_process(const gwi_case *c, gwi_finding *finding)
 {
     char pid[24], who[GWI_WHO_TEXT_MAX];
@@ -225,7 +225,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
-        /* An alternative beside a verdict is never established. */
+        /* Only the verdict itself can be established, not an alternative. */
         gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
         if (&answers[i] != best && certainty != GW_CERTAINTY_NONE &&
             !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
@@ -239,8 +239,8 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
 
 /* ---- the whole ---- */
 
-/* True if the end of the run shows no failure and no memory was freed while still in use, which could make results
- * silently wrong. */
+/* True if the run ended without a failure and freed no memory that was still in use. Freeing memory too early can
+ * silently make results wrong. */
 static bool is_healthy(const gwi_case *c)
 {
     gwi_race race;
@@ -265,7 +265,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         verdict->status = GW_VERDICT_UNDETERMINED;
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
-        if (blind) { /* the causes' answers then depend on calls that were not observed */
+        if (blind) { /* the judgements depend on calls that were not observed */
             for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
                 answers[i].certainty = answers[i].certainty > GW_HYPOTHESIS ? GW_HYPOTHESIS : answers[i].certainty;
         }
@@ -276,7 +276,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     return good;
 }
 
-/* A clean run may still have a race that shows only sometimes, so hypotheses about order are listed as alternatives. */
+/* List possible races of a clean run as alternatives, because a race may have an effect only in some runs. */
 static bool add_hypotheses(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_race race;
@@ -292,7 +292,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
     gwi_lacks lacks;
-    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* whether it checked the errors or not */
+    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* even if the program ignored the refusal */
     bool unseen = gwi_unseen_driver(c->model) != NULL;
     if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, 0) != NULL) {
         verdict->status = GW_VERDICT_UNDETERMINED;

@@ -1,10 +1,11 @@
 /* Judges runs of many processes with one verdict.
  *
- * Each process's trouble has a weight. A lost context or a full card has the highest weight, and its time is that of
- * the failing call. A process that died by itself has less weight, and its time is that of its death. The lowest weight
- * has a refused call of a process whose end is not known, or an end by a signal that launchers send to the siblings of
- * a failed process. The root is the earliest trouble of the highest weight. The exception is an earlier death among
- * peers, which takes precedence, because the survivor's lost context may be its consequence. */
+ * The trouble of each process has a weight:
+ * 3: a lost context, a full card or a hang. Its time is that of the failing call, or the start of the hang.
+ * 2: the process died by itself. Its time is that of the death.
+ * 1: a refused call in a process that did not die by itself, or a wait for a peer.
+ * The root is the earliest trouble of the highest weight. There is one exception: among peers, an earlier death takes
+ * precedence, because a survivor may have lost its context as a consequence of that death. */
 #include "gwi_family.h"
 #include "gwi_hang.h"
 
@@ -22,8 +23,9 @@ static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
     return NULL;
 }
 
-/* A fault from using the pointer that the program did not get is a consequence of that refusal. So may be a lost
- * context, unless work that was waited for in between succeeded, or the request was repeated and granted. */
+/* True if the program did not recover from the refused allocation. If a kernel then used the pointer that the program
+ * did not get, the fault is a consequence of the refusal. A lost context may also be a consequence of the refusal,
+ * unless in between the program waited for work that succeeded, or a retry of the request succeeded. */
 static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
 {
     if (failure->after.null_used_at != 0 && !failure->next.is_retry)
@@ -65,7 +67,7 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
     return found;
 }
 
-/* Either may be NULL. */
+/* Return the earlier one of two failures. Either may be NULL. */
 static const gw_failure *earlier(const gw_failure *a, const gw_failure *b)
 {
     if (a == NULL || b == NULL)
@@ -83,11 +85,11 @@ const gw_failure *gwi_root_of(const gwi_roots *found)
 
 typedef struct trouble {
     const gw_process *process;
-    unsigned weight; /* 3 heavy, 2 died by itself, 1 the rest, 0 none */
+    unsigned weight; /* 3 to 1 as described above; 0: no trouble */
     uint64_t t_ns;
 } trouble;
 
-/* A signal that launchers send to the other processes when one has failed, and that users send to all. */
+/* True for a signal that launchers send to the other processes when one has failed, and that users send to all. */
 static bool was_told_to_end(const gw_process *process)
 {
     enum { HUP = 1, INT = 2, TERM = 15, SHELL = 128 };
@@ -113,8 +115,9 @@ static bool are_peers(const gw_process *a, const gw_process *b)
     return (a->has_rank && b->has_rank) || (a->parent_pid != 0 && a->parent_pid == b->parent_pid);
 }
 
-/* The process that replaced it: the same parent started it after the last call of the failed one (whose end is seen
- * slightly late), it runs the same program (and rank), used the GPU and had no trouble. NULL: none. */
+/* Return the process that replaced `failed`: one with the same parent, program and rank that began after the last call
+ * of `failed`, used the GPU and had no trouble. (The end of `failed` is seen slightly late, so its last call is used.)
+ * Returns NULL if there is none. */
 static const gw_process *successor_of(const gw_model *model, const gw_process *failed)
 {
     for (size_t i = 0; failed->exit_known && failed->parent_pid != 0 && i < model->process_count; i++) {
@@ -130,7 +133,8 @@ static const gw_process *successor_of(const gw_model *model, const gw_process *f
     return NULL;
 }
 
-/* True if siblings were ended by a signal afterwards. Only a launcher does this, so this process's death mattered. */
+/* True if siblings were ended by a signal soon after the process. Only a launcher does this, so the process's death
+ * mattered. */
 static bool siblings_were_ended_after(const gw_model *model, const gw_process *process)
 {
     const uint64_t soon_ns = 60000000000u;
@@ -143,8 +147,8 @@ static bool siblings_were_ended_after(const gw_model *model, const gw_process *p
     return false;
 }
 
-/* For the death, without a failed call, of a process other than the command: true if it is related to the end of the
- * run. A program may start a process only to use its exit status as an answer. */
+/* For a process that died without a failed call: true if its death is related to the end of the run. Some programs
+ * start a process only to use its exit status as an answer. */
 static bool death_matters(const gw_model *model, const gw_process *process)
 {
     const uint64_t soon_ns = 10000000000u;
@@ -162,10 +166,10 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     trouble none = {.process = process}, found = none;
     bool died = gw_died_badly(process), own_death = died && !was_told_to_end(process);
     if (gw_ended_well(process) && roots.sticky == NULL)
-        return none; /* it coped, or its failure did not matter */
+        return none; /* the process recovered, or its failure did not matter */
     bool was_replaced = process != model->command && successor_of(model, process) != NULL;
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
-        return none; /* the run did not end because of it */
+        return none; /* its failure did not end the run */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
         found.t_ns = root->t_ns;
@@ -263,7 +267,7 @@ static void say_end_of(const gwi_case *c, gwi_finding *finding, const gw_process
                         later);
 }
 
-/* Report the failures of the other processes after the root. */
+/* List the failures of other processes after the root as consequences. */
 static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t since_ns)
 {
     enum { SHOWN_MAX = 8 };
@@ -306,7 +310,7 @@ static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
         "Make the parent check how its children end (join(), then exitcode; wait()), and fail when one of them failed");
 }
 
-/* Report processes whose deaths were seen in the same sample, so that it is not known which was first. */
+/* Report processes whose deaths were seen in the same sample, because it is not known which process died first. */
 static void say_tie(const gwi_case *c, gwi_finding *finding)
 {
     const gw_process *process = c->process;

@@ -1,4 +1,5 @@
-/* Runs of several processes: which failed first, which failures were consequences, and which went unnoticed. */
+/* Tests verdicts on runs of several processes: which process failed first, which failures were consequences, and which
+ * failures the parent did not notice. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -98,7 +99,7 @@ static void the_first_rank_is_the_root(void **state)
     (void)state;
     begin_ranks(4);
     lose_context(202);
-    lose_context(201); /* a consequence of a dead peer */
+    lose_context(201); /* a consequence of rank 2's failure */
     end_of(202, 1, 0);
     end_of(201, 1, 0);
     end_of(200, -1, SIGTERM);
@@ -112,7 +113,7 @@ static void the_first_rank_is_the_root(void **state)
     done();
 }
 
-/* A peer's death without any failed call takes precedence over the survivors' later lost contexts. */
+/* A rank dies without a failed call, and then another rank loses its context. The verdict must be about the death. */
 static void a_peers_death_comes_before_its_echo(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void a_child_that_coped_is_none(void **state)
     done();
 }
 
-/* A worker fails, and another one that replaces it does not. */
+/* One worker fails and ends, and then its parent starts another one, which succeeds. */
 static void replace_worker(void)
 {
     gw_feed_open_bare(&feed);
@@ -190,7 +191,8 @@ static void a_replaced_child_is_none(void **state)
     done();
 }
 
-/* If the run itself ends badly without another explanation, a worker that failed before it was replaced counts. */
+/* A failed worker was replaced, but the run ends badly without another explanation. The verdict must blame the
+ * worker. */
 static void a_replaced_child_of_a_bad_run_counts(void **state)
 {
     (void)state;
@@ -200,7 +202,7 @@ static void a_replaced_child_of_a_bad_run_counts(void **state)
     done();
 }
 
-/* Another program, or one that started earlier, is not a replacement. */
+/* A process that had started before the failure is not a replacement. */
 static void a_sibling_is_no_replacement(void **state)
 {
     (void)state;
@@ -215,7 +217,7 @@ static void a_sibling_is_no_replacement(void **state)
     done();
 }
 
-/* Pools end their workers like this. */
+/* A pool of workers ends its workers with SIGTERM. This is not a fault. */
 static void ended_workers_of_a_good_run_are_none(void **state)
 {
     (void)state;
@@ -229,7 +231,8 @@ static void ended_workers_of_a_good_run_are_none(void **state)
     done();
 }
 
-/* A child whose exit status is an answer ends long before the run fails by itself. */
+/* A program uses a child's exit status as an answer. The run fails long after the child's end, so the verdict must not
+ * blame the child. */
 static void a_probing_child_is_not_blamed(void **state)
 {
     (void)state;

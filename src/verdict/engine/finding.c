@@ -1,4 +1,4 @@
-/* Builds a finding: the headline, evidence and lists that a cause adds. */
+/* Functions that fill a finding: the headline, the evidence and the lists that a cause adds. */
 #include "gw_mask.h"
 #include "gw_text.h"
 #include "gwi_cause.h"
@@ -21,7 +21,7 @@ bool gwi_list_add(gw_string_list *list, const char *text)
     return true;
 }
 
-/* Quoted lines of a log or of a traceback may contain a password or a token, so every text is masked. */
+/* Format a text and mask secrets in it. Quoted lines of a log or traceback may contain a password or a token. */
 static char *format_text(const char *format, va_list args)
 {
     char *text = NULL;
