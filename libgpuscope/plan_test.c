@@ -58,7 +58,7 @@ static void refuses_nonsense(void **state)
     assert_int_equal(gs_plan_alloc(plan, 1, &block), GS_NO_MEMORY);
     give(plan, 0);
     assert_int_equal(gs_plan_free(plan, 0), GS_MISUSE);
-    assert_int_equal(gs_plan_offset(plan, 0, &offset), GS_MISUSE); /* not closed */
+    assert_int_equal(gs_plan_offset(plan, 0, &offset), GS_MISUSE); /* the plan is not closed yet */
     close_plan(plan);
     assert_int_equal(gs_plan_alloc(plan, 1, &block), GS_MISUSE);
     assert_int_equal(gs_plan_close(plan, NULL), GS_MISUSE);
@@ -89,8 +89,8 @@ static void one_after_the_other_shares_a_place(void **state)
     gs_plan_delete(plan);
 }
 
-/* The forward pass keeps blocks, the backward pass frees them in the opposite order, with a gradient in between. No
- * memory is lost. */
+/* The forward pass takes blocks. The backward pass frees them in the opposite order, and keeps one gradient at a time
+ * in between. The arena must not be much larger than the memory in use. */
 static void a_training_iteration_has_no_gaps(void **state)
 {
     (void)state;
@@ -112,8 +112,8 @@ static void a_training_iteration_has_no_gaps(void **state)
     gs_plan_delete(plan);
 }
 
-/* For any plan: blocks that live at the same time never overlap, all are inside the arena and aligned, and the arena
- * is not smaller than the memory in use at once. */
+/* In every plan, blocks that live at the same time do not overlap, and each block is aligned and inside the arena. The
+ * arena is not smaller than the memory in use at once. */
 static void random_plans_never_overlap(void **state)
 {
     (void)state;
@@ -161,7 +161,8 @@ struct need {
     gs_status broken;
 };
 
-/* 10 bytes per image; from 100 images on a better algorithm needs half; 64 images are not possible. */
+/* Return the memory that a batch of n images needs: 10 bytes per image. From 100 images on, a better algorithm needs
+ * half of that. A batch of 64 is not possible. */
 static gs_status need_of(void *user, size_t n, uint64_t *ret_bytes)
 {
     struct need *need = user;
@@ -184,7 +185,7 @@ static void finds_the_largest_batch(void **state)
     uint64_t bytes = 0;
     gs_fit fit = {.budget_bytes = 700, .n_max = 2000};
     assert_int_equal(gs_fit_batch(&fit, need_of, &need, &n, &bytes), GS_OK);
-    assert_int_equal(n, 140); /* 71 to 99 do not fit, but larger batches do */
+    assert_int_equal(n, 140); /* batches of 71 to 99 do not fit, but larger ones do */
     assert_int_equal(bytes, 700);
     fit.n_max = 99;
     assert_int_equal(gs_fit_batch(&fit, need_of, &need, &n, &bytes), GS_OK);

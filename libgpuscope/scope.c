@@ -52,7 +52,7 @@ static void unlink_entry_locked(gwi_entry *entry)
     *at = entry->next;
 }
 
-/* A thread ends: remove its entries. Its current context ends with it. */
+/* Called when a thread ends: remove its entries. There is no need to restore the thread's current context. */
 static void leave_all(void *unused)
 {
     (void)unused;
@@ -71,7 +71,8 @@ static void make_thread_end(void)
     thread_end_error = pthread_key_create(&thread_end, leave_all);
 }
 
-/* Create an entry that is in no list yet. Everything that can fail about entering is done here. */
+/* Create an entry, but add it to no list. All steps of entering a scope that can fail for lack of host memory are here.
+ */
 static gs_status new_entry(gs_scope *scope, const char *file, int line, gwi_entry **ret_entry)
 {
     pthread_once(&thread_end_once, make_thread_end);
@@ -280,7 +281,7 @@ static int begin(gs_scope *scope, gwi_entry *entry, const char **ret_call)
     return 0;
 }
 
-/* Report the failure to open a scope: there is no scope to keep it in. */
+/* Report the failure to open a scope in `failure`, because there is no scope that could store it. */
 static gs_status not_opened(gwi_device *device, int code, const char *call, gs_failure *failure, const char *file,
                             int line)
 {
@@ -309,7 +310,7 @@ static gs_status open_on(gwi_device *device, const gs_options *options, gs_scope
         return not_opened(device, code, call, failure, file, line);
     }
     pthread_mutex_lock(&gwi_lock);
-    if (device->context != context) /* always the same value; other threads read it without the lock */
+    if (device->context != context) /* do not write it again: other threads read it without the lock */
         device->context = context;
     pthread_mutex_unlock(&gwi_lock);
     code = begin(scope, entry, &call);

@@ -1,4 +1,5 @@
-/* Everything that scopes own: one list per scope, one table for all, and the function that releases each kind. */
+/* Keep track of everything that scopes own, in one list per scope and one table for all scopes, and release each kind
+ * of thing with its driver call. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -35,7 +36,7 @@ static size_t bucket_of(gs_kind kind, uint64_t handle, size_t count)
     return (size_t)(mixed >> 32) & (count - 1);
 }
 
-/* Reserve a place for a thing about to be created. */
+/* Make room in the table for one more thing. False: there is no memory for a table. */
 static bool reserve_locked(void)
 {
     if (thing_count < bucket_count)
@@ -43,7 +44,7 @@ static bool reserve_locked(void)
     size_t count = bucket_count == 0 ? 256 : bucket_count * 2;
     gwi_thing **grown = calloc(count, sizeof *grown);
     if (grown == NULL)
-        return bucket_count != 0; /* use longer chains */
+        return bucket_count != 0; /* no memory for a larger table: accept longer chains */
     for (size_t i = 0; i < bucket_count; i++) {
         while (buckets[i] != NULL) {
             gwi_thing *thing = buckets[i];
@@ -95,7 +96,7 @@ static void uncount_locked(gwi_thing *thing)
     thing->scope->device->taken_bytes -= thing->taken_bytes;
 }
 
-/* Update the peaks only after the thing really exists. */
+/* Update the peaks of all scopes around the thing. Call this only after the thing was really created. */
 static void note_peaks_locked(gwi_thing *thing)
 {
     for (gs_scope *scope = thing->scope; scope != NULL; scope = scope->parent) {
@@ -110,7 +111,8 @@ static void note_peaks_locked(gwi_thing *thing)
         thing->scope->device->has_shared_pages = true;
 }
 
-/* Return the scope whose limit is too small for the additional bytes: `scope` or one around it; NULL if none is. */
+/* Return the first of `scope` and its parents whose limit is too small for the additional bytes. NULL: no limit is
+ * exceeded. */
 static const gs_scope *full_locked(const gs_scope *scope, uint64_t taken_bytes)
 {
     for (; scope != NULL; scope = scope->parent) {
@@ -260,7 +262,8 @@ int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char 
         *ret_call = "cuEventDestroy_v2";
         return gwi_cuda.cuEventDestroy_v2(handle);
     case GS_KIND_ORDERED:
-        /* Its stream may be destroyed. The end of a scope waits for all work first, so any stream can be used. */
+        /* The stream of this memory may be destroyed already. Any stream can be used, because the end of a scope waits
+         * for all work first. */
         *ret_call = "cuMemFreeAsync";
         return gwi_cuda.cuMemFreeAsync(thing->handle, NULL);
     case GS_KIND_POOL:
@@ -308,7 +311,7 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
         return GS_OK;
     }
     if (source == GS_FROM_DRIVER && !gwi_is_unknown_to_driver(code))
-        gwi_thing_put(thing, thing->scope); /* released again at the end of its scope */
+        gwi_thing_put(thing, thing->scope); /* the end of its scope tries again */
     else
         gwi_thing_drop(thing);
     return gwi_failed(scope, source, code, driver_call, NULL, file, line);

@@ -5,7 +5,8 @@
 
 _Thread_local gwi_last_launch gwi_launched;
 
-/* Return the scope to work in. GS_DEAD; GS_MISUSE: there is none, and *ret_scope is NULL. */
+/* Find the thread's innermost scope. Returns GS_MISUSE if there is none (*ret_scope is then NULL), and GS_DEAD if the
+ * scope cannot be used any more. */
 static gs_status working(const char *call, const char *file, int line, gs_scope **ret_scope)
 {
     gs_scope *scope = gwi_current();

@@ -1,4 +1,4 @@
-/* Compares gw_cuda_abi.h with the cuda.h of the build machine: every size, offset and number. */
+/* Compare every size, offset and number of gw_cuda_abi.h with the cuda.h of the build machine. */
 #include "abi_facts.h"
 
 #include <setjmp.h>

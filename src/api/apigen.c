@@ -54,7 +54,7 @@
 enum { PARAMS_MAX = 16, ROUTES_MAX = 8, ROWS_MAX = 4096, VIRT_VERSION = 13000, SUFFIX_LENGTH = 5 };
 
 typedef struct param {
-    const char *type; /* in kept_texts, like all texts here */
+    const char *type; /* stored in kept_texts, like all strings of rows */
     const char *name;
 } param;
 
@@ -64,7 +64,7 @@ typedef struct route {
     bool per_thread;
 } route;
 
-/* The values that a row may set, in the order of their keys below. */
+/* The values that a row may set, in the order of `keys`. */
 enum {
     VALUE_A,
     VALUE_F = 4,
@@ -91,7 +91,7 @@ typedef struct row {
     const char *value[VALUE_COUNT]; /* NULL: not set */
     route routes[ROUTES_MAX];
     int route_count;
-    const char *c_name; /* NULL: the name of the symbol */
+    const char *c_name; /* name in programs; NULL: same as `symbol` */
     const char *signature;
     param params[PARAMS_MAX];
     int param_count;
@@ -131,7 +131,7 @@ static void die_at(int line, const char *format, ...)
     exit(1);
 }
 
-/* Texts are kept in a list and never freed. */
+/* All strings of the rows. They are never freed. */
 typedef struct kept_text {
     struct kept_text *next;
     char text[];
@@ -284,7 +284,8 @@ static bool is_output(const char *value)
     return is_plain_output(value) || strstr(value, "gw_out_") != NULL;
 }
 
-/* Check that every word is a parameter, a function that is called, or a constant. */
+/* Check that every word of the value is a parameter, a called function or a constant. Otherwise, print an error and
+ * exit. */
 static void check_words(const row *r, const char *key, const char *value)
 {
     for (const char *at = value; *at;) {
@@ -529,7 +530,8 @@ static bool is_constant(const char *value)
     return true;
 }
 
-/* Write a value of any type as 64 bits. write_hook_wrappers() writes the two macros that this uses. */
+/* Write an expression that converts a value of any type to 64 bits. It uses the macros AT and U64, which
+ * write_hook_wrappers() defines. */
 static void put_value(FILE *out, const char *value)
 {
     if (value == NULL)
@@ -542,7 +544,7 @@ static void put_value(FILE *out, const char *value)
         fprintf(out, "U64(%s)", value);
 }
 
-/* The expression for argument `i` after a failure. */
+/* Return the value to record for argument `i` after a failure. Outputs are not set then: f0 to f3 replace them. */
 static const char *value_failed(const row *r, int i)
 {
     const char *value = r->value[VALUE_A + i];
@@ -561,7 +563,7 @@ static bool is_scalar(const param *p)
     return true;
 }
 
-/* The arguments of a CALL are the first four parameters that are numbers or pointers. */
+/* Write the arguments to record for a CALL: the first four parameters that are numbers or pointers. */
 static void put_call_arguments(FILE *out, const row *r)
 {
     int count = 0;
@@ -628,7 +630,8 @@ static bool has_type(const row *r, const char *value, const char *type)
     return p != NULL && strcmp(p->type, type) == 0;
 }
 
-/* The call's effect on the order of GPU work. NULL: none, or it is a launch, which must not be slowed down. */
+/* Return the name of the call's effect on the order of GPU work. Returns NULL if it has none, and for launches, which
+ * must not be slowed down. */
 static const char *order_step(const row *r)
 {
     bool on_stream = r->value[VALUE_A + 3] != NULL;
@@ -658,7 +661,7 @@ static const char *order_step(const row *r)
     }
 }
 
-/* True if one call makes several copies: a0 and a1 are those of the first copy, a2 is the sum of bytes. */
+/* True if one call makes several copies. Then a0 and a1 belong to the first copy, and a2 is the sum of all bytes. */
 static bool is_batch(const row *r)
 {
     const char *to = r->value[VALUE_A];
@@ -733,8 +736,8 @@ static void put_call_through(FILE *out, const row *r)
     fputs(");\n", out);
 }
 
-/* A call that only reads something ends too soon to be seen in progress. So the wrapper looks up the thread's slot
- * only if the call fails. Frameworks make ten such calls around every launch. */
+/* Write the wrapper of a call that only reads something. Such a call is too short to be seen in progress, so the
+ * wrapper looks up the thread's slot only if the call fails. Frameworks make ten such calls around every launch. */
 static void put_get(FILE *out, const row *r)
 {
     fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
@@ -865,7 +868,7 @@ static int count_routes(void)
     return count;
 }
 
-/* FNV-1a hash over names and kinds. Two builds with the same hash number the entry points equally. */
+/* FNV-1a hash over names and kinds. Two builds with the same hash use the same ids for the entry points. */
 static uint32_t api_hash(void)
 {
     uint32_t hash = 2166136261u;
@@ -1026,7 +1029,8 @@ static bool is_too_new(const row *r)
     return r->route_count > 0;
 }
 
-/* The row without the suffix of a per-thread variant. NULL: there is none. */
+/* Return the row of the same call without the per-thread suffix. Returns NULL if there is no such row, or if `r` has no
+ * such suffix. */
 static const row *plain_variant(const row *r)
 {
     size_t bytes = strlen(r->symbol) - SUFFIX_LENGTH;

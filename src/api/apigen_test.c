@@ -1,4 +1,4 @@
-/* Tests apigen with bad rows: it rejects each with file, line and reason, and writes nothing. */
+/* Test that apigen rejects each bad row with file, line and reason, and writes nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

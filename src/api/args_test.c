@@ -1,4 +1,4 @@
-/* Tests the functions for arguments behind pointers, with hostile values first. */
+/* Test the functions that read arguments behind pointers, with hostile values first. */
 #include "gw_api_args.h"
 
 #include <setjmp.h>

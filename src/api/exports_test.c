@@ -1,4 +1,4 @@
-/* Tests the exports of the virtual card: implemented calls work, others report that they are not supported. */
+/* Test the exports of the virtual card: implemented calls work, and all others report that they are not supported. */
 #include "gw_cuda_calls.h"
 #include "gw_virt_calls.h"
 

@@ -1,4 +1,4 @@
-/* Checks the rows of api/driver.api against known facts about drivers. */
+/* Check the rows of api/driver.api against known facts about drivers. */
 #include "gw_api.h"
 #include "gw_event.h"
 #include "gw_text.h"
@@ -49,7 +49,7 @@ static void variants_say_per_thread(void **state)
     }
 }
 
-/* The symbol without suffixes such as _v2 or _ptsz. */
+/* Copy the symbol to `ret_stem` without suffixes such as _v2 or _ptsz. */
 static void stem(const char *symbol, char *ret_stem, size_t bytes)
 {
     size_t n = strlen(symbol);
@@ -62,7 +62,7 @@ static void stem(const char *symbol, char *ret_stem, size_t bytes)
     ret_stem[n] = '\0';
 }
 
-/* All variants of a call have the same effect. */
+/* All variants of a call must have the same kind. */
 static void variants_agree(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void variants_agree(void **state)
 
 static const struct {
     const char *begin;
-    const char *kinds; /* names, each followed by a blank */
+    const char *kinds; /* names of the permitted kinds, each followed by a blank */
 } wanted[] = {
     {"cuMemAllocHost", "HOST_ALLOC "},
     {"cuMemHostAlloc", "HOST_ALLOC "},
@@ -165,7 +165,7 @@ static const struct {
     {"cuInit", "INIT "},
 };
 
-/* The name of a call implies its effect: a new row with such a name must declare it. */
+/* Some names imply an effect. A row with such a name must have a kind that records the effect. */
 static void names_have_their_effect(void **state)
 {
     (void)state;
@@ -185,12 +185,12 @@ static void names_have_their_effect(void **state)
                 break;
             }
     }
-    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* kinds from TEXT on are facts */
+    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* the kinds from TEXT on are facts, not calls */
         if (!used[kind])
             fail_msg("no row has the kind %s", names[kind]);
 }
 
-/* The guard can refuse every call that takes device memory. */
+/* The guard must be able to refuse every call that takes device memory. */
 static void the_guard_sees_all(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void routes_lead_where_the_driver_leads(void **state)
     static const struct {
         const char *name;
         int version, per_thread;
-        const char *symbol; /* NULL: not found */
+        const char *symbol; /* expected symbol; NULL: none must be found */
     } cases[] = {
         {"cuCtxCreate", 1000, 0, NULL},
         {"cuCtxCreate", 2000, 0, "cuCtxCreate"},
@@ -236,7 +236,7 @@ static void routes_lead_where_the_driver_leads(void **state)
         {"cuEventElapsedTime", 12080, 0, "cuEventElapsedTime_v2"},
         {"cuStreamGetCaptureInfo", 11030, 1, "cuStreamGetCaptureInfo_v2_ptsz"},
         {"cuStreamGetCaptureInfo", 13000, 0, "cuStreamGetCaptureInfo_v3"},
-        {"cuMemAlloc_v2", 13000, 0, NULL}, /* the symbol's own suffix is not part of a name */
+        {"cuMemAlloc_v2", 13000, 0, NULL}, /* a name must not contain a suffix such as _v2 */
         {"cuNoSuchThing", 13000, 0, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -35,15 +35,14 @@ typedef enum gw_whose {
     GW_WHOSE_PACKAGE,   /* installed software: site-packages, system libraries */
     GW_WHOSE_FRAMEWORK, /* PyTorch, JAX, TensorFlow, ... */
     GW_WHOSE_RUNTIME,   /* never the user's frame */
-    GW_WHOSE_NOBODY     /* frame without a function, file or module name */
+    GW_WHOSE_NOBODY     /* frame without any name */
 } gw_whose;
 
 typedef struct gw_frame {
     const char *function; /* NULL: not known */
     const char *file;     /* source file; NULL: not known */
     const char *module;   /* mapped file of a native frame; NULL: not known, or a Python frame */
-    /* Native frames only: address of the call as in the module's symbol table. Without a module: address in the
-     * process. */
+    /* native frames only: address of the call in the module's symbol table; without a module, in the process */
     uint64_t address;
     uint32_t line; /* 0: not known */
     uint8_t whose; /* gw_whose: the owner */
@@ -74,18 +73,16 @@ bool gw_sites_feed_event(gw_sites *sites, const gw_event *event); /* the same fo
 uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id);
 uint32_t gw_sites_count(const gw_sites *sites); /* numbers run from 1 to this count */
 
-/* Look up the names that the recording does not contain in the files of this machine. Limits and results are as for
+/* Look up the names that the recording lacks, in the files of this machine. Limits and results are as for
  * gw_symbols_resolve(). */
 GW_MUST_CHECK gw_status gw_sites_resolve(gw_sites *sites, uint32_t soft_ms, uint32_t hard_ms, gw_error *err);
 /* Time limits for looking up names, at the end of a run and in commands that read a recording. */
 enum { GW_NAMES_SOFT_MS = 400, GW_NAMES_HARD_MS = 1500 };
 
-/* Return all names, so that they can be written to the recording. The array is borrowed until the next call on `sites`.
- */
+/* Return all names, to write them to the recording. The array is borrowed until the next call on `sites`. */
 const gw_symbol *gw_sites_symbols(const gw_sites *sites, size_t *ret_count);
 
-/* Return the stack of a site. Returns NULL if the number is 0, its frames were never recorded, or there is no memory.
- */
+/* Return the stack of a site. Returns NULL if `number` is 0, no frames were recorded, or there is no memory. */
 const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number);
 /* Return the nearest frame outside the user's frame whose owner is at least as specific as the owner of the user's
  * frame. Returns NULL if there is none. The stack must have a user's frame. */

@@ -32,8 +32,8 @@ typedef struct gw_symbol {
 typedef struct gw_symbols_options {
     uint64_t begun_realtime_ns; /* start of the run; 0: not known */
     uint32_t soft_ms;           /* after this CPU time, only functions are looked up, no source lines */
-    uint32_t
-        hard_ms; /* limit on CPU time; four times as much in real time. Then the missing names get GW_SYMBOL_LATE */
+    /* limit on CPU time; the limit on real time is four times as long. Missing names then get GW_SYMBOL_LATE */
+    uint32_t hard_ms;
 } gw_symbols_options;
 
 /* Look up every symbol whose state is NOT_ASKED, and change its state. Returns GW_OK, GW_NOMEM, or GW_IO if there is no

@@ -7,8 +7,7 @@
 /* Callbacks for the results while files are read. A later result for a symbol replaces an earlier one. Strings are
  * valid only during the call. */
 typedef struct gwi_listener {
-    /* Reading of the file of symbol `index` begins; the next results come from it. `lines`: from its debug information.
-     */
+    /* The next results come from the file of symbol `index`; `lines`: from the file's debug information. */
     void (*begin)(void *user, size_t index, bool lines);
     void (*found)(void *user, size_t index, uint8_t state, const gw_symbol_frame *frame, uint32_t count);
     void *user;
@@ -22,8 +21,7 @@ enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener);
 
-/* whose.c: true for a file whose frames are never the user's frame. Functions of such a file get names, but no lines.
- */
+/* whose.c: true for a file whose frames are never the user's frame. Its functions get names, but no lines. */
 bool gwi_is_runtime(const char *module);
 
 /* demangle.c: return the function's name as a programmer would write it, without parameters and return type. The caller

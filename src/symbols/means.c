@@ -1,6 +1,6 @@
 /* Find helper functions in the user's own code, such as "xmalloc" and "tensor_new". A function is a helper if three or
- * more other functions of the user reach the driver through one or two of its lines; then the caller is the interesting
- * place. A function that a helper calls, and whose stacks use at most two of its lines, is a helper too. */
+ * more other functions of the user reach the driver through one or two of its lines. The user is then interested in the
+ * helper's caller. A function is also a helper if a helper calls it and its stacks use at most two of its lines. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -10,7 +10,7 @@
 
 enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 1 << 14 };
 
-typedef struct passing { /* one stack that goes through this function */
+typedef struct passing { /* one stack that contains this function */
     uint64_t function, caller, line;
 } passing;
 
@@ -69,7 +69,7 @@ static bool gather(gathering *to, const gw_stack *stack)
     return true;
 }
 
-/* Return whether a function is a helper. `list` is sorted by caller. */
+/* True if a function is a helper. `list` is sorted by caller. */
 static bool is_means(passing *list, size_t count)
 {
     size_t callers = 0, lines = 0;
@@ -91,7 +91,7 @@ static bool is_known(const gw_sites *sites, uint64_t function)
     return false;
 }
 
-/* Return whether a function with few lines has a helper among its callers. */
+/* True if a helper calls this function, and its stacks use at most LINES_MAX of its lines. */
 static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
 {
     uint64_t line[LINES_MAX];
@@ -116,7 +116,8 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Find helpers called by helpers, from the outside in. Each round may find callers for the next one. */
+/* Find helpers that are called by helpers. A helper found in one round may be the caller of a helper in the next round.
+ */
 static void follow_means(gw_sites *sites, const passing *list, size_t count)
 {
     enum { ROUNDS_MAX = 4 };

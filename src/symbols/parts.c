@@ -1,10 +1,11 @@
-/* Code without a symbol that is a part of a function: compilers move rarely executed code away from the rest
- * ("f.cold"), and a stripped file has no name for it. In Debian's CPython 3.14 this is most of the evaluation loop.
+/* Find the function to which code without a symbol belongs. Compilers move rarely executed code out of a function
+ * ("f.cold"), and a stripped file has no name for that part. In Debian's CPython 3.14, most of the evaluation loop is
+ * such code.
  *
- * Such a part has its own call frame information, which distinguishes it from a function: at the start of a function
- * only the return address is on the stack. Its jumps show which function it belongs to: they lead into the middle of
- * that function, and no other code jumps there. x86-64 only. Any bytes that look like a jump are treated as one; few
- * others lead there by chance. */
+ * A part has its own call frame information, which distinguishes it from a function: at the start of a function, only
+ * the return address is on the stack. The jumps of a part show its function: they lead into the middle of the function,
+ * and no other code jumps there. Any bytes that look like a jump are treated as a jump, because random bytes rarely
+ * give such a target. x86-64 only. */
 #include "gwi_parts.h"
 
 #include <dwarf.h>
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* .eh_frame_hdr: version, three encodings, address of .eh_frame, count, and sorted pairs of 32-bit offsets. */
+/* Layout of .eh_frame_hdr: version, three encodings, address of .eh_frame, count, and sorted pairs of 32-bit offsets.
+ */
 enum { HEADER_BYTES = 12, ROW_BYTES = 8, TABLE_VERSION = 1 };
 
 struct gwi_parts {
@@ -22,7 +24,7 @@ struct gwi_parts {
     uint32_t count;
     uint64_t base;                                /* address that the offsets are relative to */
     uint64_t code_end;                            /* end of the file's code */
-    uint64_t known_begin, known_end, known_owner; /* the last result */
+    uint64_t known_begin, known_end, known_owner; /* last result of gwi_part_owner() */
 };
 
 static int32_t offset_at(const uint8_t *at)
@@ -42,7 +44,7 @@ static uint64_t end_of(const gwi_parts *it, uint32_t row)
     return row + 1 == it->count ? it->code_end : begin_of(it, row + 1);
 }
 
-/* Find the row whose code contains the address; false: none. */
+/* Find the row whose code contains the address. Returns false if there is none. */
 static bool row_around(const gwi_parts *it, uint64_t address, uint32_t *ret_row)
 {
     uint32_t low = 0, count = it->count;
@@ -111,7 +113,7 @@ void gwi_parts_close(gwi_parts *it)
     free(it);
 }
 
-/* Return whether more than the return address is on the stack at the start of this code. */
+/* True if more than the return address is on the stack at the start of this code. */
 static bool is_part(const gwi_parts *it, uint64_t begin)
 {
     enum { STACK_POINTER = 7, RETURN_ADDRESS_BYTES = 8 };
@@ -139,7 +141,7 @@ static Elf_Data *code_around(Elf *elf, uint64_t begin, uint64_t *ret_section)
     return NULL;
 }
 
-/* Length of a direct jump with a 32-bit distance; 0: not a jump. */
+/* Return the length of a direct jump with a 32-bit distance. Returns 0 if the bytes are not such a jump. */
 static unsigned jump_bytes(const uint8_t *at, uint64_t left)
 {
     if (left >= 5 && at[0] == 0xe9)
@@ -149,11 +151,13 @@ static unsigned jump_bytes(const uint8_t *at, uint64_t left)
     return 0;
 }
 
-/* Return the function into whose middle at least nine tenths of such jumps lead; 0: none. */
+/* Return the start of the function into whose middle at least nine tenths of the code's outward jumps lead. Returns 0
+ * if there is none. */
 static uint64_t jumped_into(const gwi_parts *it, const uint8_t *code, uint64_t begin, uint64_t bytes)
 {
     uint64_t owner = 0, lead = 0, all = 0, hits = 0;
-    for (unsigned pass = 0; pass < 2; pass++) { /* first find the candidate for the majority, then count its jumps */
+    for (unsigned pass = 0; pass < 2;
+         pass++) { /* pass 0 finds the candidate for the majority, pass 1 counts its jumps */
         for (uint64_t at = 0; at < bytes; at++) {
             unsigned jump = jump_bytes(code + at, bytes - at);
             uint64_t to = begin + at + jump + (uint64_t)(int64_t)(jump == 0 ? 0 : offset_at(code + at + jump - 4));

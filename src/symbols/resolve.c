@@ -1,11 +1,12 @@
-/* Look up names in a child process, so that a file that crashes the reader, or keeps it busy forever, costs only its
- * own names.
+/* Look up names in a child process. A file that crashes the child, or keeps it busy forever, then loses only its own
+ * names.
  *
- * The child writes its results to a pipe, as messages in this process's own layout:
+ * The child writes its results to a pipe, as messages in this process's own memory layout:
  *
  *   message = head payload        head = { kind, state, count, bytes of payload, index }
  *   BEGIN   the file of symbol `index` is next; state 1: its lines
- *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), the strings with 0
+ *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), both texts with a
+ * final 0
  *
  * If a child dies, its last BEGIN names the file that crashed it, and the next child skips that file. */
 #include "gw_array.h"
@@ -47,7 +48,7 @@ static void tell_now(teller *to)
     for (size_t at = 0; at < to->used;) {
         ssize_t written = write(to->fd, to->buffer + at, to->used - at);
         if (written < 0 && errno != EINTR)
-            _exit(1); /* the reader is gone */
+            _exit(1); /* the parent no longer reads the pipe */
         at += written > 0 ? (size_t)written : 0;
     }
     to->used = 0;
@@ -71,7 +72,7 @@ static void child_begin(void *user, size_t index, bool lines)
 {
     head message = {.kind = MESSAGE_BEGIN, .state = lines, .index = index};
     tell(user, &message, sizeof message);
-    tell_now(user); /* it must arrive before anything can go wrong */
+    tell_now(user); /* the message must be written before the file can crash the child */
 }
 
 static int32_t text_bytes(const char *text)
@@ -126,7 +127,7 @@ __attribute__((noreturn)) static void be_child(int fd, const gw_symbol *symbols,
     signal(SIGBUS, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     limit(RLIMIT_CORE, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers use more from the start */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers need more memory from the start */
     limit(RLIMIT_DATA, (uint64_t)4 << 30);
 #endif
     uint64_t deadline_ns = gw_processor_ns() + (uint64_t)options->soft_ms * 1000000u;
@@ -141,7 +142,7 @@ typedef struct listening {
     gw_symbol *symbols;
     size_t count;
     uint8_t *avoid; /* owned */
-    uint8_t *found; /* owned: state of each symbol, found in this call */
+    uint8_t *found; /* owned: state of each symbol that this call found */
     char *buffer;   /* owned */
     size_t used, capacity;
     size_t at_index; /* index of the last BEGIN */
@@ -161,7 +162,7 @@ static bool take(cursor *from, void *data, size_t bytes)
     return true;
 }
 
-/* Copy one text to *room; false: the message is malformed. */
+/* Copy a text to *room. Returns false if the message is malformed. */
 static bool take_text(cursor *from, int32_t bytes, char **room, const char **ret_text)
 {
     *ret_text = NULL;
@@ -204,7 +205,7 @@ static bool take_frames(listening *to, const head *message, cursor from)
     return true;
 }
 
-/* False: a message is malformed. */
+/* Process all complete messages in the buffer. Returns false if a message is malformed. */
 static bool take_messages(listening *to)
 {
     size_t at = 0;
@@ -243,8 +244,8 @@ static bool make_room(listening *to)
     return true;
 }
 
-/* Return whether the time is over. The limit is the child's own CPU time, so that load on the machine does not matter,
- * but a slow file system needs a limit in real time too. */
+/* True if the time is over. The limit counts the child's own CPU time, so that load on the machine does not matter. A
+ * slow file system uses no CPU time, so real time is limited too. */
 static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
 {
     enum { WALL_FACTOR = 4 };
@@ -255,7 +256,8 @@ static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t beg
     return clock_getcpuclockid(child, &clock) == 0 && gw_clock_ns(clock) >= hard_ns;
 }
 
-/* Read until the child closes its end. False: the time is over, or a message is malformed. */
+/* Read until the child closes its end of the pipe. Returns false if the time is over, a message is malformed, or
+ * reading fails. */
 static bool listen_to(listening *to, int fd, pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
 {
     enum { LOOK_EVERY_MS = 50 };
@@ -292,7 +294,7 @@ static void avoid_file(listening *to)
     }
 }
 
-/* Run one child. *ret_again: it died on a file that the next child will skip. */
+/* Run one child. *ret_again is true if the child died on a file that the next child will skip. */
 static gw_status run_child(listening *to, const gw_symbols_options *options, uint64_t begun_ns, bool *ret_again,
                            gw_error *err)
 {

@@ -66,7 +66,8 @@ void gw_sites_free(gw_sites *sites)
     free(sites);
 }
 
-/* Make room for entry number `count`, zeroed; NULL: no memory, or more than `most`. */
+/* Make room for the entry with index `count`; new entries are zero. Returns NULL if there is no memory or `most` is
+ * reached. */
 static void *grow(void *array, uint32_t count, uint32_t *capacity, uint32_t most, size_t element_bytes)
 {
     if (count < *capacity)
@@ -83,7 +84,7 @@ static void *grow(void *array, uint32_t count, uint32_t *capacity, uint32_t most
     return array;
 }
 
-/* The same for an array indexed by ids. Ids are consecutive, but a damaged recording may contain any number. */
+/* Make room for the entry with index `id`. Ids are consecutive, but a damaged recording may contain any number. */
 static void *grow_to(gw_sites *sites, void *array, uint32_t id, uint32_t *capacity, uint32_t most, size_t element_bytes)
 {
     uint32_t before = *capacity;
@@ -115,7 +116,7 @@ static gwi_program *program_find(gw_sites *sites, uint32_t pid)
 {
     if (sites->last != NULL && sites->last->pid == pid)
         return sites->last;
-    for (uint32_t i = sites->program_count; i-- > 0;) { /* the newest process with this pid */
+    for (uint32_t i = sites->program_count; i-- > 0;) { /* newest process with this pid first */
         if (sites->program[i]->pid == pid)
             return sites->last = sites->program[i];
     }
@@ -136,8 +137,8 @@ static uint32_t index_of(const gw_sites *sites, const gwi_program *program)
     return index;
 }
 
-/* A reader that continues with the live buffers reports a process a second time. If the start time is the same, it is
- * the same process. */
+/* Add a process. A reader that continues with the live buffers reports a process twice. A process with the same pid and
+ * start time is the same process. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);
@@ -174,7 +175,8 @@ static void script_is(gw_sites *sites, const char *argument)
         sites->script_folder = strndup(sites->script, (size_t)(slash - sites->script));
 }
 
-/* The arguments come before the working folder, so the script's name is completed when that is known. */
+/* Process a META item. The arguments come before the working folder, so the script's path is completed when the folder
+ * arrives. */
 static void meta_item(gw_sites *sites, const gw_item *item)
 {
     const char *key = item->pair.key, *value = item->pair.value == NULL ? "" : item->pair.value;
@@ -203,8 +205,8 @@ static gwi_site *site_at(gw_sites *sites, uint32_t number)
     return number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
 }
 
-/* Return which writer gave an id; the ids of the other writers start at `framework` and `outside`. *ret_at is the index
- * among the writer's own ids. */
+/* Return the writer of an id. Ids of a framework start at `framework`, ids of the reader from outside at `outside`, and
+ * the hook has the lower ids. *ret_at is the index among the writer's own ids. */
 static unsigned writer_of(uint64_t id, uint32_t framework, uint32_t outside, uint64_t *ret_at)
 {
     *ret_at = id;
@@ -259,7 +261,7 @@ static bool site_event(gw_sites *sites, const gw_event *event)
     site->flags = (unsigned)event->arg[2];
     if ((site->flags & GW_SITE_PYTHON_BORROWED) != 0 && event->arg[3] <= UINT32_MAX) {
         uint32_t lender = gw_sites_number(sites, event->pid, (uint32_t)event->arg[3]);
-        /* the array may have moved */
+        /* gw_sites_number() may have moved the array */
         site = site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0]));
         site->python_number = lender;
     }
@@ -331,7 +333,7 @@ static const gwi_mapping *mapping_in(const gwi_program *program, uint32_t sequen
             continue;
         if (mapping->sequence <= sequence)
             return mapping;
-        later = mapping; /* mapped by another thread, and recorded after the site */
+        later = mapping; /* another thread mapped it, and the mapping was recorded after the site */
     }
     return later;
 }
@@ -344,7 +346,7 @@ const gwi_mapping *gwi_mapping_at(const gw_sites *sites, const gwi_program *prog
         const gwi_mapping *mapping = mapping_in(program, sequence, address);
         if (mapping != NULL || program->parent_plus_1 == 0)
             return mapping;
-        program = sites->program[program->parent_plus_1 - 1]; /* a forked child has its parent's mappings */
+        program = sites->program[program->parent_plus_1 - 1]; /* a forked child inherits its parent's mappings */
         sequence = UINT32_MAX;
     }
     return NULL;
@@ -406,7 +408,7 @@ static bool code_event(gw_sites *sites, const gw_event *event)
     code->table_bytes = event->arg[3] <= TABLE_BYTES_MAX ? (uint32_t)event->arg[3] : 0;
     code->table_have = event->arg[3] <= TABLE_BYTES_MAX
                            ? 0
-                           : 1; /* 1: the table was not recorded, which is different from an empty one */
+                           : 1; /* 1 byte of 0: marks a table that was not recorded, unlike an empty table */
     sites->bytes_kept += event->text_bytes + code->table_bytes;
     code->table = calloc(code->table_bytes + 1u, 1);
     return code->table != NULL;
@@ -478,7 +480,7 @@ static bool grow_symbols(gw_sites *sites)
     return true;
 }
 
-/* `path` must be interned. NULL: no memory, or too many symbols. */
+/* Find or add a symbol. `path` must be interned. Returns NULL if there is no memory or there are too many symbols. */
 static gw_symbol *symbol_of(gw_sites *sites, const char *path, uint64_t build_id, uint64_t address)
 {
     if (sites->symbol_count == sites->symbol_capacity && !grow_symbols(sites))
@@ -521,7 +523,7 @@ static gw_symbol_frame *copy_frames(const gw_symbol_frame *frame, uint32_t count
     return copy;
 }
 
-/* A name that the supervisor could not look up may be available on another machine. */
+/* True if another machine may be able to look up a name that the supervisor could not. */
 static bool is_worth_another_try(uint8_t state)
 {
     return state == GW_SYMBOL_NOT_ASKED || state == GW_SYMBOL_UNSUPPORTED || state == GW_SYMBOL_LATE;
@@ -569,7 +571,7 @@ gw_status gw_sites_resolve(gw_sites *sites, uint32_t soft_ms, uint32_t hard_ms, 
             return gw_fail(err, GW_NOMEM, "the addresses of the call sites");
     }
     gw_symbols_options options = {sites->begun_realtime_ns, soft_ms, hard_ms};
-    for (uint32_t i = 0; i < sites->site_count; i++) { /* stacks built before lack the new names */
+    for (uint32_t i = 0; i < sites->site_count; i++) { /* free the stacks that were built without the new names */
         free(sites->site[i].stack);
         sites->site[i].stack = NULL;
     }

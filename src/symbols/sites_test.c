@@ -1,4 +1,4 @@
-/* Test stacks of this program, and invented ones. */
+/* Test stacks that this program records of itself, and stacks made up by hand. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
 #include "gwi_inner.h"
@@ -109,7 +109,7 @@ static void *stack_now[64];
 static int stack_depth;
 static unsigned line_inner, line_middle, line_outer, line_named;
 
-/* Not backtrace(): some sanitizers replace it, which adds a frame of their own. */
+/* Record one frame. backtrace() is not used, because some sanitizers replace it and add a frame of their own. */
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *user)
 {
     (void)user;
@@ -194,7 +194,7 @@ static void functions_lines_and_inlined_frames(void **state)
     gw_sites_free(sites);
 }
 
-/* The names found on one machine must be enough for another one. */
+/* Names that were found on one machine are enough to show the same stack on another machine. */
 static void names_survive_the_machine(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static int remove_folder(void **state)
 static void another_file_in_its_place_is_not_used(void **state)
 {
     (void)state;
-    instead = "/usr/bin/env"; /* any other program */
+    instead = "/usr/bin/env"; /* another program, so its build id differs */
     gw_sites *sites = this_program();
     const gw_stack *stack = resolved(sites);
     assert_null(stack->frame[0].function);
@@ -279,7 +279,7 @@ static void another_file_in_its_place_is_not_used(void **state)
     char text[GW_PLACE_TEXT_MAX];
     assert_ptr_equal(strstr(gw_frame_text(sites, &stack->frame[0], text), "there+0x"), text);
     gw_sites_free(sites);
-    instead = "/dev/zero"; /* never read */
+    instead = "/dev/zero"; /* a device is never read */
     sites = this_program();
     stack = resolved(sites);
     assert_int_equal(stack->frame[0].state, GW_SYMBOL_CHANGED);
@@ -287,7 +287,7 @@ static void another_file_in_its_place_is_not_used(void **state)
     instead = NULL;
 }
 
-/* Whatever a file contains, the lookup must end, with names or without. */
+/* The lookup ends for every damaged file, with or without names. */
 static void damaged_files_end_in_an_answer(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void damaged_files_end_in_an_answer(void **state)
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        /* A quarter of the flips are in the file's head, and a quarter in the tables at its end. */
+        /* A quarter of the flips are in the file's first 64 bytes, and a quarter in the tables at its end. */
         long at = (long)(random % (i % 4 == 0 ? 64 : (uint64_t)self_bytes));
         at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;
         copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
@@ -313,7 +313,7 @@ static void damaged_files_end_in_an_answer(void **state)
         gw_sites_free(sites);
     }
     instead = NULL;
-    assert_true(right > 0); /* most flips are in data that is not read */
+    assert_true(right > 0); /* most flips do not change data that is read */
     assert_true(right < FLIPS + CUTS);
 }
 
@@ -373,13 +373,14 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
     gw_sites *sites = a_python_program();
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
     expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
-    /* two entries: the frame between them must stay there; one is in a part of the loop that the compiler moved away */
+    /* The native stack enters Python twice, and the native frame between the two entries must stay there. One of the
+     * two native frames is in a part of the evaluation loop that the compiler moved away. */
     const uint64_t nested[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), PYTHON(IN_CALL), PYTHON(IN_COLD),
                                FRAME(3, false), FRAME(1, true),  FRAME(2, true)};
     expect_stack(sites, nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
     const uint64_t tail[] = {TORCH(IN_TORCH), PYTHON(IN_TAIL), PYTHON(IN_EVAL), PYTHON(IN_CALL), FRAME(2, true)};
     expect_stack(sites, tail, 5, 0, "THPModule_empty train cfunction_call", "train");
-    /* an evaluation loop without Python frames */
+    /* the native stack has a frame of the evaluation loop, but no Python frames were recorded */
     const uint64_t unknown[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL)};
     expect_stack(sites, unknown, 2, GW_SITE_PYTHON_UNKNOWN, "THPModule_empty _PyEval_EvalFrameDefault",
                  "THPModule_empty");
@@ -410,14 +411,14 @@ static void a_thread_without_python_borrows(void **state)
     assert_int_equal(stack->count, 3);
     assert_int_equal(stack->flags, GW_SITE_PYTHON_BORROWED);
     assert_string_equal(stack->frame[stack->user].function, "train");
-    /* borrowing from itself adds nothing */
+    /* a site that borrows from itself gets no frames */
     feed_event(sites, GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
     feed_event(sites, GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
     assert_int_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 503))->count, 1);
     gw_sites_free(sites);
 }
 
-/* PyTorch's own stacks have lines instead of instructions, and numbers of their own. */
+/* Frames of PyTorch's own stacks have line numbers instead of instructions. These stacks have their own ids. */
 static void frameworks_stacks(void **state)
 {
     (void)state;
@@ -432,7 +433,7 @@ static void frameworks_stacks(void **state)
     assert_true(stack != NULL && stack->user < stack->count);
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:77 in step");
     assert_int_not_equal(number, gw_sites_number(sites, PID, 1));
-    /* with native frames that PyTorch named, which are never the user's */
+    /* PyTorch also names native frames. They are never the user's frame. */
     feed_event(sites, GW_EV_PYTHON_CODE, code + 1, 0, 0, 0, "c10::Allocator::raw_allocate\n??");
     feed_event(sites, GW_EV_PYTHON_CODE, code + 2, 0, 0, 0, "THPModule_empty\n/pytorch/torch/csrc/Module.cpp");
     feed_event(sites, GW_EV_PYTHON_CODE, code + 3, 0, 0, 0, "??\n");
@@ -446,7 +447,7 @@ static void frameworks_stacks(void **state)
     gw_sites_free(sites);
 }
 
-/* Stacks read from outside have numbers of their own, which do not collide with the hook's or a framework's. */
+/* Stacks read from outside have their own ids, which are different from those of the hook and of a framework. */
 static void stacks_from_outside(void **state)
 {
     (void)state;
@@ -489,7 +490,7 @@ static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
     feed_site(sites, 2, frame, 1, 0);
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 1))->frame[0].function, "THPModule_empty");
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 2))->frame[0].function, "renewed");
-    /* another program under the same pid starts with no sites; the same program, reported twice, keeps them */
+    /* A process that is reported twice keeps its sites. Another program with the same pid starts without sites. */
     uint32_t before = gw_sites_number(sites, PID, 1);
     feed_process(sites, 1, python_path);
     assert_int_equal(gw_sites_number(sites, PID, 1), before);
@@ -525,7 +526,8 @@ static void nonsense_is_passed_over(void **state)
     gw_sites_free(sites);
 }
 
-/* A symbol in state NOT_ASKED that has a name: the first one is kept, and freed only once. */
+/* Two symbols for one address have the state NOT_ASKED and a name. The first name is kept, and it is freed only once.
+ */
 static void a_name_is_kept_once(void **state)
 {
     (void)state;
