@@ -37,6 +37,9 @@ void gwi_traits_free(gwi_traits *traits)
 
 /* ---- adding ---- */
 
+/* A run has a few hundred traits. A damaged recording may have any number, and further ones are left out. */
+enum { TRAITS_MAX = 4096 };
+
 static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
 {
     for (size_t i = 0; i < traits->count; i++)
@@ -45,10 +48,16 @@ static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
     return NULL;
 }
 
-/* Add a trait. If the trait exists already, append the text to it. Returns NULL if out of memory. */
+/* Add a trait. If the trait exists already, append the text to it, unless it is long already. Returns NULL if out of
+ * memory, or if there are too many traits. */
 static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
 {
+    enum { TEXT_BYTES_MAX = 16384 };
+    if (traits->count == TRAITS_MAX)
+        return NULL;
     gw_trait *old = find(traits, area, name);
+    if (old != NULL && strlen(old->text) > TEXT_BYTES_MAX)
+        return old;
     if (old != NULL) {
         gw_text both = {0};
         gw_text_addf(&both, "%s; %s", old->text, text);
@@ -107,7 +116,8 @@ static gw_trait *add_number(gwi_traits *traits, gw_area area, const char *name, 
     else
         snprintf(text, sizeof text, "%.0f%s%s", value, unit[0] == '\0' || strcmp(unit, "count") == 0 ? "" : " ",
                  strcmp(unit, "count") == 0 ? "" : unit);
-    gw_trait *trait = find(traits, area, name) != NULL ? NULL : add(traits, area, name, text);
+    bool is_more = traits->count < TRAITS_MAX && find(traits, area, name) == NULL;
+    gw_trait *trait = is_more ? add(traits, area, name, text) : NULL;
     if (trait != NULL) {
         trait->has_value = true;
         trait->value = value;
@@ -192,34 +202,65 @@ static void add_driver(gwi_traits *traits, const gw_model *model)
     }
 }
 
-static bool is_told(const gw_model *model, size_t process, size_t library)
+typedef struct listed_library {
+    const gw_library *library;
+    size_t place; /* position among all libraries of the run */
+} listed_library;
+
+static int by_path(const void *left, const void *right)
 {
-    const char *path = model->process[process].libraries.item[library].path;
-    for (size_t p = 0; p <= process; p++) {
-        const gw_libraries *list = &model->process[p].libraries;
-        size_t end = p == process ? library : list->count;
-        for (size_t i = 0; i < end; i++)
-            if (gw_str_same(list->item[i].path, path))
-                return true;
-    }
-    return false;
+    const listed_library *a = left, *b = right;
+    int order = strcmp(a->library->path, b->library->path);
+    return order != 0 ? order : (a->place > b->place) - (a->place < b->place);
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const listed_library *a = left, *b = right;
+    return (a->place > b->place) - (a->place < b->place);
+}
+
+/* List each library of the run once, in the order in which the processes loaded them. The driver is left out: the
+ * driver in use is listed on its own, and our own facade has its name, too. The caller frees the list. */
+static listed_library *list_libraries(const gw_model *model, size_t *ret_count)
+{
+    size_t room = 0, count = 0, kept = 0;
+    for (size_t p = 0; p < model->process_count; p++)
+        room += model->process[p].libraries.count;
+    listed_library *list = room == 0 ? NULL : malloc(room * sizeof *list);
+    *ret_count = 0;
+    if (list == NULL)
+        return NULL;
+    for (size_t p = 0; p < model->process_count; p++)
+        for (size_t i = 0; i < model->process[p].libraries.count; i++) {
+            const gw_library *library = &model->process[p].libraries.item[i];
+            if (library->kind != GW_LIBRARY_DRIVER && library->path != NULL) {
+                list[count] = (listed_library){library, count};
+                count++;
+            }
+        }
+    qsort(list, count, sizeof *list, by_path);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || strcmp(list[kept - 1].library->path, list[i].library->path) != 0)
+            list[kept++] = list[i];
+    qsort(list, kept, sizeof *list, by_place);
+    *ret_count = kept;
+    return list;
 }
 
 static void add_libraries(gwi_traits *traits, const gw_model *model)
 {
-    for (size_t p = 0; p < model->process_count; p++) {
-        const gw_libraries *list = &model->process[p].libraries;
-        for (size_t i = 0; i < list->count; i++) {
-            const gw_library *library = &list->item[i];
-            char name[64], version[GW_VERSION_TEXT_MAX];
-            if (library->kind == GW_LIBRARY_DRIVER || is_told(model, p, i))
-                continue; /* the driver in use is already listed above; our own facade has its name, too */
-            snprintf(name, sizeof name, "%s%s%s", gw_library_kind_text(library->kind),
-                     library->part[0] == '\0' ? "" : " ", library->part);
-            make_optional(addf(traits, GW_AREA_LIBRARY, name, "%s, %s", gw_library_version_text(version, library),
-                               library->path));
-        }
+    size_t count;
+    listed_library *list = list_libraries(model, &count);
+    for (size_t i = 0; i < count; i++) {
+        const gw_library *library = list[i].library;
+        char name[64], version[GW_VERSION_TEXT_MAX];
+        snprintf(name, sizeof name, "%s%s%s", gw_library_kind_text(library->kind), library->part[0] == '\0' ? "" : " ",
+                 library->part);
+        make_optional(
+            addf(traits, GW_AREA_LIBRARY, name, "%s, %s", gw_library_version_text(version, library), library->path));
     }
+    free(list);
 }
 
 /* ---- cards ---- */

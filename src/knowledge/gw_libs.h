@@ -94,7 +94,8 @@ void gw_library_read(const char *root, gw_library *library);
 void gw_library_free(gw_library *library); /* frees the library's strings */
 
 /* Add a library to the list, which takes ownership. Returns false and frees the library if its path is already in the
- * list, or if there is no memory. */
+ * list, if the list is full, or if there is no memory. A process loads some dozens of libraries. */
+enum { GW_LIBRARIES_MAX = 1024 };
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
 /* Free all libraries. The list is empty afterwards. */
 void gw_libraries_free(gw_libraries *list);

@@ -204,7 +204,7 @@ void gw_library_ask_package(const char *root, gw_library *library)
 
 bool gw_libraries_add(gw_libraries *list, gw_library *library)
 {
-    bool known = library->path == NULL;
+    bool known = library->path == NULL || list->count == GW_LIBRARIES_MAX;
     for (size_t i = 0; i < list->count && !known; i++)
         known = strcmp(list->item[i].path, library->path) == 0;
     if (known || !gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item)) {

@@ -22,13 +22,7 @@ typedef struct glance {
 static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 {
     const gwi_process *last = model->inner->last;
-    if (last != NULL && last->pid == pid)
-        return last;
-    for (size_t i = model->process_count; i-- > 0;) {
-        if (model->inner->process[i]->pid == pid)
-            return model->inner->process[i];
-    }
-    return NULL;
+    return last != NULL && last->pid == pid ? last : gwi_process_known(model, pid);
 }
 
 static inline void fetch_bucket(const gwi_process *process, const gw_event *event, glance *it)

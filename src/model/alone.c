@@ -61,9 +61,9 @@ static void take_launch(search *it, const gw_thread *thread, const gw_ring_call 
 static uint64_t waits_after(const search *it, uint64_t t_ns)
 {
     uint64_t count = 0;
-    for (size_t i = 0; i < it->model->thread_count; i++) {
-        const gw_thread *thread = &it->model->thread[i];
-        for (size_t k = thread->pid == it->pid ? thread->ring_count : 0; k-- > 0 && thread->ring[k].t_ns >= t_ns;)
+    const gw_thread *thread = gw_model_first_thread(it->model, it->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(it->model, thread)) {
+        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns >= t_ns;)
             count += thread->ring[k].is_sync;
     }
     return count;
@@ -88,9 +88,9 @@ static void find_site(const search *it, gw_alone *alone)
 
 static void find_on_record(search *it)
 {
-    for (size_t i = 0; i < it->model->thread_count; i++) {
-        const gw_thread *thread = &it->model->thread[i];
-        for (size_t k = 0; thread->pid == it->pid && k < thread->ring_count; k++)
+    const gw_thread *thread = gw_model_first_thread(it->model, it->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(it->model, thread)) {
+        for (size_t k = 0; k < thread->ring_count; k++)
             if (gw_is_outstanding(&thread->ring[k]))
                 take_launch(it, thread, &thread->ring[k]);
     }
@@ -110,10 +110,10 @@ static void find_on_record(search *it)
 
 static const gw_thread *thread_of(const gw_model *model, uint32_t pid, uint32_t tid)
 {
-    for (size_t i = 0; i < model->thread_count; i++)
-        if (model->thread[i].pid == pid && model->thread[i].tid == tid)
-            return &model->thread[i];
-    return NULL;
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    while (thread != NULL && thread->tid != tid)
+        thread = gw_model_next_thread(model, thread);
+    return thread;
 }
 
 static bool is_maybe_over(const gw_ring_call *call)
@@ -124,9 +124,9 @@ static bool is_maybe_over(const gw_ring_call *call)
 /* True if the rings have a later call on the stream, or a later wait that includes the stream. */
 static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is_blocking)
 {
-    for (size_t i = 0; i < it->model->thread_count; i++) {
-        const gw_thread *thread = &it->model->thread[i];
-        for (size_t k = 0; thread->pid == it->pid && k < thread->ring_count; k++) {
+    const gw_thread *thread = gw_model_first_thread(it->model, it->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(it->model, thread)) {
+        for (size_t k = 0; k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
             uint64_t of = gwi_ring_stream(call, thread->tid);
             if (call->t_ns < t_ns || is_maybe_over(call))

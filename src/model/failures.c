@@ -118,8 +118,8 @@ static void look_around(const gw_model *model, gw_failure *failure)
     uint32_t taken = 0;
     failure->around = (gw_around){0};
     int device = failure->device < 0 ? 0 : failure->device;
-    for (size_t i = 0; i < model->process_count; i++) {
-        const gw_process *process = &model->process[i];
+    for (size_t i = 0; i < model->inner->holding_count; i++) {
+        const gw_process *process = &model->process[model->inner->holder[i]];
         if (process->exit_known)
             continue;
         for (int k = 0; k < GW_MODEL_DEVICES_MAX; k++)
@@ -549,10 +549,9 @@ static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_ow
 static later rings_after(const gw_model *model, const gw_failure *failure, uint64_t synced_ns)
 {
     later found = {0};
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        for (size_t k = thread->ring_count;
-             thread->pid == failure->pid && k-- > 0 && thread->ring[k].t_ns > failure->t_last_ns;)
+    const gw_thread *thread = gw_model_first_thread(model, failure->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > failure->t_last_ns;)
             count_later(&thread->ring[k], synced_ns, thread->tid == failure->tid, &found);
     }
     return found;
@@ -689,4 +688,19 @@ void gwi_failures_finish(gw_model *model)
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
     settle_retreats(model);
+}
+
+void gwi_failures_link(gw_model *model)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        gwi_pid *entry = gwi_pid_find(model, model->failure[i].pid);
+        uint32_t plus_1 = (uint32_t)i + 1;
+        if (entry == NULL)
+            continue;
+        if (entry->failure_plus_1 == 0)
+            entry->failure_plus_1 = plus_1;
+        else
+            model->failure[entry->failure_last_plus_1 - 1].next_plus_1 = plus_1;
+        entry->failure_last_plus_1 = plus_1;
+    }
 }

@@ -211,14 +211,6 @@ void gwi_fault_log(gw_model *model, const gw_event *event)
 
 /* ---- the end ---- */
 
-static const gwi_process *inner_of(const gw_model *model, uint32_t pid)
-{
-    for (size_t i = model->process_count; i-- > 0;)
-        if (model->process[i].pid == pid)
-            return model->inner->process[i];
-    return NULL;
-}
-
 static bool has_sticky(const gw_model *model, uint32_t pid)
 {
     for (size_t i = 0; i < model->failure_count; i++)
@@ -229,10 +221,10 @@ static bool has_sticky(const gw_model *model, uint32_t pid)
 
 static const gw_thread *thread_inside(const gw_model *model, uint32_t pid)
 {
-    for (size_t i = 0; i < model->thread_count; i++)
-        if (model->thread[i].pid == pid && model->thread[i].inside_fn != NULL)
-            return &model->thread[i];
-    return NULL;
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    while (thread != NULL && thread->inside_fn == NULL)
+        thread = gw_model_next_thread(model, thread);
+    return thread;
 }
 
 static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
@@ -264,7 +256,7 @@ static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
 static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
 {
     enum { ABORT = 6, UNSPECIFIED = 719 };
-    if (inner_of(model, dump->pid) == NULL && model->command != NULL)
+    if (gwi_process_known(model, dump->pid) == NULL && model->command != NULL)
         dump->pid = model->command->pid;
     const gw_process *process = gw_model_process(model, dump->pid);
     if (process == NULL || !process->exit_known || !process->exit.status_known || process->exit.signal != ABORT)
@@ -278,7 +270,7 @@ static void name_launches(gw_model *model)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
         gw_failure *failure = &model->failure[i];
-        const gwi_process *process = failure->is_sticky ? inner_of(model, failure->pid) : NULL;
+        const gwi_process *process = failure->is_sticky ? gwi_process_known(model, failure->pid) : NULL;
         if (process == NULL)
             continue;
         if (failure->kind == GW_EV_LAUNCH)
@@ -294,7 +286,7 @@ void gwi_faults_finish(gw_model *model)
     name_launches(model);
     for (size_t i = 0; i < facts->fault_count; i++) {
         gw_gpu_fault *fault = &model->faults.fault[i];
-        if (inner_of(model, fault->pid) == NULL && model->command != NULL)
+        if (gwi_process_known(model, fault->pid) == NULL && model->command != NULL)
             fault->pid = model->command->pid; /* the dump's file name has no recorded pid */
         add_told_by_dump(model, fault);
     }

@@ -55,9 +55,10 @@ static void info_fact(gw_model *model, gwi_process *process, const gw_event *eve
                            .pid = process->pid,
                            .device = gwi_device_place(event->arg[2]),
                            .after_result = (uint16_t)event->arg[3]};
-    for (size_t i = 0; i < model->process_count; i++) {
-        const gw_usage *usage = &model->process[i].usage[info.device];
-        if (model->process[i].exit_known)
+    for (size_t i = 0; i < model->inner->holding_count; i++) {
+        const gw_process *holder = &model->process[model->inner->holder[i]];
+        const gw_usage *usage = &holder->usage[info.device];
+        if (holder->exit_known)
             continue;
         info.ledger_bytes += usage->live_bytes;
         info.stream_count += usage->class_count[GW_CLASS_STREAM];
@@ -107,8 +108,10 @@ static void site_fact(gw_model *model, const gw_event *event)
 static void guard_fact(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_device *device = device_at(model, event->arg[3]);
-    device->has_limit = true;
-    device->bytes_limit = event->arg[1];
+    if (device != NULL) {
+        device->has_limit = true;
+        device->bytes_limit = event->arg[1];
+    }
     gwi_failure_refused(model, process, event);
 }
 
@@ -299,6 +302,7 @@ static void feed_exit(gw_model *model, const gw_item *item)
         return;
     gw_process *facts = &model->process[process->index];
     facts->exit_known = true;
+    gwi_process_ended(model, process);
     facts->exit = item->exit;
     facts->t_exit_ns = item->t_ns;
     if (item->exit.is_command) {

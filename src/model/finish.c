@@ -100,5 +100,6 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_machine_finish(model);
     gwi_crash_finish(model);
     gwi_order_finish(model);
+    gwi_failures_link(model);
     return model->inner->nomem ? gw_fail(err, GW_NOMEM, "the model of the run") : GW_OK;
 }

@@ -44,12 +44,13 @@ static int by_moment(const void *left, const void *right)
 static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count)
 {
     size_t room = 0, count = 0;
-    for (size_t i = 0; i < model->thread_count; i++)
-        room += model->thread[i].pid == pid ? model->thread[i].ring_count : 0;
+    const gw_thread *first = gw_model_first_thread(model, pid);
+    for (const gw_thread *thread = first; thread != NULL; thread = gw_model_next_thread(model, thread))
+        room += thread->ring_count;
     moment *list = room == 0 ? NULL : malloc(room * sizeof *list);
-    for (size_t i = 0; list != NULL && i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        for (size_t k = 0; thread->pid == pid && k < thread->ring_count; k++) {
+    for (const gw_thread *thread = first; list != NULL && thread != NULL;
+         thread = gw_model_next_thread(model, thread)) {
+        for (size_t k = 0; k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
             bool launch = gw_is_any_launch(call) && !call->captured;
             if (launch || call->is_sync || call->is_copy)

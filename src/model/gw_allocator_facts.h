@@ -71,8 +71,8 @@ typedef struct gw_allocator_report {
     size_t request_count;
     gw_allocator_size size[GW_ALLOCATOR_SIZES_MAX]; /* smallest first */
     size_t size_count;
-    uint64_t history_count;     /* number of single allocations in the history */
-    gw_peak peak[GW_PEAKS_MAX]; /* highest live bytes in each of several equal spans of time, oldest first */
+    uint64_t history_count; /* number of single allocations in the history */
+    gw_peak *peak;          /* highest live bytes in each of several equal spans of time, oldest first; owned */
     size_t peak_count;
     gw_held held[GW_HELD_MAX]; /* the call sites with the most memory when live bytes were highest */
     size_t held_count;

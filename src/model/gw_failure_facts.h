@@ -90,7 +90,8 @@ typedef struct gw_failure {
     bool is_allocation; /* device memory, or an object that needs device memory, was refused for lack of memory */
     bool is_sticky;     /* the failure made the context, or the whole process, unusable */
     bool is_echo;       /* a consequence of an earlier sticky error or fork */
-    bool is_earlier;    /* not sticky, and before the one phase that is judged */
+    uint32_t next_plus_1;  /* index + 1 of the next failure with this pid; 0: none. See gw_model_next_failure() */
+    bool is_earlier;       /* not sticky, and before the one phase that is judged */
     uint64_t bytes_wanted; /* size of the request, if is_allocation; 0: an object without a size */
     uint32_t site;         /* call site of the first of the equal failures; 0: not known */
     gw_recovery recovery;

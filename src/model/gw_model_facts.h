@@ -116,6 +116,12 @@ static inline bool gw_run_ended_well(const gw_model *model)
 /* Look up a process, a META value or a fact. Returns NULL if there is none. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
+/* Return the first thread or failure with a pid, or the next one after the given one, in their order in the model.
+ * Returns NULL if there is none. The failures are linked by gw_model_finish(). */
+const gw_thread *gw_model_first_thread(const gw_model *model, uint32_t pid);
+const gw_thread *gw_model_next_thread(const gw_model *model, const gw_thread *thread);
+const gw_failure *gw_model_first_failure(const gw_model *model, uint32_t pid);
+const gw_failure *gw_model_next_failure(const gw_model *model, const gw_failure *failure);
 const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first one with that key */
 /* Return a snapshot with its list. The first call for a snapshot makes the list, so only one thread may call this at a
  * time. Call it after gw_model_finish(). Returns NULL if there is no such snapshot. `live` is NULL if nothing was

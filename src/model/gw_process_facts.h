@@ -24,6 +24,7 @@ typedef struct gw_ring_call {
 
 typedef struct gw_thread {
     uint32_t pid, tid;
+    uint32_t next_plus_1; /* index + 1 of the next thread with this pid; 0: none. See gw_model_next_thread() */
     char name[16];
     uint64_t counter[GW_COUNT_COUNT];
     uint64_t calls, synced_at_ns;
@@ -74,7 +75,7 @@ typedef struct gw_process {
     uint64_t lost_events, lost_failures, lost_threads;
     uint64_t counter[GW_COUNT_COUNT]; /* sums over the process's threads */
     uint64_t synced_at_ns;            /* time of the last successful synchronisation of any thread */
-    gw_usage usage[GW_MODEL_DEVICE_PLACES];
+    gw_usage *usage; /* GW_MODEL_DEVICE_PLACES of them; all zero until the process creates its first object */
     uint64_t alloc_order, free_order;
     uint64_t allocation_us; /* time in successful ALLOC and FREE calls, rounded down for each call */
     uint64_t made_total;    /* number of objects created, of any class except functions and mappings */

@@ -157,6 +157,14 @@ typedef struct gwi_process {
     uint64_t t_default_ns; /* time of the last allocation or free of stream-ordered memory in the default stream */
 } gwi_process;
 
+/* Everything of one pid, so that no search walks over all processes or threads of the run. */
+typedef struct gwi_pid {
+    uint32_t pid;
+    uint32_t process_plus_1;                      /* index of the newest process with the pid; 0: none */
+    uint32_t thread_plus_1, thread_last_plus_1;   /* first and last thread; gw_thread.next_plus_1 links them */
+    uint32_t failure_plus_1, failure_last_plus_1; /* likewise its failures, after gwi_failures_link() */
+} gwi_pid;
+
 typedef struct gwi_string_pool {
     char **item; /* owned, like each text */
     size_t count, capacity;
@@ -178,8 +186,15 @@ typedef struct gwi_hot_ring { /* a thread's ring as recorded; it is decoded at t
 } gwi_hot_ring;
 
 typedef struct gwi_model {
-    gwi_process **process;      /* same indexes as in gw_model.process; owned */
-    gwi_process *last;          /* process of the last event */
+    gwi_process **process; /* same indexes as in gw_model.process; owned */
+    gwi_process *last;     /* process of the last event */
+    gwi_pid *pid;          /* owned */
+    size_t pid_count, pid_capacity;
+    gwi_table pid_table;    /* finds an element of `pid` by the hash of its number */
+    gwi_table thread_table; /* finds an index of gw_model.thread by the hash of pid and tid */
+    /* Indexes of the processes that own an object and have not ended, in the order of their first objects; owned. */
+    uint32_t *holder;
+    size_t holding_count, holding_capacity;
     gwi_hot_ring *ring;         /* same indexes as in gw_model.thread; owned */
     uint16_t *inside_fn_plus_1; /* same indexes as in gw_model.thread; owned */
     size_t launch_site_capacity;
@@ -217,9 +232,14 @@ char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 /* feed.c. Add an event of any kind to the model. */
 void gwi_model_event(gw_model *model, const gw_event *event);
 
+extern gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES]; /* that of a process without objects; nothing writes there */
 /* processes.c. gwi_process_add() always adds a process, because a pid can be reused. gwi_process_find() returns the
  * newest process with the pid, and adds one if there is none. Both return NULL and set nomem if there is no memory. */
 gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
+/* Return the newest process with the pid, NULL if there is none. */
+gwi_process *gwi_process_known(const gw_model *model, uint32_t pid);
+/* Return what belongs to a pid, NULL if nothing does. Valid until the next process or thread is added. */
+gwi_pid *gwi_pid_find(const gw_model *model, uint32_t pid);
 gwi_process *gwi_process_find(gw_model *model, uint32_t pid, uint64_t t_ns);
 static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
 {
@@ -228,6 +248,12 @@ static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_
 }
 /* Return the index of a thread in the model. A new thread is added. Returns SIZE_MAX if there is no memory. */
 size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
+/* Start and end what the model keeps of a process that owns objects: its gw_usage, and its place in gwi_model.holder.
+ * gwi_process_holds() is called before the first object is added. No machine has room for the contexts of more than
+ * GWI_HOLDING_MAX processes, so the list is not longer. */
+enum { GWI_HOLDING_MAX = 4096 };
+bool gwi_process_holds(gw_model *model, gwi_process *process); /* false: no memory */
+void gwi_process_ended(gw_model *model, gwi_process *process);
 
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
@@ -341,6 +367,7 @@ void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *eve
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
 uint64_t gwi_work_count(const gw_process *process); /* the number of launches, copies and fills */
 void gwi_failures_finish(gw_model *model);
+void gwi_failures_link(gw_model *model); /* link the failures of each pid. Call it when the list is complete */
 
 /* observer.c */
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event);

@@ -120,19 +120,21 @@ static void context_create(gw_model *model, gwi_process *process, const gw_event
     int device = gwi_device_place(event->arg[2]);
     uint64_t kind = event->arg[3];
     gw_process *facts = &model->process[process->index];
-    facts->usage[device].used = true;
     if (kind == GW_CONTEXT_PRIMARY && device != GW_MODEL_DEVICE_BEYOND) {
         facts->primary_retains[device]++;
         process->primary[device] = context;
         uint32_t index;
         if (gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index) &&
-            process->object[index].kind == GW_CONTEXT_PRIMARY)
+            process->object[index].kind == GW_CONTEXT_PRIMARY) {
+            facts->usage[device].used = true;
             return;
+        }
     }
     forget_context(process);
     gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_CONTEXT, GW_CLASS_CONTEXT, context, 0, device);
     if (object == NULL)
         return;
+    facts->usage[device].used = true;
     object->kind = (uint8_t)kind;
     object->context = context;
     object->owner = kind == GW_CONTEXT_FROM_GREEN ? event->arg[1] : 0;

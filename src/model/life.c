@@ -60,6 +60,10 @@ static void free_inner(gw_model *model)
     for (size_t i = 0; inner->ring != NULL && i < model->thread_count; i++)
         free(inner->ring[i].call);
     free(inner->process);
+    free(inner->pid);
+    gwi_table_free(&inner->pid_table);
+    gwi_table_free(&inner->thread_table);
+    free(inner->holder);
     free(inner->ring);
     free(inner->inside_fn_plus_1);
     gwi_table_free(&inner->group_table);
@@ -83,6 +87,8 @@ void gw_model_free(gw_model *model)
     gwi_cudnn_free(model);
     free(model->stderr_facts.text);
     for (size_t i = 0; i < model->process_count; i++) {
+        if (model->process[i].usage != gwi_no_usage)
+            free(model->process[i].usage);
         free(model->process[i].exe);
         free(model->process[i].driver_path);
         free(model->process[i].raised);
@@ -101,6 +107,7 @@ void gw_model_free(gw_model *model)
         free(model->teardown[i].buried);
     for (size_t i = 0; i < model->allocator_count; i++) {
         free(model->allocator[i].live);
+        free(model->allocator[i].peak);
         free(model->allocator[i].request);
     }
     free(model->process);

@@ -20,7 +20,8 @@ typedef struct group {
 } group;
 
 typedef struct gwi_machine {
-    group *group; /* owned */
+    group *group;          /* owned */
+    gwi_table group_table; /* finds a group by the hash of its source, device and pid */
     size_t group_count, group_capacity, series_capacity, event_capacity;
 } gwi_machine;
 
@@ -36,15 +37,31 @@ static gwi_machine *inner_of(gw_model *model)
 
 /* ---- samples ---- */
 
+typedef struct group_key {
+    const group *group;
+    const gw_item *item;
+} group_key;
+
+static bool group_is(const void *context, uint32_t index)
+{
+    const group_key *key = context;
+    const group *g = &key->group[index];
+    return g->source == key->item->sample.source && g->device == key->item->sample.device && g->pid == key->item->pid;
+}
+
 static group *group_of(gw_model *model, gwi_machine *inner, const gw_item *item)
 {
-    for (size_t i = 0; i < inner->group_count; i++) {
-        group *g = &inner->group[i];
-        if (g->source == item->sample.source && g->device == item->sample.device && g->pid == item->pid)
-            return g;
-    }
+    uint32_t hash = gwi_hash((uint64_t)item->sample.device << 40 ^ (uint64_t)item->pid << 8 ^ item->sample.source);
+    group_key key = {inner->group, item};
+    gwi_spot spot = gwi_table_find(&inner->group_table, hash, group_is, &key);
+    if (spot.bucket != NULL)
+        return &inner->group[gwi_spot_value(spot)];
     if (!gwi_room(model, &inner->group, inner->group_count, &inner->group_capacity, sizeof *inner->group))
         return NULL;
+    if (!gwi_table_add(&inner->group_table, hash, (uint32_t)inner->group_count)) {
+        model->inner->nomem = true;
+        return NULL;
+    }
     group *g = &inner->group[inner->group_count++];
     memset(g, 0, sizeof *g);
     g->source = item->sample.source;
@@ -140,10 +157,16 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
+/* The bit of an item's source in gw_machine_event.sources. A damaged recording may contain any source. */
+static uint8_t source_bit(const gw_item *item)
+{
+    return (uint8_t)(1u << (item->machine.source & 7));
+}
+
 /* True if the item reports the same event again. */
 static bool is_same(const gw_machine_event *event, const gw_item *item)
 {
-    bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & 1u << item->machine.source) == 0;
+    bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & source_bit(item)) == 0;
     if (event->kind != item->machine.kind || event->code != item->machine.code ||
         distance(item->t_ns, event->t_last_ns) > (told_twice ? same_event_ns : burst_ns))
         return false;
@@ -157,8 +180,8 @@ static bool is_same(const gw_machine_event *event, const gw_item *item)
 
 static void merge(gw_model *model, gw_machine_event *event, const gw_item *item)
 {
-    bool told_twice = (event->sources & 1u << item->machine.source) == 0;
-    event->sources |= (uint8_t)(1u << item->machine.source);
+    bool told_twice = (event->sources & source_bit(item)) == 0;
+    event->sources |= source_bit(item);
     event->t_ns = item->t_ns < event->t_ns ? item->t_ns : event->t_ns;
     event->t_last_ns = item->t_ns > event->t_last_ns ? item->t_ns : event->t_last_ns;
     if (!told_twice) {
@@ -203,7 +226,7 @@ void gwi_machine_event(gw_model *model, const gw_item *item)
                                 .t_last_ns = item->t_ns,
                                 .kind = item->machine.kind < GW_MACHINE_EVENT_COUNT ? item->machine.kind
                                                                                     : GW_MACHINE_EVENT_COUNT,
-                                .sources = (uint8_t)(1u << (item->machine.source & 7)),
+                                .sources = source_bit(item),
                                 .pid = item->pid,
                                 .device = item->machine.device,
                                 .code = item->machine.code,
@@ -366,8 +389,10 @@ void gwi_machine_free(gw_model *model)
     free(machine->event);
     free(machine->holder);
     free(machine->series);
-    if (machine->inner != NULL)
+    if (machine->inner != NULL) {
         free(machine->inner->group);
+        gwi_table_free(&machine->inner->group_table);
+    }
     free(machine->inner);
 }
 

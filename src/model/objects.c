@@ -124,8 +124,10 @@ void gwi_groups_finish(gw_model *model)
 
 /* ---- objects ---- */
 
-static GWI_RARE bool grow_objects(gwi_process *process)
+static GWI_RARE bool grow_objects(gw_model *model, gwi_process *process)
 {
+    if (process->object_capacity == 0 && !gwi_process_holds(model, process))
+        return false;
     uint32_t capacity = process->object_capacity == 0 ? 64 : process->object_capacity * 2;
     gwi_object *wider = gwi_big_alloc(capacity * sizeof *wider);
     if (wider == NULL)
@@ -145,7 +147,7 @@ static inline gwi_object *object_new(gw_model *model, gwi_process *process, uint
         process->object_free = process->object[*ret_index].group;
         return &process->object[*ret_index];
     }
-    if (process->object_count == process->object_capacity && !grow_objects(process)) {
+    if (process->object_count == process->object_capacity && !grow_objects(model, process)) {
         model->inner->nomem = true;
         return NULL;
     }

@@ -52,7 +52,6 @@ static gw_allocator_report *report_now(gw_model *model, gwi_process *process, co
 
 static void block_add(gw_model *model, const gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
-    enum { ROOM_STEP = 256 };
     uint64_t t_ns;
     if (event->arg[3] == GW_BLOCK_REST) {
         report->rest_count += event->arg[0];
@@ -61,11 +60,9 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
     if ((event->arg[3] & 0xff) > GW_BLOCK_PENDING || report->live_count >= GWI_GRAVES_MAX)
         return;
     bool aged = time_of_age(process, event, event->arg[2], &t_ns);
-    if (report->live_count % ROOM_STEP == 0) {
-        if (!gw_array_resize(&report->live, report->live_count + ROOM_STEP, sizeof *report->live)) {
-            model->inner->nomem = true;
-            return;
-        }
+    if (!gw_array_more(&report->live, report->live_count, sizeof *report->live)) {
+        model->inner->nomem = true;
+        return;
     }
     report->live[report->live_count++] = (gw_live){.address = event->arg[0],
                                                    .bytes = event->arg[1],
@@ -87,8 +84,12 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
         if (gwi_room(model, &process->history, process->history_count, &process->history_capacity, sizeof(uint64_t)))
             process->history[process->history_count++] = t_ns;
     } else if (event->arg[0] == GW_ACTION_LIVE_PEAK) {
-        if (report->peak_count < GW_PEAKS_MAX)
+        if (report->peak_count >= GW_PEAKS_MAX)
+            return;
+        if (gw_array_more(&report->peak, report->peak_count, sizeof *report->peak))
             report->peak[report->peak_count++] = (gw_peak){.t_ns = t_ns, .bytes = event->arg[2]};
+        else
+            model->inner->nomem = true;
     } else if (event->arg[0] == GW_ACTION_LIVE_LOW &&
                report->peak_count > 0) { /* for the same time span as the previous LIVE_PEAK */
         gw_peak *peak = &report->peak[report->peak_count - 1];
@@ -361,10 +362,9 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
     enum { LAUNCHES_MANY = 64 };
     uint64_t launches = 0;
     const gw_process *process = gw_model_process(model, report->pid);
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        for (size_t k = thread->ring_count;
-             thread->pid == report->pid && k-- > 0 && thread->ring[k].t_ns > report->t_ns;)
+    const gw_thread *thread = gw_model_first_thread(model, report->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > report->t_ns;)
             launches += gw_is_any_launch(&thread->ring[k]);
     }
     if (launches >= LAUNCHES_MANY && process != NULL && process->synced_at_ns > report->t_ns)

@@ -484,9 +484,9 @@ static void look_at_rings(gw_model *model, gw_unordered *it)
     it->copy_fn = gw_model_fn_name(model, it->copy_fn_id);
     it->free_fn = gw_model_fn_name(model, it->free_fn_id);
     it->launches_known = true;
-    for (size_t i = 0; i < model->thread_count; i++)
-        if (model->thread[i].pid == it->pid)
-            look_at_thread(it, &model->thread[i]);
+    const gw_thread *thread = gw_model_first_thread(model, it->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
+        look_at_thread(it, thread);
 }
 
 static bool ends_waiting(const gw_ring_call *call)
@@ -499,10 +499,8 @@ static bool ends_waiting(const gw_ring_call *call)
 static uint64_t last_wait(const gw_model *model, uint32_t pid)
 {
     uint64_t t_ns = 0;
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        if (thread->pid != pid)
-            continue;
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
         if (thread->synced_at_ns > t_ns)
             t_ns = thread->synced_at_ns;
         for (size_t k = 0; k < thread->ring_count; k++)
@@ -539,9 +537,9 @@ static void find_unwaited(gw_model *model, const gwi_process *process)
 {
     uint64_t waited_ns = last_wait(model, process->pid);
     gw_unwaited found = {.pid = process->pid};
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        for (size_t k = 0; thread->pid == process->pid && k < thread->ring_count; k++) {
+    const gw_thread *thread = gw_model_first_thread(model, process->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        for (size_t k = 0; k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
             if (!is_copy_to_host(call) || call->t_ns <= waited_ns ||
                 !has_host_block(model, process, call->what, call->t_ns))

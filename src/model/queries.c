@@ -38,11 +38,40 @@ const char *gw_model_fn_name(const gw_model *model, uint16_t fn)
 
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid)
 {
-    for (size_t i = model->process_count; i-- > 0;) {
-        if (model->process[i].pid == pid)
-            return &model->process[i];
-    }
-    return NULL;
+    const gwi_process *process = gwi_process_known(model, pid);
+    return process == NULL ? NULL : &model->process[process->index];
+}
+
+static const gw_thread *thread_at(const gw_model *model, uint32_t plus_1)
+{
+    return plus_1 == 0 ? NULL : &model->thread[plus_1 - 1];
+}
+
+const gw_thread *gw_model_first_thread(const gw_model *model, uint32_t pid)
+{
+    const gwi_pid *entry = gwi_pid_find(model, pid);
+    return entry == NULL ? NULL : thread_at(model, entry->thread_plus_1);
+}
+
+const gw_thread *gw_model_next_thread(const gw_model *model, const gw_thread *thread)
+{
+    return thread_at(model, thread->next_plus_1);
+}
+
+static const gw_failure *failure_at(const gw_model *model, uint32_t plus_1)
+{
+    return plus_1 == 0 ? NULL : &model->failure[plus_1 - 1];
+}
+
+const gw_failure *gw_model_first_failure(const gw_model *model, uint32_t pid)
+{
+    const gwi_pid *entry = gwi_pid_find(model, pid);
+    return entry == NULL ? NULL : failure_at(model, entry->failure_plus_1);
+}
+
+const gw_failure *gw_model_next_failure(const gw_model *model, const gw_failure *failure)
+{
+    return failure_at(model, failure->next_plus_1);
 }
 
 const char *gw_model_meta(const gw_model *model, const char *key)

@@ -108,13 +108,13 @@ static int by_time(const void *left, const void *right)
 static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
 {
     size_t room = 0, calls = 0, at = 0;
-    for (size_t i = 0; i < model->thread_count; i++)
-        room += model->thread[i].pid == pid ? model->thread[i].ring_count : 0;
+    const gw_thread *first = gw_model_first_thread(model, pid);
+    for (const gw_thread *thread = first; thread != NULL; thread = gw_model_next_thread(model, thread))
+        room += thread->ring_count;
     const gw_ring_call **call = room == 0 ? NULL : malloc(room * sizeof(const gw_ring_call *));
-    for (size_t i = 0; call != NULL && i < model->thread_count; i++) {
-        for (size_t k = 0; model->thread[i].pid == pid && k < model->thread[i].ring_count; k++)
-            call[calls++] = &model->thread[i].ring[k];
-    }
+    for (const gw_thread *thread = first; call != NULL && thread != NULL; thread = gw_model_next_thread(model, thread))
+        for (size_t k = 0; k < thread->ring_count; k++)
+            call[calls++] = &thread->ring[k];
     if (calls > 0)
         qsort(call, calls, sizeof(const gw_ring_call *), by_time);
     gw_request sum = {0};

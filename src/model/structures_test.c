@@ -211,7 +211,7 @@ static void test_looking_ahead_changes_nothing(void **state)
         assert_int_equal(one->process[i].pid, other->process[i].pid);
         assert_int_equal(one->process[i].unknown_frees, other->process[i].unknown_frees);
         assert_int_equal(one->process[i].alloc_order, other->process[i].alloc_order);
-        assert_memory_equal(one->process[i].usage, other->process[i].usage, sizeof one->process[i].usage);
+        assert_memory_equal(one->process[i].usage, other->process[i].usage, GW_MODEL_DEVICE_PLACES * sizeof(gw_usage));
     }
     assert_int_equal(one->group_count, other->group_count);
     assert_memory_equal(one->group, other->group, one->group_count * sizeof *one->group);

@@ -220,7 +220,7 @@ static int by_time(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static void gather(walk *w, gw_thread *thread, const gwi_process *process)
+static void gather(walk *w, const gw_thread *thread, const gwi_process *process)
 {
     for (uint32_t k = 0; k < thread->ring_count; k++) {
         gw_ring_call *call = &thread->ring[k];
@@ -233,27 +233,48 @@ static void gather(walk *w, gw_thread *thread, const gwi_process *process)
     }
 }
 
-/* True if another thread waited for something after `call`, in a call that its ring no longer contains. */
-static bool is_beyond(const gw_model *model, const gw_thread *thread, const gw_ring_call *call)
+/* The latest times up to which threads may have waited in calls that their rings no longer contain. */
+typedef struct beyond {
+    uint64_t latest_ns, second_ns; /* over all threads; 0: no such thread */
+    const gw_thread *latest;       /* the thread of latest_ns */
+} beyond;
+
+/* The thread waited for something after each call before this time, and its ring may begin after that wait. 0: not so
+ * for any call. */
+static uint64_t beyond_of(const gw_thread *thread)
 {
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *other = &model->thread[i];
-        bool begins_later =
-            other->ring_count == 0 || (other->ring_total > other->ring_count && other->ring[0].t_ns > call->t_ns);
-        if (other != thread && other->pid == thread->pid && other->synced_at_ns > call->t_ns && begins_later)
-            return true;
+    if (thread->ring_count == 0)
+        return thread->synced_at_ns;
+    if (thread->ring_total <= thread->ring_count)
+        return 0;
+    return thread->synced_at_ns < thread->ring[0].t_ns ? thread->synced_at_ns : thread->ring[0].t_ns;
+}
+
+static beyond find_beyond(const gw_model *model, uint32_t pid)
+{
+    beyond found = {0};
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        uint64_t t_ns = beyond_of(thread);
+        if (found.latest == NULL || t_ns > found.latest_ns) {
+            found = (beyond){t_ns, found.latest_ns, thread};
+        } else if (t_ns > found.second_ns) {
+            found.second_ns = t_ns;
+        }
     }
-    return false;
+    return found;
 }
 
 static void look_beyond(gw_model *model, const gwi_process *process)
 {
-    for (size_t i = 0; i < model->thread_count; i++) {
-        gw_thread *thread = &model->thread[i];
-        for (size_t k = 0; thread->pid == process->pid && k < thread->ring_count; k++) {
+    beyond others = find_beyond(model, process->pid);
+    const gw_thread *thread = gw_model_first_thread(model, process->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        uint64_t other_ns = thread == others.latest ? others.second_ns : others.latest_ns;
+        for (size_t k = 0; k < thread->ring_count; k++) {
             gw_ring_call *call = &thread->ring[k];
             if (!call->waited && !call->maybe_waited)
-                call->maybe_waited = call->t_ns < process->t_waited_ns || is_beyond(model, thread, call);
+                call->maybe_waited = call->t_ns < process->t_waited_ns || call->t_ns < other_ns;
         }
     }
 }
@@ -269,8 +290,9 @@ static bool has_many_contexts(const gw_process *facts)
 static void find_waited(gw_model *model, const gwi_process *process)
 {
     size_t room = 0;
-    for (size_t i = 0; i < model->thread_count; i++)
-        room += model->thread[i].pid == process->pid ? model->thread[i].ring_count : 0;
+    const gw_thread *first = gw_model_first_thread(model, process->pid);
+    for (const gw_thread *thread = first; thread != NULL; thread = gw_model_next_thread(model, thread))
+        room += thread->ring_count;
     if (room == 0)
         return;
     walk w = {.process = process, .many_contexts = has_many_contexts(&model->process[process->index])};
@@ -280,9 +302,8 @@ static void find_waited(gw_model *model, const gwi_process *process)
     model->inner->nomem = model->inner->nomem || w.entry == NULL || w.stream == NULL || w.event == NULL;
     if (!model->inner->nomem) {
         w.stream[w.stream_count++] = (mark){.key = LEGACY, .blocking = BLOCKING_NOT};
-        for (size_t i = 0; i < model->thread_count; i++)
-            if (model->thread[i].pid == process->pid)
-                gather(&w, &model->thread[i], process);
+        for (const gw_thread *thread = first; thread != NULL; thread = gw_model_next_thread(model, thread))
+            gather(&w, thread, process);
         w.stream_count = unique(w.stream, w.stream_count);
         w.event_count = unique(w.event, w.event_count);
         qsort(w.entry, w.entry_count, sizeof *w.entry, by_time);

@@ -33,6 +33,8 @@ typedef struct gwi_numbers {
 
 typedef struct gwi_program { /* one program run by a pid; it ends at exit or exec */
     uint32_t pid, parent_plus_1;
+    uint32_t index;       /* in gw_sites.program */
+    uint32_t next_plus_1; /* index + 1 of the next older program in the same chain; 0: none */
     uint64_t start_realtime_ns;
     bool started; /* start_realtime_ns is known */
     gwi_mapping *mapping;
@@ -51,11 +53,14 @@ typedef struct gwi_site {
     gw_stack *stack; /* owned, with its frames; NULL: not built yet */
 } gwi_site;
 
+enum { GWI_PROGRAM_CHAINS = 4096 };
+
 struct gw_sites {
     gwi_program **program; /* owned, as is each element */
     uint32_t program_count, program_capacity;
     gwi_program *last;
-    gwi_site *site; /* owned; number 1 is at index 0 */
+    uint32_t chain_plus_1[GWI_PROGRAM_CHAINS]; /* index + 1 of the newest program whose pid falls into the chain */
+    gwi_site *site;                            /* owned; number 1 is at index 0 */
     uint32_t site_count, site_capacity;
     uint64_t frames_kept, bytes_kept;
     gw_symbol *symbol; /* owned */
@@ -63,8 +68,8 @@ struct gw_sites {
     uint32_t *slot; /* hash table of symbols, index + 1 in each slot; owned */
     size_t slot_count;
     uint32_t collected; /* number of sites whose addresses are among the symbols */
-    char **path;        /* owned, as is each element */
-    size_t path_count, path_capacity;
+    void *path;         /* a tree of tsearch() with the texts of gwi_intern(), which it owns */
+    size_t path_count;
     uint64_t *means; /* keys of helper functions, in ascending order; owned */
     size_t means_count;
     bool means_found;
@@ -86,7 +91,7 @@ const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64
 /* stack.c: build the stack of a site, but do not look for the user's frame. Returns NULL as gw_sites_stack() does. */
 gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
 /* sites.c: return a copy of the text that lives as long as `sites`. Equal texts share one copy. Returns NULL if there
- * is no memory. */
+ * is no memory, or if there are too many texts. */
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);
 
 /* means.c: gwi_find_means() finds the helper functions, gwi_function_key() returns the key of a frame's function, and

@@ -4,6 +4,7 @@
 #include "gw_array.h"
 #include "gw_text.h"
 
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ enum {
     CODES_MAX = 1 << 20,
     PROGRAMS_MAX = 1 << 16,
     MAPPINGS_MAX = 1 << 16,
+    PATHS_MAX = 1 << 20,
     SYMBOLS_MAX = 1 << 22,
     TABLE_BYTES_MAX = 1 << 20
 };
@@ -51,13 +53,11 @@ void gw_sites_free(gw_sites *sites)
     }
     for (size_t i = 0; i < sites->symbol_count; i++)
         free(sites->symbol[i].frame);
-    for (size_t i = 0; i < sites->path_count; i++)
-        free(sites->path[i]);
+    tdestroy(sites->path, free);
     free(sites->program);
     free(sites->site);
     free(sites->symbol);
     free(sites->slot);
-    free(sites->path);
     free(sites->means);
     free(sites->cwd);
     free(sites->script);
@@ -108,7 +108,10 @@ static gwi_program *program_add(gw_sites *sites, uint32_t pid)
     if (program == NULL)
         return NULL;
     program->pid = pid;
+    program->index = sites->program_count;
+    program->next_plus_1 = sites->chain_plus_1[pid % GWI_PROGRAM_CHAINS];
     sites->program[sites->program_count++] = program;
+    sites->chain_plus_1[pid % GWI_PROGRAM_CHAINS] = sites->program_count;
     return sites->last = program;
 }
 
@@ -116,11 +119,16 @@ static gwi_program *program_find(gw_sites *sites, uint32_t pid)
 {
     if (sites->last != NULL && sites->last->pid == pid)
         return sites->last;
-    for (uint32_t i = sites->program_count; i-- > 0;) { /* newest process with this pid first */
-        if (sites->program[i]->pid == pid)
-            return sites->last = sites->program[i];
-    }
-    return NULL;
+    uint32_t next_plus_1 = sites->chain_plus_1[pid % GWI_PROGRAM_CHAINS]; /* the newest process with this pid */
+    while (next_plus_1 != 0 && sites->program[next_plus_1 - 1]->pid != pid)
+        next_plus_1 = sites->program[next_plus_1 - 1]->next_plus_1;
+    return next_plus_1 == 0 ? NULL : (sites->last = sites->program[next_plus_1 - 1]);
+}
+
+/* True if nothing more is learned of programs: the recording has more processes than are kept. That is no error. */
+static bool is_full(const gw_sites *sites)
+{
+    return sites->program_count == PROGRAMS_MAX;
 }
 
 static gwi_program *program_of(gw_sites *sites, uint32_t pid)
@@ -129,23 +137,15 @@ static gwi_program *program_of(gw_sites *sites, uint32_t pid)
     return program != NULL ? program : program_add(sites, pid);
 }
 
-static uint32_t index_of(const gw_sites *sites, const gwi_program *program)
-{
-    uint32_t index = 0;
-    while (sites->program[index] != program)
-        index++;
-    return index;
-}
-
-/* Add a process. A reader that continues with the live buffers reports a process twice. A process with the same pid and
- * start time is the same process. */
+/* A reader that continues with the live buffers reports a process a second time. If the start time is the same, it is
+ * the same process. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);
     if (program != NULL && program->started && program->start_realtime_ns != item->process.start_realtime_ns)
         program = program_add(sites, item->pid);
     if (program == NULL)
-        return false;
+        return is_full(sites);
     program->started = true;
     program->start_realtime_ns = item->process.start_realtime_ns;
     if (sites->executable == NULL && item->process.exe != NULL && item->process.exe[0] == '/') {
@@ -236,7 +236,7 @@ uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id)
     if (array == NULL)
         return 0;
     sites->site = array;
-    sites->site[sites->site_count] = (gwi_site){.program = index_of(sites, program)};
+    sites->site[sites->site_count] = (gwi_site){.program = program->index};
     return numbers->number[at] = ++sites->site_count;
 }
 
@@ -285,26 +285,31 @@ static void frames_event(gw_sites *sites, const gw_event *event)
 
 /* ---- mapped files ---- */
 
+static int by_text(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes)
 {
-    for (size_t i = sites->path_count; i-- > 0;) {
-        if (strncmp(sites->path[i], text, bytes) == 0 && sites->path[i][bytes] == '\0')
-            return sites->path[i];
-    }
-    if (sites->path_count >= MAPPINGS_MAX ||
-        !gw_array_room(&sites->path, sites->path_count, &sites->path_capacity, sizeof *sites->path))
-        return NULL;
     char *copy = strndup(text, bytes);
-    if (copy != NULL)
-        sites->path[sites->path_count++] = copy;
-    return copy;
+    if (copy == NULL)
+        return NULL;
+    bool is_full = sites->path_count == PATHS_MAX;
+    char **place = is_full ? tfind(copy, &sites->path, by_text) : tsearch(copy, &sites->path, by_text);
+    const char *found = place == NULL ? NULL : *place;
+    if (found == copy)
+        sites->path_count++;
+    else
+        free(copy);
+    return found;
 }
 
 static bool mapped_event(gw_sites *sites, const gw_event *event)
 {
     gwi_program *program = program_of(sites, event->pid);
     if (program == NULL)
-        return false;
+        return is_full(sites);
     if (event->text == NULL || event->text_bytes == 0 || event->arg[0] + event->arg[1] < event->arg[0])
         return true;
     void *array = grow(program->mapping, program->mapping_count, &program->mapping_capacity, MAPPINGS_MAX,
@@ -313,7 +318,7 @@ static bool mapped_event(gw_sites *sites, const gw_event *event)
     if (array != NULL)
         program->mapping = array;
     if (array == NULL || path == NULL)
-        return program->mapping_count >= MAPPINGS_MAX;
+        return program->mapping_count >= MAPPINGS_MAX || sites->path_count >= PATHS_MAX;
     gwi_mapping *mapping = &program->mapping[program->mapping_count];
     *mapping = (gwi_mapping){.start = event->arg[0],
                              .end = event->arg[0] + event->arg[1],
@@ -357,7 +362,7 @@ static void fork_event(gw_sites *sites, const gw_event *event)
     gwi_program *parent = program_find(sites, (uint32_t)event->arg[0]);
     gwi_program *child = program_of(sites, event->pid);
     if (parent != NULL && child != NULL && parent != child)
-        child->parent_plus_1 = index_of(sites, parent) + 1;
+        child->parent_plus_1 = parent->index + 1;
 }
 
 /* ---- Python's code ---- */
@@ -394,7 +399,7 @@ static bool code_event(gw_sites *sites, const gw_event *event)
     gwi_program *program = program_of(sites, event->pid);
     gwi_code *code = program == NULL ? NULL : code_at(sites, program, event->arg[0]);
     if (code == NULL || code->text != NULL || event->text == NULL || sites->bytes_kept > bytes_kept_max)
-        return program != NULL;
+        return program != NULL || is_full(sites);
     code->text = strndup(event->text, event->text_bytes);
     if (code->text == NULL)
         return false;
@@ -534,7 +539,7 @@ static bool symbol_item(gw_sites *sites, const gw_item *item)
     const char *path = gwi_intern(sites, item->symbol.path, strlen(item->symbol.path));
     gw_symbol *symbol = path == NULL ? NULL : symbol_of(sites, path, item->symbol.build_id, item->symbol.address);
     if (symbol == NULL)
-        return false;
+        return sites->path_count >= PATHS_MAX;
     if (symbol->state != GW_SYMBOL_NOT_ASKED || symbol->frame != NULL ||
         (is_worth_another_try(item->symbol.state) && item->symbol.count == 0))
         return true;

@@ -82,9 +82,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
         return GW_HYPOTHESIS;
     /* The exception may only report that a child failed, and an unobserved child may have failed on the GPU. */
-    if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
+    if (facts->exception_about_child && gwi_unseen(c->model, NULL) != NULL)
         return GW_HYPOTHESIS;
-    if (is_told_of_oom(c) || gwi_unseen(c->model, 0) != NULL || gwi_exception_is_uncertain(c) ||
+    if (is_told_of_oom(c) || gwi_unseen(c->model, NULL) != NULL || gwi_exception_is_uncertain(c) ||
         gwi_doubtful_refusal(c) != NULL)
         return GW_SUPPORTED;
     return c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;

@@ -28,21 +28,19 @@ static bool is_unseen(const gw_pair *fact)
     return is_unseen_driver(fact) || fact->what == GW_FACT_UNOBSERVED_CHILD || fact->what == GW_FACT_UNOBSERVED_NESTED;
 }
 
-const gw_pair *gwi_unseen(const gw_model *model, size_t index)
+const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after)
 {
-    for (size_t i = 0; i < model->fact_count; i++) {
-        const gw_pair *fact = &model->fact[i];
-        if (fact->value != NULL && is_unseen(fact) && index-- == 0)
-            return fact;
-    }
+    for (size_t i = after == NULL ? 0 : (size_t)(after - model->fact) + 1; i < model->fact_count; i++)
+        if (model->fact[i].value != NULL && is_unseen(&model->fact[i]))
+            return &model->fact[i];
     return NULL;
 }
 
 const gw_pair *gwi_unseen_driver(const gw_model *model)
 {
-    const gw_pair *fact;
-    for (size_t i = 0; (fact = gwi_unseen(model, i)) != NULL; i++) {
-        if (is_unseen_driver(fact))
+    for (size_t i = 0; i < model->fact_count; i++) {
+        const gw_pair *fact = &model->fact[i];
+        if (fact->value != NULL && is_unseen_driver(fact))
             return fact;
     }
     return NULL;
@@ -51,8 +49,8 @@ const gw_pair *gwi_unseen_driver(const gw_model *model)
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
 {
     enum { SAID_MAX = 3 };
-    const gw_pair *fact;
-    for (size_t i = 0; i < SAID_MAX && (fact = gwi_unseen(c->model, i)) != NULL; i++) {
+    const gw_pair *fact = NULL;
+    for (size_t i = 0; i < SAID_MAX && (fact = gwi_unseen(c->model, fact)) != NULL; i++) {
         if (fact->what == GW_FACT_DOORS_CLOSED)
             gwi_evidence(finding, fact->t_ns, "host", "driver calls were not recorded: %s", fact->value);
         else
@@ -123,7 +121,7 @@ static bool hangs(const gwi_case *c)
 
 bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
-    return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, 0) == NULL && !hangs(c) &&
+    return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, NULL) == NULL && !hangs(c) &&
            !is_left_alone(c) && thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
            gwi_doubtful_refusal(c) == NULL;
 }
@@ -134,7 +132,7 @@ const char *gwi_gpu_words(const gwi_case *c)
         return "; the GPU is not at fault";
     if (gwi_observed_count(c->model) == 0)
         return "; no CUDA driver call was observed";
-    if (gwi_unseen(c->model, 0) != NULL)
+    if (gwi_unseen(c->model, NULL) != NULL)
         return "; a part of the run was not observed";
     return "";
 }

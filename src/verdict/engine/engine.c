@@ -294,7 +294,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     gwi_lacks lacks;
     bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* even if the program ignored the refusal */
     bool unseen = gwi_unseen_driver(c->model) != NULL;
-    if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, 0) != NULL) {
+    if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, NULL) != NULL) {
         verdict->status = GW_VERDICT_UNDETERMINED;
         gwi_say_unseen_run(c, &finding);
     } else if (unseen || no_runtime) {
@@ -302,7 +302,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
         gwi_say_undetermined(c, unseen, &finding);
     } else {
         verdict->status = GW_VERDICT_CLEAN;
-        bool partly = is_incomplete(c) || gwi_open_end(c) != NULL || gwi_unseen(c->model, 0) != NULL ||
+        bool partly = is_incomplete(c) || gwi_open_end(c) != NULL || gwi_unseen(c->model, NULL) != NULL ||
                       gwi_observed_count(c->model) == 0;
         verdict->certainty = partly ? GW_SUPPORTED : GW_ESTABLISHED;
         gwi_say_clean(c, &finding);
@@ -314,13 +314,12 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 
 static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
 {
-    const gw_pair *fact;
+    const gw_pair *fact = NULL;
     verdict->is_coverage_known = !is_snapshot(c->model);
     verdict->observed_count = gwi_observed_count(c->model);
-    for (size_t i = 0; (fact = gwi_unseen(c->model, i)) != NULL; i++) {
+    while ((fact = gwi_unseen(c->model, fact)) != NULL)
         if (!gwi_list_add(&verdict->unobserved, fact->value))
             return false;
-    }
     return true;
 }
 

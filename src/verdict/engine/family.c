@@ -8,6 +8,7 @@
  * precedence, because a survivor may have lost its context as a consequence of that death. */
 #include "gwi_family.h"
 #include "gwi_hang.h"
+#include "gwi_kin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,11 +17,10 @@
 
 static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
 {
-    for (size_t i = 0; i < model->failure_count; i++) {
-        if (model->failure[i].pid == pid && model->failure[i].is_sticky)
-            return &model->failure[i];
-    }
-    return NULL;
+    const gw_failure *failure = gw_model_first_failure(model, pid);
+    while (failure != NULL && !failure->is_sticky)
+        failure = gw_model_next_failure(model, failure);
+    return failure;
 }
 
 /* True if the program did not recover from the refused allocation. If a kernel then used the pointer that the program
@@ -48,9 +48,9 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
     gwi_roots found = {0};
     const gw_process *process = gw_model_process(model, pid);
     found.sticky = first_sticky(model, pid);
-    for (size_t i = 0; i < model->failure_count; i++) {
-        const gw_failure *failure = &model->failure[i];
-        if (failure->pid != pid || failure->is_probe || failure->is_echo || failure->is_earlier)
+    const gw_failure *failure = gw_model_first_failure(model, pid);
+    for (; failure != NULL; failure = gw_model_next_failure(model, failure)) {
+        if (failure->is_probe || failure->is_echo || failure->is_earlier)
             continue;
         if (failure->is_allocation && is_unrecovered(failure, process, found.sticky)) {
             if (found.oom == NULL)
@@ -89,91 +89,33 @@ typedef struct trouble {
     uint64_t t_ns;
 } trouble;
 
-/* True for a signal that launchers send to the other processes when one has failed, and that users send to all. */
-static bool was_told_to_end(const gw_process *process)
-{
-    enum { HUP = 1, INT = 2, TERM = 15, SHELL = 128 };
-    int signal = process->exit.signal != 0 ? process->exit.signal : process->exit.exit_code - SHELL;
-    return signal == HUP || signal == INT || signal == TERM;
-}
-
-static bool has_worked(const gw_process *process)
-{
-    uint64_t work = gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
-    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
-        work += process->usage[device].alloc_count_total;
-    return process->init_ok && work > 0;
-}
-
-static bool same_text(const char *a, const char *b)
-{
-    return a != NULL && b != NULL && strcmp(a, b) == 0;
-}
-
-static bool are_peers(const gw_process *a, const gw_process *b)
-{
-    return (a->has_rank && b->has_rank) || (a->parent_pid != 0 && a->parent_pid == b->parent_pid);
-}
-
-/* Return the process that replaced `failed`: one with the same parent, program and rank that began after the last call
- * of `failed`, used the GPU and had no trouble. (The end of `failed` is seen slightly late, so its last call is used.)
- * Returns NULL if there is none. */
-static const gw_process *successor_of(const gw_model *model, const gw_process *failed)
-{
-    for (size_t i = 0; failed->exit_known && failed->parent_pid != 0 && i < model->process_count; i++) {
-        const gw_process *next = &model->process[i];
-        bool same_place = next->parent_pid == failed->parent_pid && same_text(next->exe, failed->exe) &&
-                          next->has_rank == failed->has_rank && next->rank == failed->rank;
-        if (next == failed || !same_place || next->t_seen_ns < failed->t_last_event_ns || !has_worked(next))
-            continue;
-        gwi_roots roots = gwi_roots_of(model, next->pid);
-        if (roots.sticky == NULL && roots.oom == NULL && (gw_ended_well(next) || !gw_died_badly(next)))
-            return next;
-    }
-    return NULL;
-}
-
-/* True if siblings were ended by a signal soon after the process. Only a launcher does this, so the process's death
- * mattered. */
-static bool siblings_were_ended_after(const gw_model *model, const gw_process *process)
-{
-    const uint64_t soon_ns = 60000000000u;
-    for (size_t i = 0; i < model->process_count; i++) {
-        const gw_process *other = &model->process[i];
-        if (other != process && are_peers(other, process) && gw_died_badly(other) && was_told_to_end(other) &&
-            other->t_exit_ns >= process->t_exit_ns && other->t_exit_ns - process->t_exit_ns < soon_ns)
-            return true;
-    }
-    return false;
-}
-
-/* For a process that died without a failed call: true if its death is related to the end of the run. Some programs
- * start a process only to use its exit status as an answer. */
-static bool death_matters(const gw_model *model, const gw_process *process)
+/* For the death, without a failed call, of a process other than the command: true if it is related to the end of the
+ * run. A program may start a process only to use its exit status as an answer. */
+static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_process *process)
 {
     const uint64_t soon_ns = 10000000000u;
     const gw_process *command = model->command;
-    if (process == command || process->exit.signal != 0 || siblings_were_ended_after(model, process))
+    if (process == command || process->exit.signal != 0 || gwi_kin_ended_after(kin, process))
         return true;
     return command != NULL && gw_died_badly(command) && command->t_exit_ns >= process->t_exit_ns &&
            command->t_exit_ns - process->t_exit_ns < soon_ns;
 }
 
-static trouble trouble_of(const gw_model *model, const gw_process *process, bool run_is_good)
+static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_process *process, bool run_is_good)
 {
     gwi_roots roots = gwi_roots_of(model, process->pid);
     const gw_failure *root = gwi_root_of(&roots);
     trouble none = {.process = process}, found = none;
-    bool died = gw_died_badly(process), own_death = died && !was_told_to_end(process);
+    bool died = gw_died_badly(process), own_death = died && !gwi_was_told_to_end(process);
     if (gw_ended_well(process) && roots.sticky == NULL)
         return none; /* the process recovered, or its failure did not matter */
-    bool was_replaced = process != model->command && successor_of(model, process) != NULL;
+    bool was_replaced = process != model->command && gwi_kin_successor(kin, process) != NULL;
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
         return none; /* its failure did not end the run */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
         found.t_ns = root->t_ns;
-    } else if (own_death && (root != NULL || (!run_is_good && death_matters(model, process)))) {
+    } else if (own_death && (root != NULL || (!run_is_good && death_matters(model, kin, process)))) {
         found.weight = 2;
         found.t_ns = process->t_exit_ns;
     } else if (root != NULL && !run_is_good) {
@@ -197,15 +139,18 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
 const gw_process *gwi_family_judge(const gw_model *model)
 {
     trouble first[4] = {0};
+    gwi_kin kin;
+    gwi_kin_open(&kin, model);
     for (size_t i = 0; i < model->process_count; i++) {
-        trouble found = trouble_of(model, &model->process[i], gw_run_ended_well(model));
+        trouble found = trouble_of(model, &kin, &model->process[i], gw_run_ended_well(model));
         trouble *best = &first[found.weight];
         if (found.weight > 0 && (best->process == NULL || found.t_ns < best->t_ns))
             *best = found;
     }
+    gwi_kin_close(&kin);
     const trouble *heavy = &first[3], *death = &first[2];
     if (heavy->process != NULL && death->process != NULL && death->t_ns < heavy->t_ns &&
-        death->process != model->command && are_peers(death->process, heavy->process))
+        death->process != model->command && gwi_are_peers(death->process, heavy->process))
         return death->process;
     for (size_t weight = 3; weight > 0; weight--) {
         if (first[weight].process != NULL)
@@ -231,7 +176,7 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
     }
     if (c->process == NULL || !gw_died_badly(c->process))
         return c->root != NULL ? c->root->t_ns : GWI_NO_TIME;
-    *ret_weight = was_told_to_end(c->process) ? 0 : 1;
+    *ret_weight = gwi_was_told_to_end(c->process) ? 0 : 1;
     return c->root != NULL ? c->root->t_ns : c->process->t_exit_ns;
 }
 
@@ -317,7 +262,7 @@ static void say_tie(const gwi_case *c, gwi_finding *finding)
     for (size_t i = 0; c->root == NULL && gw_died_badly(process) && i < c->model->process_count; i++) {
         const gw_process *other = &c->model->process[i];
         char who[GWI_WHO_TEXT_MAX];
-        if (other != process && other != c->model->command && gw_died_badly(other) && !was_told_to_end(other) &&
+        if (other != process && other != c->model->command && gw_died_badly(other) && !gwi_was_told_to_end(other) &&
             other->t_exit_ns == process->t_exit_ns)
             gwi_evidence(finding, other->t_exit_ns, "exit", "%s ended at the same moment: it may have been the first",
                          gwi_who_text(who, other));
@@ -353,11 +298,13 @@ bool gwi_advise_family(const gwi_case *c, gw_string_list *advice)
 {
     const gw_model *model = c->model;
     bool good = true;
+    gwi_kin kin;
+    gwi_kin_open(&kin, model);
     for (size_t i = 0; i < model->process_count && good; i++) {
         const gw_process *process = &model->process[i];
         char who[GWI_WHO_TEXT_MAX], next_who[GWI_WHO_TEXT_MAX];
         gwi_roots roots = gwi_roots_of(model, process->pid);
-        const gw_process *next = process == model->command ? NULL : successor_of(model, process);
+        const gw_process *next = process == model->command ? NULL : gwi_kin_successor(&kin, process);
         char line[256];
         if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gw_died_badly(process))) {
             snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s replaced it and succeeded",
@@ -371,5 +318,6 @@ bool gwi_advise_family(const gwi_case *c, gw_string_list *advice)
             good = gwi_list_add(advice, line);
         }
     }
+    gwi_kin_close(&kin);
     return good;
 }

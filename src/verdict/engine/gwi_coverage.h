@@ -10,9 +10,9 @@
 /* Return the number of processes whose driver calls were recorded. */
 size_t gwi_observed_count(const gw_model *model);
 
-/* Return the fact about an unobserved part of the run. `index` counts these parts from 0. Returns NULL if there is no
- * such part; the supervisor saw no others. */
-const gw_pair *gwi_unseen(const gw_model *model, size_t index);
+/* Return the next fact about a part of the run that was not observed. Pass NULL for the first one, then the fact
+ * before. Returns NULL if there are no more: the supervisor saw everything else. */
+const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
 /* Return the first unobserved part that used, or may have used, a driver. The verdict cannot be "clean" then. Returns
  * NULL if there is none. */
 const gw_pair *gwi_unseen_driver(const gw_model *model);

@@ -32,7 +32,7 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
         return;
     }
     gwi_headline(finding, "no fault found%s",
-                 gwi_unseen(c->model, 0) != NULL ? " in the processes that were observed" : "");
+                 gwi_unseen(c->model, NULL) != NULL ? " in the processes that were observed" : "");
     gwi_say_unseen(c, finding);
     bool used = false;
     for (size_t i = 0; i < c->model->process_count; i++) {
@@ -60,7 +60,7 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count", "%" PRIu64 " launches", launches);
     if (!used && launches == 0)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "%s used no GPU memory and launched nothing",
-                     gwi_unseen(c->model, 0) != NULL ? "the processes that were observed" : "the program");
+                     gwi_unseen(c->model, NULL) != NULL ? "the processes that were observed" : "the program");
 }
 
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)

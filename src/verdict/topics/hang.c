@@ -95,9 +95,9 @@ static void keep_newest(outstanding *found, const gw_ring_call *call)
 static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
 {
     outstanding found = {0};
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        for (size_t k = thread->pid == pid ? thread->ring_count : 0; k-- > 0;) {
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        for (size_t k = thread->ring_count; k-- > 0;) {
             const gw_ring_call *call = &thread->ring[k];
             if (!gw_is_outstanding(call))
                 continue;
@@ -114,9 +114,9 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
 static bool waits_off_record(const gw_model *model, const gw_hang *hang, const gw_hang_thread *waiting)
 {
     bool gone_round = false;
-    for (size_t i = 0; i < model->thread_count; i++)
-        gone_round = gone_round || (model->thread[i].pid == hang->pid && model->thread[i].ring_count > 0 &&
-                                    model->thread[i].ring_total > model->thread[i].ring_count);
+    const gw_thread *thread = gw_model_first_thread(model, hang->pid);
+    for (; thread != NULL && !gone_round; thread = gw_model_next_thread(model, thread))
+        gone_round = thread->ring_count > 0 && thread->ring_total > thread->ring_count;
     bool is_wait = was_inside_all_the_time(hang, waiting) && strstr(waiting->inside_fn, "Synchronize") != NULL;
     return gone_round && hang->for_ns > 0 && (is_wait || waiting->not_ready > 0);
 }

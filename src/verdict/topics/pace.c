@@ -28,10 +28,9 @@ static const gw_process *busiest_process(const gw_model *model)
 static const gw_thread *busiest_thread(const gw_model *model, uint32_t pid)
 {
     const gw_thread *best = NULL;
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        if (thread->pid == pid && thread->ring_count > 0 &&
-            (best == NULL || gw_launches(thread->counter) > gw_launches(best->counter)))
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread)) {
+        if (thread->ring_count > 0 && (best == NULL || gw_launches(thread->counter) > gw_launches(best->counter)))
             best = thread;
     }
     return best;

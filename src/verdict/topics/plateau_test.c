@@ -9,7 +9,8 @@
 #include <cmocka.h>
 
 static const uint64_t mib = 1u << 20, span_ns = 16000000;
-static gw_allocator_report report; /* too large for the stack */
+static gw_peak peaks[GW_PEAKS_MAX];
+static gw_allocator_report report = {.peak = peaks};
 
 static void add_span(uint64_t peak_mib)
 {

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Check that time and memory of the commands grow no faster than the recording that they read.
+
+For each shape of make_sized.c, a recording of COUNT items and one of ten times as many are judged. The processor time
+above that of an empty recording must grow at most 20 times; a loop inside a loop grows 100 times. The same holds for
+memory. Processor time hardly depends on what else the machine does, and a slow result is measured again.
+
+    sized.py BUILD [--all] [--count N] [--steps N] [--seconds S] [SHAPE..]
+
+Without --all, one shape stands for all kinds of events in each role, and only `explain` runs."""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+GROWTH_MAX = 20
+NOISE_S = 0.010  # less time than this is noise
+NOISE_KIB = 4096
+COMMANDS = {
+    "explain": ["explain", "FILE"],
+    "json": ["explain", "--json", "FILE"],
+    "diff": ["diff", "FILE", "FILE"],
+    "export": ["export", "FILE", "--to", "json"],
+}
+
+
+class Sized:
+    def __init__(self, build, folder):
+        self.make = build / "tests/sized/make_sized"
+        self.gpuwhy = build / "gpuwhy"
+        self.folder = folder
+        self.base = {}
+
+    def write(self, shape, count):
+        path = self.folder / f"{count}.gpuwhy"
+        path.unlink(missing_ok=True)
+        subprocess.run([self.make, path, shape, str(count)], check=True)
+        return path
+
+    def cost(self, command, path):
+        """Processor time in seconds and memory in KiB of one command."""
+        argv = [self.gpuwhy] + [str(path) if word == "FILE" else word for word in COMMANDS[command]]
+        child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode not in (0, 1, 3):
+            raise AssertionError(f"{' '.join(map(str, argv[1:]))}: ended with {child.returncode}")
+        return used.ru_utime + used.ru_stime, used.ru_maxrss
+
+    def above_base(self, command, path):
+        if command not in self.base:
+            self.base[command] = self.cost(command, self.write("meta", 0))
+        spent, memory = self.cost(command, path)
+        base = self.base[command]
+        return max(spent - base[0], NOISE_S), max(memory - base[1], NOISE_KIB)
+
+    def growth(self, command, small, large):
+        """How many times more the larger recording costs: in time and in memory."""
+        few, many = self.above_base(command, small), self.above_base(command, large)
+        return many[0] / few[0], many[1] / few[1], many
+
+    def check(self, shape, commands, count, steps):
+        """Return a line of text for each command whose cost grows too fast."""
+        wrong = []
+        paths = [self.write(shape, count * 10**step) for step in range(steps + 1)]
+        for small, large in zip(paths, paths[1:]):
+            for command in commands:
+                for _ in range(3):
+                    in_time, in_memory, many = self.growth(command, small, large)
+                    if max(in_time, in_memory) <= GROWTH_MAX:
+                        break
+                else:
+                    wrong.append(f"{shape}: {command} of {large.stem} items: {in_time:.0f} times the time, {in_memory:.0f} "
+                                 f"times the memory of {small.stem} items ({many[0]:.2f} s, {many[1] // 1024} MiB)")
+        return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--all", action="store_true", help="every kind of event, and every command")
+    parser.add_argument("--count", type=int, default=2000, help="items of the smallest recording")
+    parser.add_argument("--steps", type=int, default=1, help="how often the number is multiplied by ten")
+    parser.add_argument("--seconds", type=float, help="begin no new shape after that time")
+    parser.add_argument("shapes", nargs="*")
+    args = parser.parse_args()
+    listed = subprocess.run([args.build / "tests/sized/make_sized", "--list"], check=True, capture_output=True, text=True)
+    shapes = args.shapes or [s for s in listed.stdout.split() if args.all or ":" not in s or s.startswith("ANY:")]
+    commands = list(COMMANDS) if args.all else ["explain"]
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-sized-"))
+    wrong, done, begin = [], 0, time.monotonic()
+    try:
+        sized = Sized(args.build, folder)
+        for shape in shapes:
+            if args.seconds is not None and time.monotonic() - begin > args.seconds:
+                break
+            for line in sized.check(shape, commands, args.count, args.steps):
+                print(line, flush=True)
+                wrong.append(line)
+            done += 1
+    finally:
+        shutil.rmtree(folder)
+    print(f"{done} of {len(shapes)} shapes, up to {args.count * 10**args.steps} items: {len(wrong)} grow too fast")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
