@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 2)) # many tests wait for something and need no processor meanwhile
-passed=0 failed=0 skipped=0 names= pythons=
+passed=0 failed=0 skipped=0 flaky=0 names= pythons=
 began=$(date +%s)
 
 # Print a line with the time since the start, in minutes and seconds.
@@ -55,6 +55,7 @@ run_failed_alone() { # folder
     grep -E ' (Passed|Skipped)$' "$1/check.results" >"$1/check.first"
     cat "$1/check.first" "$1/check.alone" >"$1/check.results"
     names="$names$(sed -nE "s/^([^ ]+) Passed$/\n  flaky    $name: \1 (failed beside others, passed alone)/p" "$1/check.alone")"
+    flaky=$((flaky + $(grep -c ' Passed$' "$1/check.alone")))
 }
 
 # Run ctest and print its progress once a minute. Its output goes to check.log. Sets `ended`.
@@ -81,6 +82,7 @@ run_tests() { # name folder ctest options
     progress "$name: running the tests"
     run_ctest "$name" "$folder" "$@"
     sed -E -f tools/results.sed "$folder/check.log" >"$folder/check.results"
+    awk -f tools/parts.awk "$folder/Testing/Temporary/LastTest.log" >"$folder/check.parts"
     [ "$ended" -eq 0 ] || run_failed_alone "$folder"
     p=$(grep -c ' Passed$' "$folder/check.results")
     s=$(grep -cE ' Skipped$' "$folder/check.results")
@@ -89,9 +91,11 @@ run_tests() { # name folder ctest options
     if [ "$ended" -ne 0 ] && [ "$f" -eq 0 ]; then
         f=1 # ctest itself failed, whatever the lines say
     fi
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    echo "  $name: $p passed, $f failed, $s skipped"
+    parts=$(wc -l <"$folder/check.parts")
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s + parts))
+    echo "  $name: $p passed, $f failed, $s skipped, and $parts parts of passed tests skipped"
     names="$names$(grep -E ' Skipped$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  skipped  $name: \1/")"
+    names="$names$(sed -E "s/^/\n  skipped  $name: /" "$folder/check.parts")"
     names="$names$(grep -vE ' (Passed|Skipped)$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  FAILED   $name: \1/")"
 }
 
@@ -124,5 +128,6 @@ check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread --
 
 wait_for_pythons
 echo "$names" | sed "/^$/d"
+[ "$flaky" -eq 0 ] || echo "flaky: $flaky of the passed tests failed at first, and passed only when run again alone"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

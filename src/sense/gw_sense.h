@@ -24,6 +24,7 @@ typedef struct gw_sense_options {
     const char *nvml_path;          /* NULL: search for libnvidia-ml.so.1; "": do not use NVML */
     const char *const *environment; /* "NAME=value" strings set for that library, NULL-terminated; NULL: none */
     const char *root;               /* "": the real machine; tests use a folder with proc, sys and dev */
+    uint64_t settle_ns;             /* a program that ends earlier is not sampled; 0: 4 ms */
     bool is_virtual;                /* the cards are virtual: ignore what the kernel's log says about real cards */
 } gw_sense_options;
 

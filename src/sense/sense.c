@@ -20,7 +20,7 @@ static const uint64_t fast_ns = 100000000u;
 /* At the start and after failures, everything is read ten times a second. */
 static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
 /* A program that ends earlier is not sampled, so that it does not pay for it. */
-static const uint64_t settle_ns = 4000000u;
+static const uint64_t settle_standard_ns = 4000000u;
 /* A call longer than this is reported as stuck. NVML's slowest healthy calls take a fraction of it. */
 static const uint64_t stuck_ns = 3000000000u;
 /* The driver may report a fault a little after the call that failed. */
@@ -369,6 +369,7 @@ static void look_at_failure(gw_sense *sense, const gw_sense_now *now)
 void gw_sense_look(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
 {
     uint64_t time = gw_monotonic_ns();
+    uint64_t settle_ns = sense->options.settle_ns != 0 ? sense->options.settle_ns : settle_standard_ns;
     if (time < sense->opened_ns + settle_ns)
         return;
     if (!sense->looked)

@@ -2,7 +2,8 @@
 """Check that time and memory of the commands grow no faster than the recording that they read.
 
 For each shape of make_sized.c, a recording of COUNT items and one of ten times as many are judged. The processor time
-above that of an empty recording must grow at most 20 times; a loop inside a loop grows 100 times. The same holds for
+above that of an empty recording must grow at most 30 times (sorting and
+caches take more than 10); a loop inside a loop grows 100 times. The same holds for
 memory. Processor time hardly depends on what else the machine does, and a slow result is measured again.
 
     sized.py BUILD [--all] [--count N] [--steps N] [--seconds S] [SHAPE..]
@@ -17,9 +18,9 @@ import sys
 import tempfile
 import time
 
-GROWTH_MAX = 20
+GROWTH_MAX = 30
 NOISE_S = 0.010  # less time than this is noise
-NOISE_KIB = 4096
+NOISE_KIB = 8192
 COMMANDS = {
     "explain": ["explain", "FILE"],
     "json": ["explain", "--json", "FILE"],

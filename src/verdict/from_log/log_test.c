@@ -233,11 +233,19 @@ static void check_parts(const log_row *row, const gw_verdict *verdict, const cha
     }
 }
 
+/* End the test as skipped if this build has no matcher for text logs. */
+static void need_logs(void)
+{
+    if (gw_logs_are_supported())
+        return;
+    print_message("skipped: this build reads no text logs\n");
+    skip();
+}
+
 static void logs_are_judged_with_their_place_and_in_their_words(void **state)
 {
     (void)state;
-    if (!gw_logs_are_supported())
-        skip();
+    need_logs();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const log_row *row = &rows[i];
         gw_verdict *verdict = judge(row->log);
@@ -260,8 +268,7 @@ static void logs_are_judged_with_their_place_and_in_their_words(void **state)
 static void the_callers_of_the_place_are_the_users(void **state)
 {
     (void)state;
-    if (!gw_logs_are_supported())
-        skip();
+    need_logs();
     gw_verdict *verdict = judge(TRACE IN("main.py", 5, "<module>") IN("train.py", 88, "main") IN("train.py", 41, "step")
                                     IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS);
     assert_int_equal(verdict->where->frame_count, 3);
@@ -283,8 +290,7 @@ static void strange_logs_do_no_harm(void **state)
         "----> 7 \nCell In[], line\n<ipython-input--> in \n" TRACE "ValueError\n",
     };
     (void)state;
-    if (!gw_logs_are_supported())
-        skip();
+    need_logs();
     for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
         gw_verdict *verdict = judge(logs[i]);
         assert_non_null(verdict->headline);
@@ -321,8 +327,7 @@ static void what_the_output_outlives_is_no_fault(void **state)
         bool is_fault;
     } cases[] = {{0, "", true}, {3, "", true}, {30, "", false}, {30, trace, true}, {30, exit_code, true}};
     (void)state;
-    if (!gw_logs_are_supported())
-        skip();
+    need_logs();
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
         for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
             gw_text text = {0};

@@ -186,6 +186,15 @@ static gw_verdict *ask(const char *message)
     return verdict;
 }
 
+/* End the test as skipped if this build has no matcher for text logs. */
+static void need_logs(void)
+{
+    if (gw_logs_are_supported())
+        return;
+    print_message("skipped: this build reads no text logs\n");
+    skip();
+}
+
 static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
 {
     static const struct {
@@ -197,8 +206,7 @@ static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
         {"slurmstepd: error: task 0: exited with exit code 137", "host-oom-kill"},
     };
     (void)state;
-    if (!gw_logs_are_supported())
-        skip();
+    need_logs();
     for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
         gw_verdict *verdict = ask(messages[i].message);
         assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
@@ -213,8 +221,7 @@ static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
 static void a_message_that_says_why_is_judged(void **state)
 {
     (void)state;
-    if (!gw_logs_are_supported())
-        skip();
+    need_logs();
     gw_verdict *verdict = ask("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
                               "multiprocessing, you must use the 'spawn' start method");
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
