@@ -819,6 +819,81 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
     gw_model_free(model);
 }
 
+/* Check sums and orders that hold for every ledger, whatever the program did. Bytes are not compared with totals,
+ * because a damaged size may let a sum overflow. */
+static void expect_sound_usage(const gw_usage *usage)
+{
+    uint64_t live = 0;
+    for (int cls = 0; cls < GW_CLASS_COUNT; cls++) {
+        assert_true(usage->class_count[cls] <= usage->class_count_peak[cls]);
+        assert_true(usage->class_count_peak[cls] <= usage->class_made[cls]);
+        live += cls <= GW_CLASS_DEVICE_LAST ? usage->class_count[cls] : 0;
+    }
+    assert_int_equal(usage->live_count, live);
+    assert_true(usage->live_count <= usage->alloc_count_total);
+    assert_true(usage->used || usage->alloc_count_total == 0);
+    assert_true(usage->live_count > 0 || usage->live_bytes == 0);
+}
+
+static void expect_sound_groups(const gw_model *model)
+{
+    uint64_t made = 0, in_groups = 0;
+    for (size_t i = 0; i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        assert_int_equal(group->live_count + group->free_count, group->alloc_count);
+        assert_true(group->live_count <= group->live_count_peak && group->live_count_peak <= group->alloc_count);
+        assert_true(group->buried_count <= group->free_count);
+        assert_true(group->t_first_ns <= group->t_last_ns && group->order_first <= group->order_last);
+        in_groups += group->alloc_count;
+    }
+    for (size_t i = 0; i < model->process_count; i++)
+        made += model->process[i].made_total;
+    assert_int_equal(in_groups, made);
+}
+
+static void expect_sound_failures(const gw_model *model)
+{
+    size_t linked = 0;
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        assert_true(failure->result != 0 && failure->repeat_count >= 1);
+        assert_true(failure->t_ns <= failure->t_last_ns);
+        assert_true(i == 0 || model->failure[i - 1].t_ns <= failure->t_ns);
+        assert_true(failure->snapshot < (int)model->snapshot_count);
+        assert_true(failure->allocator < (int)model->allocator_count);
+        assert_non_null(gw_model_process(model, failure->pid));
+    }
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_failure *failure = gw_model_first_failure(model, model->process[i].pid);
+        for (; failure != NULL; failure = gw_model_next_failure(model, failure)) {
+            assert_int_equal(failure->pid, model->process[i].pid);
+            linked++;
+        }
+    }
+    assert_int_equal(linked, model->failure_count); /* no pid was used twice in this recording */
+}
+
+/* The list of a snapshot has as many blocks, and as many bytes, as the ledger counted at that moment. */
+static size_t expect_sound_snapshots(const gw_model *model)
+{
+    size_t listed = 0;
+    for (int i = 0; i < (int)model->snapshot_count; i++) {
+        const gw_snapshot *snapshot = gw_model_snapshot(model, i);
+        uint64_t bytes = 0, count = 0;
+        if (snapshot == NULL || snapshot->live == NULL)
+            continue;
+        for (size_t k = 0; k < snapshot->live_count; k++) {
+            bytes += snapshot->live[k].cls == GW_CLASS_MANAGED ? 0 : snapshot->live[k].bytes;
+            count += snapshot->live[k].cls != GW_CLASS_MANAGED;
+            assert_true(k == 0 || snapshot->live[k - 1].order <= snapshot->live[k].order);
+        }
+        assert_int_equal(count, snapshot->usage.live_count);
+        assert_int_equal(bytes, snapshot->usage.live_bytes);
+        listed++;
+    }
+    return listed;
+}
+
 static void test_hostile_events(void **state)
 {
     (void)state;
@@ -841,7 +916,17 @@ static void test_hostile_events(void **state)
                                   random >> 32 & 15}};
         gw_feed_event(&feed, &event);
     }
-    close_feed(); /* must not crash or loop; sanitizers check everything else */
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->event_count, 200000);
+    assert_int_equal(model->process_count, 4);
+    for (size_t i = 0; i < model->process_count; i++)
+        for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
+            expect_sound_usage(&model->process[i].usage[device]);
+    expect_sound_groups(model);
+    expect_sound_failures(model);
+    assert_true(model->failure_count > 100);
+    assert_true(expect_sound_snapshots(model) > 0);
+    gw_model_free(model);
 }
 
 int main(void)

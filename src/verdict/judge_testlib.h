@@ -38,6 +38,39 @@ static inline void verdict_print(const gw_verdict *verdict)
         printf("  next: %s\n", verdict->next.item[i]);
 }
 
+static inline void expect_texts(const gw_string_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        assert_true(list->item[i] != NULL && list->item[i][0] != '\0');
+}
+
+/* Check what holds for every verdict on a recording, whatever the program did. */
+static inline void verdict_expect_sound(const gw_verdict *verdict)
+{
+    bool is_fault = verdict->status == GW_VERDICT_FAULT, is_clean = verdict->status == GW_VERDICT_CLEAN;
+    assert_true(verdict->headline != NULL && verdict->headline[0] != '\0');
+    assert_true((verdict->cause != NULL) == is_fault);
+    assert_true(!is_fault || verdict->certainty >= GW_SUPPORTED);
+    assert_true(verdict->status != GW_VERDICT_UNDETERMINED || verdict->certainty <= GW_HYPOTHESIS);
+    assert_false(is_clean && verdict->exit_known && (verdict->exit_code > 0 || verdict->signal != 0));
+    assert_true(verdict->certainty != GW_ESTABLISHED || verdict->evidence_count > 0);
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        const gw_evidence *line = &verdict->evidence[i];
+        assert_true(line->text != NULL && line->text[0] != '\0' && line->source != NULL);
+        assert_false(line->has_value && line->unit == NULL);
+    }
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        assert_true(verdict->alternatives[i].certainty <= GW_SUPPORTED);
+        assert_false(is_fault && strcmp(verdict->alternatives[i].cause, verdict->cause) == 0);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(verdict->alternatives[k].cause, verdict->alternatives[i].cause);
+    }
+    expect_texts(&verdict->ruled_out);
+    expect_texts(&verdict->consequences);
+    expect_texts(&verdict->next);
+    expect_texts(&verdict->advice);
+}
+
 /* Judge the feed and close it. The caller owns the verdict, which does not depend on the feed. Prints the verdict if
  * GW_TEST_PRINT is set. */
 static inline gw_verdict *judge_fed(gw_feed *feed)
@@ -49,6 +82,7 @@ static inline gw_verdict *judge_fed(gw_feed *feed)
     gw_model_free(model);
     if (getenv("GW_TEST_PRINT") != NULL)
         verdict_print(verdict);
+    verdict_expect_sound(verdict);
     return verdict;
 }
 

@@ -2,9 +2,9 @@
 """Check that time and memory of the commands grow no faster than the recording that they read.
 
 For each shape of make_sized.c, a recording of COUNT items and one of ten times as many are judged. The processor time
-above that of an empty recording must grow at most 30 times (sorting and
-caches take more than 10); a loop inside a loop grows 100 times. The same holds for
-memory. Processor time hardly depends on what else the machine does, and a slow result is measured again.
+above that of an empty recording must grow at most 30 times, and so must the memory. Sorting and cache misses take more
+than 10 times, a loop inside a loop takes 100 times. Processor time hardly depends on what else the machine does, and a
+slow result is measured again.
 
     sized.py BUILD [--all] [--count N] [--steps N] [--seconds S] [SHAPE..]
 
