@@ -89,8 +89,8 @@ typedef struct trouble {
     uint64_t t_ns;
 } trouble;
 
-/* For the death, without a failed call, of a process other than the command: true if it is related to the end of the
- * run. A program may start a process only to use its exit status as an answer. */
+/* For a process that died without a failed call: true if its death is related to the end of the run. Some programs
+ * start a process only to use its exit status as an answer. */
 static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_process *process)
 {
     const uint64_t soon_ns = 10000000000u;
