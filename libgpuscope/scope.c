@@ -71,8 +71,7 @@ static void make_thread_end(void)
     thread_end_error = pthread_key_create(&thread_end, leave_all);
 }
 
-/* Create an entry, but add it to no list. All steps of entering a scope that can fail for lack of host memory are here.
- */
+/* Create an entry, but add it to no list yet. Entering a scope cannot run out of host memory after this. */
 static gs_status new_entry(gs_scope *scope, const char *file, int line, gwi_entry **ret_entry)
 {
     pthread_once(&thread_end_once, make_thread_end);

@@ -7,7 +7,7 @@
  *
  *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (all)
  *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
- *   gw_hook_special.h      what the hook writes by hand: gwi_after_, gwi_instead_, gwi_refuse
+ *   gw_hook_special.h      prototypes of the functions written by hand: gwi_after_, gwi_instead_, gwi_refuse
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
  *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): what the virtual card may define
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
@@ -17,7 +17,7 @@
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
  *   bool gwi_enter(&th, fn)                          false: call the driver without recording
- *   bool gwi_enter_quick(&th, fn)                    likewise, for CALL and HOT kinds, except COPY and SYNC, which may
+ *   bool gwi_enter_quick(&th, fn)                    the same, for CALL and HOT kinds except COPY and SYNC, which may
  *                                                    wait
  *   void gwi_leave(&th)
  *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)
@@ -26,17 +26,18 @@
  *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
  *                                                    success of a RARE kind
  *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)
- *                                                    any failure; outputs are passed as 0
+ *                                                    any failure; arguments that are outputs are 0
  *   extern bool gwi_guard_on;
- *   bool gwi_orders(), gwi_orders_fills()            true if the order of GPU work is followed; then
+ *   bool gwi_orders(), gwi_orders_fills()            true if the order of GPU work is recorded
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
+ *                                                    called only then
  *
  * Rows may name further functions, which gw_hook_special.h declares:
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           the whole wrapper
  *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses, the wrapper returns 2 and calls
- *                                                    gwi_failed; device -1: the current context's
+ *                                                    gwi_failed; device -1: that of the current context
  *
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is the first argument of the kind; for COPY, FILL and PREFETCH it is the
  * bytes. */
@@ -641,8 +642,8 @@ static const char *order_step(const row *r)
     case GW_EV_FILL:
         return "FILL";
     case GW_EV_EVENT_RECORD:
-        return on_stream ? "RECORD" : "UNKNOWN"; /* without a stream, the event is recorded for all streams of a
-                                                  * context */
+        /* without a stream, the event is recorded for all streams of a context */
+        return on_stream ? "RECORD" : "UNKNOWN";
     case GW_EV_STREAM_WAIT:
         return on_stream ? "WAIT" : "UNKNOWN";
     case GW_EV_HOST_FUNC:

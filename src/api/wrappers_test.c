@@ -1,4 +1,4 @@
-/* Calls each generated wrapper in front of a driver whose results the test sets. */
+/* Call each generated wrapper in front of a test driver that returns what the test chooses. */
 #include "gwi_hook.h"
 
 #include "gw_hook_special.h"
@@ -120,7 +120,7 @@ bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes
     return bytes > 1000;
 }
 
-/* Stand-ins for the hook's own functions. Only the calls to them are counted. */
+/* Replacements for the hook's own functions, which only count their calls. */
 static void note_after(struct gwi_slot_ref *th, unsigned fn)
 {
     assert_int_equal(th->fn, fn);
@@ -218,7 +218,7 @@ static int begin(void **state)
     return 0;
 }
 
-/* Call every wrapper with zero for all arguments. */
+/* Call every wrapper with all arguments 0. */
 static void call_all(void)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
@@ -401,7 +401,7 @@ static void what_orders_work_is_told(void **state)
     assert_int_equal(gwi_said.step, GW_ORDER_COPY_WAITED);
     batch(two, two, sizes, 2, NULL, NULL, 0, stream);
     assert_int_equal(gwi_said.step, GW_ORDER_COPY);
-    assert_int_equal(gwi_said.order[2], 0); /* the sum of several copies is not an address range */
+    assert_int_equal(gwi_said.order[2], 0); /* several copies have no common address range */
     wait(stream, event, 0);
     assert_int_equal(gwi_said.step, GW_ORDER_WAIT);
     assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x60, 0, 0, 0x50}), 32);
@@ -427,7 +427,7 @@ static void what_orders_work_is_told(void **state)
     }
 }
 
-/* Launches must not be slowed down, so they are not reported to gwi_order(). */
+/* A launch must not call gwi_order(), because launches must not be slowed down. */
 static void a_launch_tells_nothing_of_order(void **state)
 {
     (void)state;

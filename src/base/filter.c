@@ -1,4 +1,4 @@
-/* Counts the filters of system calls of a thread. */
+/* Count the system call filters (seccomp) of a thread. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,6 +33,6 @@ int gw_filter_count(void)
     /* a kernel without seccomp has no such line */
     if (got < 0 || number_after(status, "\nSeccomp:", 0) == 0)
         return got < 0 ? INT_MAX : 0;
-    long count = number_after(status, "\nSeccomp_filters:", INT_MAX); /* since Linux 5.9 */
+    long count = number_after(status, "\nSeccomp_filters:", INT_MAX); /* this line exists since Linux 5.9 */
     return count > 0 && count < INT_MAX ? (int)count : INT_MAX;
 }

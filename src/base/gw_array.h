@@ -1,5 +1,5 @@
-/* Growing arrays. `array` is the address of a pointer, such as &list->item. The pointer is NULL or comes from
- * malloc(). */
+/* Growing arrays. The parameter `array` is the address of a pointer, for example &list->item. The pointer is NULL or
+ * was returned by malloc() or realloc(). */
 #ifndef GW_ARRAY_H
 #define GW_ARRAY_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Change the array to `count` elements. False: no memory, and nothing has changed. */
+/* Resize the array to `count` elements. Returns false if there is no memory; the array is then unchanged. */
 static inline bool gw_array_resize(void *array, size_t count, size_t element_bytes)
 {
     void *data;
@@ -21,7 +21,8 @@ static inline bool gw_array_resize(void *array, size_t count, size_t element_byt
     return true;
 }
 
-/* Make room for the element with index `count`; *capacity is updated. False: no memory, and nothing has changed. */
+/* Make room for the element with index `count`, and update *capacity. Returns false if there is no memory; the array is
+ * then unchanged. */
 static inline bool gw_array_room(void *array, size_t count, size_t *capacity, size_t element_bytes)
 {
     if (count < *capacity)
@@ -33,8 +34,8 @@ static inline bool gw_array_room(void *array, size_t count, size_t *capacity, si
     return true;
 }
 
-/* The same without a stored capacity: it is always the smallest power of two that is at least `count`. Only for arrays
- * that no other function allocates or shrinks. */
+/* Make room for the element with index `count`, without a stored capacity: the capacity is always the smallest power of
+ * two that is at least `count`. Use it only for arrays that no other function allocates or shrinks. */
 static inline bool gw_array_more(void *array, size_t count, size_t element_bytes)
 {
     bool is_full = (count & (count - 1)) == 0; /* 0, 1, 2, 4, 8, ... */

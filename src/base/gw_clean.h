@@ -1,15 +1,15 @@
-/* Strings of unknown origin, made safe to print. Whatever comes from a file, a process or a name goes through one of
- * these functions before it reaches a terminal or a JSON text. */
+/* Make strings of unknown origin safe to print. Every string from a file, a process or a name must pass one of these
+ * functions before it is written to a terminal or a JSON text. */
 #ifndef GW_CLEAN_H
 #define GW_CLEAN_H
 
 #include "gw_text.h"
 
-/* Add `string`, with '?' for every control character and every invalid UTF-8 byte. The string may come from the
- * program's arguments or its stderr, and must not control the user's terminal. */
+/* Append `string`, with '?' for every control character and every invalid UTF-8 byte. Without this, a string from the
+ * program's arguments or stderr could control the user's terminal. */
 void gw_add_printable(gw_text *text, const char *string);
 
-/* Add `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
+/* Append `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
 void gw_add_utf8(gw_text *text, const char *string);
 
 #endif

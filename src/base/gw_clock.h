@@ -1,11 +1,11 @@
-/* Clocks in ns, as unsigned 64-bit numbers. Any thread. */
+/* Read clocks in ns, as unsigned 64-bit numbers. Any thread may call these functions. */
 #ifndef GW_CLOCK_H
 #define GW_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Read any POSIX clock; ns. */
+/* Read any POSIX clock. Returns ns. */
 static inline uint64_t gw_clock_ns(clockid_t clock)
 {
     struct timespec now;
@@ -13,19 +13,20 @@ static inline uint64_t gw_clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Time since an arbitrary start, usually boot; ns. Never goes back. */
+/* Return the ns since an arbitrary start, usually boot. Never goes back. */
 static inline uint64_t gw_monotonic_ns(void)
 {
     return gw_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Time since 1970-01-01 UTC; ns. Jumps when the system clock is set. */
+/* Return the ns since 1970-01-01 UTC. Jumps when the system clock is set. */
 static inline uint64_t gw_realtime_ns(void)
 {
     return gw_clock_ns(CLOCK_REALTIME);
 }
 
-/* CPU time used by this process; ns. For time limits that must not depend on the load of the machine. */
+/* Return the CPU time that this process has used, in ns. Use it for time limits that must not depend on the machine's
+ * load. */
 static inline uint64_t gw_processor_ns(void)
 {
     return gw_clock_ns(CLOCK_PROCESS_CPUTIME_ID);

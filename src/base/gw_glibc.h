@@ -1,15 +1,15 @@
-/* The hook and the virtual GPU are loaded into other programs and must work with C libraries back to glibc 2.17. For
- * each function that newer releases moved to a newer symbol version, this header selects the old version. CMake
- * includes it before every file of these two libraries. They link to libdl.so.2 and libpthread.so.0 explicitly, because
- * before 2.34 these were separate libraries. */
+/* Select old versions of C library symbols. The hook and the virtual GPU are loaded into other programs and must work
+ * with glibc 2.17 and later. For each function that newer releases moved to a newer symbol version, this header selects
+ * the old version. CMake includes it before every file of these two libraries. They link to libdl.so.2 and
+ * libpthread.so.0 explicitly, because before 2.34 these were separate libraries. */
 #ifndef GW_GLIBC_H
 #define GW_GLIBC_H
 
-/* No C library header may be included before the file's own feature macros, so only the presence of a header file is
- * used to detect glibc. */
+/* Detect glibc only by the presence of its header file: no C library header may be included before the feature macros
+ * of the source file. */
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<gnu/libc-version.h>)
-/* The version of the first release for this machine, and versions of functions added later. */
+/* The symbol version of the first release for this machine, and the versions of functions that were added later. */
 #if defined(__x86_64__)
 #define GW_GLIBC_BASE           "GLIBC_2.2.5"
 #define GW_GLIBC_CONDATTR_CLOCK "GLIBC_2.3.3"

@@ -1,5 +1,5 @@
 /* One step of a 64-bit hash. Start with any number, and mix in one value after another. Use it only for tables in
- * memory, never for values that are written to a file. */
+ * memory. Never write a hash to a file. */
 #ifndef GW_HASH_H
 #define GW_HASH_H
 

@@ -1,4 +1,4 @@
-/* The first bytes of a recording. The reader of text logs uses them to refuse a recording under another name. */
+/* The first bytes of a recording. The reader of text logs uses them to reject a recording, even under another name. */
 #ifndef GW_MAGIC_H
 #define GW_MAGIC_H
 

@@ -1,7 +1,7 @@
-/* How every folder reports failure: one status, one optional text.
+/* The way in which all modules report failure: a status, and optionally a text.
  *
- * The function that detects the failure writes the facts with gw_fail(), each caller may prepend what it was trying to
- * do with gw_wrap(), and one place prints the text. `err` may be NULL everywhere: then there is only the status.
+ * The function that detects the failure writes the facts with gw_fail(). Each caller may prepend what it was trying to
+ * do with gw_wrap(), and one place prints the text. `err` may be NULL everywhere; then only the status is returned.
  * Nothing here allocates or locks. A gw_error belongs to one thread. */
 #ifndef GW_STATUS_H
 #define GW_STATUS_H
@@ -25,18 +25,18 @@ typedef enum gw_status {
 } gw_status;
 
 typedef struct gw_error {
-    char text[512]; /* "" until something fails; cut to this size */
+    char text[512]; /* "" until something fails; longer texts are cut */
 } gw_error;
 
 #define GW_MUST_CHECK __attribute__((warn_unused_result))
 
-/* The status in words. Static; never NULL, even for values out of range. */
+/* Return a short description of the status. Static; never NULL, even for values out of range. */
 const char *gw_status_text(gw_status status);
 
-/* Write the text and return `status`, for use as `return gw_fail(...)`. */
+/* Write the formatted text to `err` and return `status`, for use as `return gw_fail(...)`. */
 __attribute__((format(printf, 3, 4))) gw_status gw_fail(gw_error *err, gw_status status, const char *format, ...);
 
-/* Prepend "<text>: ". */
+/* Prepend the formatted text and ": " to the text of `err`. */
 __attribute__((format(printf, 2, 3))) void gw_wrap(gw_error *err, const char *format, ...);
 
 #endif

@@ -1,12 +1,12 @@
-/* Find symbols of a mapped ELF file through the hash tables that a loader uses. */
+/* Find symbols of a mapped ELF file through its hash tables, as a loader does. */
 #include "gw_image.h"
 
 #include <string.h>
 
 enum { CHAIN_MAX = 4096, NAME_MAX_BYTES = 256 };
 
-/* Glibc relocates the addresses in the dynamic section in memory; other C libraries may leave the file's values
- * there. */
+/* Return the address that a value of the dynamic section means. Glibc relocates these values in memory. Other C
+ * libraries may keep the values of the file. */
 static uint64_t absolute(const gw_image *image, uint64_t value)
 {
     return value >= image->base ? value : value + image->bias;
@@ -85,7 +85,7 @@ bool gw_image_text_is(const gw_image *image, uint32_t at, const char *name)
            memcmp(text, name, bytes) == 0;
 }
 
-/* Return whether symbol `index` has this name and is defined here. */
+/* True if symbol `index` has this name and is defined in this file. */
 static bool symbol_is(const gw_image *image, uint32_t index, const char *name, uint64_t *ret_address)
 {
     Elf64_Sym symbol;

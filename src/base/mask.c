@@ -1,4 +1,5 @@
-/* Hides secrets in command lines, environments and quoted text, by the words before them and by their own form. */
+/* Hide secrets in command lines, environments and quoted text. A secret is detected by the name before it and by its
+ * own form. */
 #include "gw_mask.h"
 
 #include <ctype.h>
@@ -20,16 +21,16 @@ static bool ends_in(const char *word, size_t bytes, const char *end)
 
 typedef enum name_kind {
     NAME_OPEN,
-    NAME_KEY,      /* what follows may be a secret: an API key, or a key of a dictionary */
-    NAME_PASSWORD, /* what follows is a secret, whatever it looks like */
+    NAME_KEY,      /* the value may be a secret: "key" may be an API key, or a key of a dictionary */
+    NAME_PASSWORD, /* the value is a secret in any form */
 } name_kind;
 
 static name_kind kind_of_word(const char *word, size_t bytes)
 {
-    /* ends of words, so that --tokenizer, --max-tokens and --keep stay readable */
+    /* compared with the end of a word, so that --tokenizer, --max-tokens and --keep stay readable */
     static const char *const key_ends[] = {"token", "key", "secret", "credential", "credentials", "jwt", "signature"};
     static const char *const password_ends[] = {"password", "passwd", "passphrase", "pwd"};
-    /* whole words, so that --compass, --path and --author stay readable */
+    /* compared with the whole word, so that --compass, --path and --author stay readable */
     static const char *const keys[] = {"auth", "authorization", "pat", "cred", "creds", "sig", "bearer", "apikey"};
     static const char *const passwords[] = {"pass", "pw"};
     for (size_t i = 0; i < sizeof password_ends / sizeof password_ends[0]; i++)
@@ -69,8 +70,9 @@ bool gw_name_is_secret(const char *name)
 
 /* ---- values ---- */
 
-/* True for a random-looking word: a part of at least 8 letters and digits changes between letters and digits, or
- * between upper and lower case, several times. Names such as layer4.0.conv1.weight and v2-final do not. */
+/* True for a word that looks random: one of its parts has at least 8 letters and digits, and changes several times
+ * between letters and digits or between upper and lower case. Names such as layer4.0.conv1.weight and v2-final do not
+ * look random. */
 static bool is_opaque(const char *value, size_t bytes)
 {
     enum { PART_MIN = 8, KINDS_MIN = 2, CASES_MIN = 3 };
@@ -114,7 +116,7 @@ static bool is_no_secret(const char *value, size_t bytes)
     return bytes == 0;
 }
 
-/* The beginnings of tokens that services issue. */
+/* True if the word looks like a token of a well-known service, which begins with a fixed prefix. */
 static bool is_known_token(const char *word, size_t bytes)
 {
     static const char *const beginnings[] = {"ghp_",   "gho_", "ghu_", "ghs_",  "ghr_",  "github_pat_",
@@ -141,7 +143,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* What stands between a name and its value, and where the value is. */
+/* A value that is assigned to a name: its position and how it is written. */
 typedef struct assignment {
     size_t value, bytes;
     bool is_quoted; /* the value is in quotes */
@@ -158,11 +160,11 @@ static size_t value_bytes(const char *text, size_t at, size_t bytes, char quote)
     return (end > bytes ? bytes : end) - at;
 }
 
-/* Find the value behind a name that ends at `at`. False: none is assigned. */
+/* Find the value that is assigned to the name that ends at `at`. False: there is none. */
 static bool find_value(const char *text, size_t at, size_t bytes, assignment *ret)
 {
     bool name_quoted = at < bytes && (text[at] == '"' || text[at] == '\'');
-    size_t escaped = at + 1 < bytes && text[at] == '\\' && text[at + 1] == '"' ? 2 : 0; /* JSON in a string */
+    size_t escaped = at + 1 < bytes && text[at] == '\\' && text[at + 1] == '"' ? 2 : 0; /* JSON inside a string */
     size_t next = at + (escaped != 0 ? escaped : name_quoted), sign;
     while (next < bytes && is_blank(text[next]))
         next++;
@@ -189,7 +191,8 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
     return true;
 }
 
-/* "Bearer", "Basic" and such words, after which the secret follows. */
+/* Return the length of "Bearer ", "Basic " or a similar word at `value`. A secret follows after such a word. 0: there
+ * is none. */
 static size_t scheme_bytes(const char *value, size_t bytes)
 {
     static const char *const schemes[] = {"Bearer ", "Basic ", "Token ", "Digest "};
@@ -210,8 +213,8 @@ static bool hides(name_kind kind, const char *value, const assignment *found, bo
     return is_opaque(value, found->bytes) && !is_number(value, found->bytes);
 }
 
-/* The end of "user:password@" behind "scheme://", which begins at `at`; *ret_password is where the password begins. A
- * password may contain @ and /. 0: there is none. */
+/* Find "user:password@" after "scheme://". `at` is the position after the "//". Returns the position of the last @, and
+ * sets *ret_password to the start of the password, which may contain @ and /. Returns 0 if there is no password. */
 static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *ret_password)
 {
     size_t end = at, colon = 0, last = 0;
@@ -223,7 +226,7 @@ static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *r
         if (colon == 0 && text[i] == ':')
             colon = i;
         if (i + 3 < end && strncmp(text + i, "://", 3) == 0)
-            break; /* the next URL */
+            break; /* the next URL begins here */
         if (text[i] == '@')
             last = i;
     }
@@ -250,7 +253,7 @@ static void mask_range(masker *m, size_t from, size_t to)
     m->copied = to;
 }
 
-/* Look at the word that begins at `at`, and return where to go on. */
+/* Mask the word that begins at `at`, or the value after it, if necessary. Returns the position to continue from. */
 static size_t mask_word(masker *m, size_t at)
 {
     assignment found = {0};
@@ -306,8 +309,7 @@ void gw_mask_text(gw_text *out, const char *text, size_t bytes)
 
 /* ---- arguments ---- */
 
-/* True if the argument is the value of the option before it. A password may begin with a hyphen, other values do not.
- */
+/* True if the argument is the value of the option before it. Only a password may begin with a hyphen. */
 static bool is_value_of(const char *before, const char *argument)
 {
     const char *equals = strchr(before, '=');
@@ -317,7 +319,8 @@ static bool is_value_of(const char *before, const char *argument)
     return kind == NAME_PASSWORD ? strncmp(argument, "--", 2) != 0 : kind == NAME_KEY && argument[0] != '-';
 }
 
-/* -pVALUE, as database clients and sshpass take a password. Words such as -progress and -p8080 stay readable. */
+/* True for -pVALUE, the form in which database clients and sshpass accept a password. Words such as -progress and
+ * -p8080 stay readable. */
 static bool is_short_password(const char *program, const char *argument)
 {
     static const char *const programs[] = {"mysql", "mariadb", "sshpass", "mongo", "smbclient"};

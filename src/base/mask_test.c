@@ -1,4 +1,4 @@
-/* Which names suggest secrets, and that their values are masked wherever they appear. */
+/* Test which names suggest secrets, and that the values of such names are masked in arguments and text. */
 #include "gw_mask.h"
 
 #include <setjmp.h>
@@ -125,7 +125,7 @@ static void text_is_masked(void **state)
     }
 }
 
-/* Cut at every byte, nothing is read behind the end, and what is masked stays masked. */
+/* The text is cut at every byte. Nothing must be read after its end, and masking it again must change nothing. */
 static void masking_twice_changes_nothing(void **state)
 {
     (void)state;

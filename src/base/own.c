@@ -1,4 +1,4 @@
-/* Checks who owns files and folders, and opens only plain files. */
+/* Check who owns files and folders, and open only plain files. */
 #define _GNU_SOURCE
 #include "gw_own.h"
 
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True in a user namespace, such as that of a container without root: the users of the system outside, root among
- * them, have no number here, and their files seem to belong to user 65534. */
+/* True in a user namespace, such as that of a container without root. The outside users, including root, have no number
+ * there, and their files seem to belong to user 65534. */
 static bool lacks_users(void)
 {
     char map[64] = "";
@@ -31,7 +31,7 @@ static bool is_root(uid_t user)
     return user == 0 || (user == NO_NUMBER && lacks_users());
 }
 
-/* True if only we and root can change which entries the folder has. */
+/* True if only we and root can change the entries of the folder. */
 static bool is_safe(const struct stat *folder)
 {
     if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && !is_root(folder->st_uid)))
@@ -143,7 +143,7 @@ static bool write_all(int fd, const unsigned char *data, size_t bytes)
 
 enum { CODE_MODE = 0755 };
 
-/* True if the file can stay: ours, with these bytes and rights. */
+/* True if the file can be kept: it is ours and has these bytes and the right mode. */
 static bool is_there(int folder, const char *name, const void *data, size_t bytes)
 {
     struct stat file;
@@ -165,7 +165,7 @@ gw_status gw_own_file_put(const char *folder, const char *name, const void *data
     if (is_there(in, name, data, bytes))
         goto out;
     snprintf(fresh, sizeof fresh, ".%.40s.%ld", name, (long)getpid());
-    unlinkat(in, fresh, 0); /* of a process that had our pid and was killed */
+    unlinkat(in, fresh, 0); /* left by a killed process that had the same pid */
     int fd = openat(in, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, CODE_MODE);
     if (fd < 0 || !write_all(fd, data, bytes) || fchmod(fd, CODE_MODE) != 0 || renameat(in, fresh, in, name) != 0) {
         st = gw_fail(err, GW_IO, "write %s/%s: %s", folder, name, strerror(errno));
@@ -202,8 +202,8 @@ gw_status gw_own_file_copy(const char *folder, const char *name, const char *pat
 gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err)
 {
     struct stat file;
-    /* O_NONBLOCK: opening a FIFO must not wait for a writer. The type is checked first, because opening some devices
-     * already has an effect. */
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. Check the type first, because opening a device can already
+     * have an effect. */
     if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
         return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (!S_ISREG(file.st_mode))

@@ -1,4 +1,4 @@
-/* Finds out whether a filter of system calls would kill us for the calls that we need. */
+/* Find out whether a system call filter would kill this process for the unusual calls that it needs. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* Prints to the user. */
+/* Print messages and text for the user. */
 #define _GNU_SOURCE
 #include "gw_say.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Format; NULL: no memory. The caller frees it. */
+/* Return the formatted text, which the caller frees. Returns NULL if there is no memory. */
 static char *format_text(const char *format, va_list args)
 {
     char *text = NULL;
@@ -27,7 +27,7 @@ void gw_say(const char *format, ...)
     gw_text_add_str(&line, "gpuwhy: ");
     gw_add_printable(&line, text == NULL ? "out of memory" : text);
     gw_text_add_str(&line, "\n");
-    ssize_t ignored = write(STDERR_FILENO, gw_text_str(&line), line.bytes); /* one write, so that lines stay whole */
+    ssize_t ignored = write(STDERR_FILENO, gw_text_str(&line), line.bytes); /* a single write keeps the line whole */
     (void)ignored;
     gw_text_free(&line);
     free(text);

@@ -1,4 +1,4 @@
-/* The growing string, string and path helpers, and sizes in bytes as text. */
+/* Implement the growing string, the string and path helpers, and the format of sizes in bytes. */
 #include "gw_text.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* Wrapping of text: see gw_wrap.h. */
+/* Wrap text at the width of the terminal: see gw_wrap.h. */
 #include "gw_wrap.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned i
         at += wanted;
         if (at > width) {
             lines += (at - 1) / width;
-            at = width; /* the word takes whole lines of its own */
+            at = width; /* the word fills whole lines */
         }
         line_is_empty = false;
     }

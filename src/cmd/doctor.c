@@ -1,4 +1,4 @@
-/* `gpuwhy doctor`: one page that says what would fail on this machine. */
+/* `gpuwhy doctor`: print one page about the problems that would make a program fail on this machine. */
 #include "gw_clean.h"
 #include "gw_say.h"
 #include "gwi_cmd.h"

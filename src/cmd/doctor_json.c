@@ -1,4 +1,4 @@
-/* Writes a check-up as JSON, with json-c. */
+/* Write a check-up as JSON, with json-c. */
 #include "gw_clean.h"
 #include "gwi_doctor_cmd.h"
 
@@ -8,7 +8,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Values come from files and environments, and may contain any bytes. */
+/* Return a JSON string, or null for NULL. Values come from files and environments, and may contain invalid UTF-8. */
 static json_object *text_or_null(const char *text)
 {
     gw_text clean = {0};

@@ -1,11 +1,11 @@
-/* The commands, one row each. Only commands print; lower layers do not. */
+/* The table of commands. Only commands print; lower layers do not. */
 #ifndef GWI_CMD_H
 #define GWI_CMD_H
 
 #include "gw_exit.h"
 #include "gw_status.h"
 
-/* X(name, argument summary, one line of help). The function is gwi_cmd_<name>(argc, argv); argv[0] is the name, and the
+/* X(name, argument summary, one line of help). gwi_cmd_<name>(argc, argv) runs a command: argv[0] is its name, and the
  * result is the exit status. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
@@ -24,7 +24,7 @@
 GWI_COMMANDS(GW_X)
 #undef GW_X
 
-/* Check that all words are options of `gpuwhy run`. GW_USAGE: `err` names the first one that is not. */
+/* Check that all words are options of `gpuwhy run`. Returns GW_USAGE if one is not; `err` names the first such word. */
 GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);
 
 #endif

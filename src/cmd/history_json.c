@@ -1,4 +1,4 @@
-/* Writes the list of past runs as JSON, with json-c. */
+/* Write the list of past runs as JSON, with json-c. */
 #include "gw_clean.h"
 #include "gwi_history.h"
 
@@ -8,7 +8,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Command lines and paths may contain any bytes. */
+/* Return a JSON string, or null for NULL. Command lines and paths may contain invalid UTF-8. */
 static json_object *text_or_null(const char *text)
 {
     gw_text clean = {0};

@@ -1,4 +1,4 @@
-/* The entry point: finds the command in the table and runs it. */
+/* The entry point: find the command in the table and run it. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 

@@ -1,4 +1,4 @@
-/* Reads a command line by a table of options, and prints that table as help. */
+/* Parse a command line with a table of options, and print the table as help. */
 #include "gwi_options.h"
 
 #include "gw_wrap.h"
@@ -35,7 +35,8 @@ static gw_status set_defaults(const gwi_option *options, size_t count, void *fie
     return GW_OK;
 }
 
-/* Find the option that `word` names. *ret_value: its attached value, after = or after the letter; NULL: none. */
+/* Find the option that `word` names. *ret_value is the value attached to the word, after = or after the letter; NULL:
+ * none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
 {
     *ret_value = NULL;
@@ -56,7 +57,7 @@ static const gwi_option *find(const gwi_option *options, size_t count, const cha
     return NULL;
 }
 
-/* Take the option at argv[*index] and its value. *index is then the next word. */
+/* Parse the option at argv[*index] and its value. *index becomes the index of the next word. */
 static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
                       gw_error *err)
 {

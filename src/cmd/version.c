@@ -1,4 +1,4 @@
-/* `gpuwhy version`: this build, the libraries it uses, and the optional parts that it lacks. */
+/* `gpuwhy version`: print the version of this build, the libraries it uses and the optional parts that are missing. */
 #include "gwi_cmd.h"
 
 #include "gw_logs.h"

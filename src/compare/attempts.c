@@ -1,9 +1,10 @@
-/* Compares several attempts of one command, some failed and some good: finds traits that all failed attempts have and
- * no good one has.
+/* Compare several attempts of one command, some failed and some good. Find the traits that all failed attempts have and
+ * no good attempt has.
  *
- * A trait may split the attempts by chance. If k of n attempts failed and any order of values is equally likely, a
- * number is below (or above) all good ones in 2 of n-over-k cases, and many traits are compared. `chance` is that
- * probability for all traits together. */
+ * A trait may split the attempts by chance. Suppose k of n attempts failed, and all orders of their values are equally
+ * likely. Then the numbers of the failed attempts are all below, or all above, those of the good attempts in 2 of
+ * n-over-k cases. Many traits are compared, so `chance` is an upper bound of the probability that at least one of them
+ * splits. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -14,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One trait over all attempts. */
+/* One trait, with its values in all attempts. */
 typedef struct row {
     gw_area area;
     char *name; /* owned */
     bool lack_matters, is_number;
     const char *unit;
     double tolerance;
-    size_t count[2]; /* number of attempts that have it: failed, good */
-    char *text[2];   /* owned: the text that all these attempts share; NULL: texts differ */
+    size_t count[2]; /* number of attempts that have the trait: failed, good */
+    char *text[2];   /* owned: the text, if it is the same in all these attempts; NULL: texts differ */
     bool several[2];
     double low[2], high[2];
 } row;
@@ -52,8 +53,8 @@ void gw_attempts_free(gw_attempts *attempts)
     free(attempts);
 }
 
-/* How an attempt ended and how far it ran is the effect to explain, not a cause. The command is the same in all
- * attempts. */
+/* True if the trait can be a cause. How an attempt ended and how far it ran are the effects to explain. The command is
+ * the same in all attempts. */
 static bool can_explain(const gw_trait *trait)
 {
     return trait->matters && trait->area != GW_AREA_END && trait->area != GW_AREA_WORK;
@@ -118,7 +119,7 @@ bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good)
 
 typedef struct answer {
     bool splits;
-    char bad[300], good[300]; /* good "": unknown */
+    char bad[300], good[300]; /* `good` is "" if it is unknown */
 } answer;
 
 static void number_text(char out[300], const char *lead, double value, const char *unit)
@@ -130,9 +131,8 @@ static void number_text(char out[300], const char *lead, double value, const cha
         snprintf(out, 300, "%s%.0f", lead, value);
 }
 
-/* True if all attempts have the number and those of the failed ones are all above or all below those of the good
- * ones. For requested memory only a larger number can be the cause, because a failed attempt stops requesting
- * memory. */
+/* The numbers split the attempts if those of the failed attempts are all above or all below those of the good ones. For
+ * requested memory, only a larger number can be the cause, because a failed attempt stops requesting memory. */
 static answer split_numbers(const row *at)
 {
     answer found = {0};
@@ -159,7 +159,7 @@ static answer split_texts(const row *at)
     return found;
 }
 
-/* True if the trait exists in all failed attempts only, or in all good ones only. */
+/* The trait exists in all failed attempts and in no good one (`has` is FAILED), or the reverse (`has` is GOOD). */
 static answer split_lack(const row *at, int has)
 {
     answer found = {.splits = at->lack_matters || has == FAILED};
@@ -179,8 +179,8 @@ static answer split(const gw_attempts *attempts, const row *at)
     bool all[2] = {at->count[FAILED] == attempts->total[FAILED], at->count[GOOD] == attempts->total[GOOD]};
     if (all[FAILED] && all[GOOD])
         return at->is_number ? split_numbers(at) : split_texts(at);
-    bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY; /* the trait is missing if a run did
-                                                                                * not get that far */
+    /* a run that ended early lacks these traits, so their absence explains nothing */
+    bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY;
     if (all[FAILED] && at->count[GOOD] == 0 && !is_place)
         return split_lack(at, FAILED);
     if (all[GOOD] && at->count[FAILED] == 0 && at->lack_matters)

@@ -1,9 +1,10 @@
-/* Stores the order of calls of a run and finds the call where two runs diverge.
+/* Store the order of calls of a run, and find the call where two runs diverge.
  *
- * Each thread is compared with its counterpart: the thread with the same index (by first call) of the process with the
- * same rank, or with the same index if there is no rank. If several threads diverge, the divergence that came first in
- * the bad run is reported. A divergence of the first thread takes precedence, because helper threads often start in
- * random order. Hot calls (launches, copies) are recorded only if they fail, so only failed ones are compared. */
+ * Each thread is compared with its counterpart. Processes correspond if they have the same rank or, without ranks, the
+ * same index. Their threads correspond by index, in the order of their first calls. If several threads diverge, the
+ * divergence that came first in the bad run is reported. A divergence of the first thread takes precedence, because
+ * helper threads often start in random order. Hot calls (launches, copies) are recorded only if they fail, so only
+ * failed ones are compared. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -30,8 +31,8 @@ void gw_calls_free(gw_calls *calls)
     free(calls);
 }
 
-/* True for driver calls only: facts that gpuwhy itself recorded do not count. Queries are skipped, because a program
- * repeats them until they succeed, which depends on time. */
+/* True for driver calls; facts recorded by gpuwhy itself are not calls. Queries are skipped, because a program repeats
+ * them until they succeed, so their number depends on timing. */
 static bool is_call(const gw_event *event)
 {
     return event->kind < GW_EV_TEXT && event->kind != GW_EV_QUERY;
@@ -77,7 +78,7 @@ static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)
     return &list[count];
 }
 
-/* NULL: out of memory, or too many threads (then `cut` is set). */
+/* Find or add the thread. Returns NULL if out of memory, or if there are too many threads (`cut` is then set). */
 static gwi_thread_calls *thread_of(gw_calls *calls, uint32_t pid, uint32_t tid)
 {
     size_t count = calls->thread_count;
@@ -118,7 +119,7 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event)
 
 /* ---- matching threads ---- */
 
-typedef struct seat { /* position of a thread in its run */
+typedef struct seat { /* the thread's position in its run, for finding its counterpart */
     bool has_rank;
     uint32_t rank, process, thread;
 } seat;
@@ -187,7 +188,7 @@ static bool fill_side(const gw_portrait *portrait, const gwi_thread_calls *threa
     return gw_str_copy(gw_call_text(name, gw_model_fn_name(portrait->model, call->fn)), &side->call);
 }
 
-/* True if both threads ended here, or if later calls were not stored. */
+/* True if the two threads cannot be compared from `at` on: both ended there, or later calls of one were not stored. */
 static bool is_end(const gwi_thread_calls *a, const gwi_thread_calls *b, size_t at)
 {
     return (at == a->count && at == b->count) || (at == a->count && a->total > a->count) ||
@@ -217,7 +218,7 @@ static bool is_before(const parting_place *a, const parting_place *b)
     return time_of(a->bad, a->at) < time_of(b->bad, b->at);
 }
 
-/* The reason why the calls of this run cannot be compared, or NULL. */
+/* Return the reason why the calls of this run cannot be compared, or NULL if they can. */
 static const char *lack_of(const gw_portrait *portrait)
 {
     const gw_model *model = portrait->model;

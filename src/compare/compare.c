@@ -1,4 +1,4 @@
-/* Compares two portraits trait by trait. */
+/* Compare two portraits, one trait after another. */
 #include "gwi_compare.h"
 
 #include <math.h>
@@ -34,8 +34,8 @@ static void add(gw_comparison *comparison, const gw_trait *good, const gw_trait 
     comparison->differs = comparison->differs || matters;
 }
 
-/* Sort by area, with traits that matter first, else in the order in which they were found. Returns false if out of
- * memory. */
+/* Sort by area; within an area, traits that matter come first. Otherwise, keep the order in which the traits were
+ * found. Returns false if out of memory. */
 static bool put_in_order(gw_comparison *comparison)
 {
     size_t count = 0;

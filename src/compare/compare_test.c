@@ -1,5 +1,5 @@
-/* Tests of comparisons of two runs and of several attempts. The runs are built call by call. tests/e2e/compare.py
- * tests comparisons of recordings. */
+/* Test comparisons of two runs and of several attempts. The test builds each run from single calls.
+ * tests/e2e/compare.py tests comparisons of recordings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static uint16_t fn_of(const gw_feed *feed, const char *fn)
     return 0;
 }
 
-/* Feed one call to the model and to the order of calls. */
+/* Pass one call to the model and to the stored order of calls. */
 static void call(side *run, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1)
 {
     gw_feed_call(&run->feed, fn, kind, result, a0, a1, 0, 0);
@@ -120,7 +120,7 @@ static void equal_runs_have_no_difference(void **state)
     done();
 }
 
-/* Addresses differ in every run and are ignored. Sizes and results are compared. */
+/* Two runs diverge at the first call with another size. Addresses differ in every run and are ignored. */
 static void runs_part_at_the_first_other_size(void **state)
 {
     (void)state;
@@ -156,7 +156,8 @@ static void a_thread_that_ends_early_parts(void **state)
     done();
 }
 
-/* The order of two helper threads is random, and a query is repeated until it succeeds. Neither is a difference. */
+/* The order of two helper threads is random, and a query is repeated until it succeeds. Neither must be reported as a
+ * difference. */
 static void threads_are_compared_one_by_one(void **state)
 {
     (void)state;
@@ -230,7 +231,8 @@ static void software_and_card_are_compared(void **state)
     assert_string_equal(driver->bad->text, "535.104.05");
     assert_true(variable != NULL && variable->matters && variable->good == NULL);
     assert_non_null(holder);
-    assert_false(holder->matters); /* the good run had no refused allocation and did not look for holders */
+    /* the good run had no refused allocation, so it did not look for other processes that hold memory */
+    assert_false(holder->matters);
     assert_string_equal(holder->bad->text, "9.00 GiB");
     done();
 }
@@ -262,7 +264,7 @@ static void nothing_recorded_is_said(void **state)
     done();
 }
 
-/* Calls and threads beyond the limits are counted and not stored. */
+/* Calls and threads beyond the limits are counted but not stored. */
 static void what_is_kept_is_bounded(void **state)
 {
     (void)state;
@@ -328,7 +330,7 @@ static void what_failed_attempts_share_is_found(void **state)
     assert_string_equal(limit->good, "at least 9.00 GiB");
     assert_non_null(holder);
     assert_string_equal(holder->bad, "9.00 GiB");
-    assert_null(holder->good); /* the good attempts did not look for holders */
+    assert_null(holder->good); /* the good attempts did not look for other processes that hold memory */
     assert_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
     assert_true(splits.chance < 0.1);
     gw_splits_free(&splits);
@@ -350,7 +352,7 @@ static void overlapping_attempts_share_nothing(void **state)
     gw_attempts_free(attempts);
 }
 
-/* With one attempt of each kind every difference splits them, so `chance` is high. */
+/* With one attempt of each kind, every difference splits the attempts, so `chance` is high. */
 static void few_attempts_may_differ_by_chance(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* Compares two runs of one command: differences in machine, software, memory and work, and the call where the two
- * diverge. It reports differences, not causes: nothing here is a verdict.
+/* Compare two runs of one command. Find differences in machine, software, memory and work, and the call where the two
+ * runs diverge. A difference is not a cause, and nothing here is a verdict.
  *
- * A portrait is one run in a form that can be compared: its model and the order of its calls. Memory is bounded: the
- * first GW_CALLS_MAX calls are stored and later ones only counted. Use it from one thread. */
+ * A portrait is one run in a form that can be compared: its model and the order of its calls. Memory is bounded: only
+ * the first GW_CALLS_MAX calls are stored, and later calls are counted. Call these functions from one thread only. */
 #ifndef GW_COMPARE_H
 #define GW_COMPARE_H
 
@@ -20,8 +20,8 @@ enum { GW_CALLS_MAX = 1 << 19, GW_CALLS_THREADS_MAX = 256 };
 typedef struct gw_calls gw_calls;
 gw_calls *gw_calls_new(void);        /* NULL: out of memory */
 void gw_calls_free(gw_calls *calls); /* takes NULL */
-/* Store a call of a run. Feed calls in order of time, each after the run's model has received it. Events that are
- * not calls, and queries that a program repeats until something is done, are skipped. Returns false if out of
+/* Store a call of a run. Feed the calls in the order of time, and each one after the run's model has received it. Skips
+ * events that are not calls, and queries that a program repeats until something is done. Returns false if out of
  * memory. */
 bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
@@ -29,16 +29,17 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
 typedef struct gw_portrait gw_portrait;
 
-/* Read a recording or a run folder. `until_ns` is a limit in terms of gw_processor_ns() (UINT64_MAX: none). GW_END:
- * the limit was reached. GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED: as for gw_reader_open(). `err`
- * names the file. */
+/* Make a portrait of a recording or a run folder. `until_ns` is the gw_processor_ns() time at which to stop
+ * (UINT64_MAX: never); GW_END is returned then. Returns GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM and GW_UNSUPPORTED as
+ * gw_reader_open() does. `err` names the file. */
 GW_MUST_CHECK gw_status gw_portrait_read(const char *path, uint64_t until_ns, gw_portrait **ret_portrait,
                                          gw_error *err);
-/* Make a portrait from a model and calls. The portrait owns both, and both are freed on failure. GW_NOMEM. */
+/* Make a portrait from a model and calls. The portrait owns both; on failure, both are freed. Returns GW_NOMEM if out
+ * of memory. */
 GW_MUST_CHECK gw_status gw_portrait_make(gw_model *model, gw_calls *calls, gw_portrait **ret_portrait, gw_error *err);
 void gw_portrait_free(gw_portrait *portrait); /* takes NULL */
 const gw_model *gw_portrait_model(const gw_portrait *portrait);
-/* See gw_model_name_sites(). */
+/* Find the names of the model's sites: see gw_model_name_sites(). */
 void gw_portrait_name_sites(gw_portrait *portrait, uint32_t soft_ms, uint32_t hard_ms);
 
 #define GW_AREAS(X)                                                                                                    \
@@ -58,27 +59,26 @@ typedef enum gw_area {
 #undef GW_X
         GW_AREA_COUNT
 } gw_area;
-const char *gw_area_text(gw_area area); /* The word for an area, such as "driver"; static. */
+const char *gw_area_text(gw_area area); /* word for an area, such as "driver"; static */
 
 /* One property of a run. Area and name together are unique within a run. */
 typedef struct gw_trait {
     gw_area area;
-    bool matters; /* false: may differ between two equal runs, as a job's number does */
+    bool matters; /* false: two equal runs may differ in this trait, such as the number of a job */
     char *name;   /* owned: "cudnn", "CUDA_LAUNCH_BLOCKING", "blocks at train.py:41 in load" */
     char *text;   /* owned: the value as text */
     bool has_value;
     double value;
     const char *unit;  /* static: "bytes", "count", "s", "" */
-    double tolerance;  /* as a ratio of the value: smaller differences are ignored */
-    bool lack_matters; /* if the other run lacks the trait, that is a difference; otherwise the value there is
-                        * unknown */
+    double tolerance;  /* relative to the value; smaller differences are ignored */
+    bool lack_matters; /* a run without this trait differs; false: its value is unknown in such a run */
 } gw_trait;
 
-/* All traits, sorted by area and then in the order in which they were found. Computed on the first call and borrowed
- * from the portrait. NULL: out of memory. */
+/* Return all traits, sorted by area. Within an area, they have the order in which they were found. The traits are
+ * computed on the first call and borrowed from the portrait. Returns NULL if out of memory. */
 const gw_trait *gw_portrait_traits(gw_portrait *portrait, size_t *ret_count);
-const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name); /* NULL: the portrait has no
-                                                                                           * such trait */
+/* Find one trait. Returns NULL if the portrait has no such trait. */
+const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name);
 
 /* ---- two runs ---- */
 
@@ -88,7 +88,7 @@ typedef struct gw_difference {
     const gw_trait *good, *bad; /* borrowed from the portraits; NULL: the run lacks it */
 } gw_difference;
 
-/* One run's call where the two runs diverge. */
+/* The call of one run at the point where the two runs diverge. */
 typedef struct gw_parting_side {
     bool ended; /* the thread made no further call; the other fields are then not set */
     uint64_t t_ns;
@@ -99,12 +99,11 @@ typedef struct gw_parting_side {
 } gw_parting_side;
 
 typedef struct gw_parting {
-    bool known;               /* false: `reason` explains why the calls cannot be compared */
-    char *reason;             /* owned; NULL: none */
-    bool parted;              /* false: the same calls in the same order */
-    bool is_main;             /* in the first thread of the first process that made calls */
-    uint64_t same;            /* number of equal calls before the divergence in that thread; if nothing diverged, in
-                               * all threads */
+    bool known;    /* false: `reason` explains why the calls cannot be compared */
+    char *reason;  /* owned; NULL: none */
+    bool parted;   /* the runs diverge; false: they made the same calls in the same order */
+    bool is_main;  /* the first thread of rank 0 diverges; without ranks, that of the first process */
+    uint64_t same; /* equal calls before the divergence in that thread; without a divergence, in all threads */
     uint32_t process, thread; /* index, from 1 on */
     gw_parting_side good, bad;
     bool cut; /* the runs have more calls than are stored */
@@ -118,7 +117,7 @@ typedef struct gw_comparison {
     bool differs; /* true if a trait that matters differs */
 } gw_comparison;
 
-/* Compare two portraits, which must outlive the comparison. GW_NOMEM. */
+/* Compare two portraits, which must outlive the comparison. Returns GW_NOMEM if out of memory. */
 GW_MUST_CHECK gw_status gw_compare(gw_portrait *good, gw_portrait *bad, gw_comparison **ret_comparison, gw_error *err);
 void gw_comparison_free(gw_comparison *comparison); /* takes NULL */
 
@@ -127,24 +126,24 @@ void gw_comparison_free(gw_comparison *comparison); /* takes NULL */
 typedef struct gw_attempts gw_attempts;
 gw_attempts *gw_attempts_new(void);           /* NULL: out of memory */
 void gw_attempts_free(gw_attempts *attempts); /* takes NULL */
-/* Add an attempt. Copies what it needs from the portrait. Returns false if out of memory. */
+/* Add an attempt, and copy the needed parts of its portrait. Returns false if out of memory. */
 GW_MUST_CHECK bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good);
 
-/* A trait of every failed attempt and of no good one. */
+/* A trait that all failed attempts have and no good attempt has. */
 typedef struct gw_split {
     gw_area area;
     char *name, *bad; /* owned: "GPU 0 free at the start", "at most 2.10 GiB" */
-    char *good;       /* owned; NULL: unknown for the good attempts */
+    char *good;       /* owned; NULL: the value of the good attempts is unknown */
 } gw_split;
 typedef struct gw_splits {
     gw_split *item; /* owned */
     size_t count;
     size_t good_count, bad_count; /* number of attempts */
-    size_t looked;                /* number of traits that could have split them */
-    double chance; /* upper bound of the probability that any trait splits the attempts by chance; 1: fully expected */
+    size_t looked;                /* number of traits that vary between the attempts */
+    double chance;                /* upper bound of the probability that any trait splits the attempts by chance */
 } gw_splits;
-/* Find the traits that split the attempts. Needs at least one good and one failed attempt, else the list is empty.
- * GW_NOMEM. */
+/* Find the traits that split the attempts. Without at least one good and one failed attempt, the list is empty. Returns
+ * GW_NOMEM if out of memory. */
 GW_MUST_CHECK gw_status gw_attempts_split(const gw_attempts *attempts, gw_splits *ret_splits, gw_error *err);
 /* Free the contents of `splits`. */
 void gw_splits_free(gw_splits *splits);

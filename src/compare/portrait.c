@@ -1,4 +1,4 @@
-/* A portrait: one run in a form that can be compared. */
+/* Make portraits. A portrait is one run in a form that can be compared. */
 #include "gwi_compare.h"
 
 #include "gw_clock.h"
@@ -74,8 +74,8 @@ const gw_model *gw_portrait_model(const gw_portrait *portrait)
 
 void gw_portrait_name_sites(gw_portrait *portrait, uint32_t soft_ms, uint32_t hard_ms)
 {
-    (void)!gw_model_name_sites(portrait->model, soft_ms, hard_ms, NULL); /* without names, places keep file and
-                                                                          * address */
+    /* on failure, places keep file and address */
+    (void)!gw_model_name_sites(portrait->model, soft_ms, hard_ms, NULL);
 }
 
 const gw_trait *gw_portrait_traits(gw_portrait *portrait, size_t *ret_count)

@@ -1,4 +1,4 @@
-/* Find the row of a version, and check and read the offsets that an interpreter publishes. */
+/* Find the row of a CPython version, and check and read the offsets that an interpreter publishes. */
 #include "gw_python_versions.h"
 
 #include <string.h>
@@ -13,15 +13,15 @@ const gw_python_layout *gw_python_layout_of(unsigned version)
 
 /* ---- offsets published by the interpreter ---- */
 
-/* The published words: a cookie, the version, whether the build is free-threaded; then groups, each with a size and
- * offsets. A row has the word at which each group starts. The members that we read have the same place in their group
- * in all versions. */
+/* The words that the interpreter publishes are a cookie, the version, a flag for a free-threaded build, and then
+ * groups. A group contains the size of a structure and the offsets of its members. Each row has the index of the first
+ * word of each group. Within a group, the members that we read have the same position in all versions. */
 typedef struct published_groups {
     unsigned version;
     uint8_t thread, frame, code, object, bytes, text;
 } published_groups;
 
-/* The groups before these start at the same words in all versions. */
+/* First words of groups that are at the same index in all versions. */
 enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6 };
 
 static const published_groups published_rows[] = {
@@ -37,7 +37,7 @@ static const published_groups *groups_of(unsigned version)
     return NULL;
 }
 
-/* Read a member's offset and check it; `size` points to the group's first word. */
+/* Read and check the offset of a member. `size` points to the group's first word, the size of the structure. */
 static bool take(const uint64_t *size, unsigned member, unsigned bytes, uint16_t *ret_offset)
 {
     uint64_t offset = size[member];
@@ -70,7 +70,7 @@ bool gw_python_layout_publish(gw_python_layout *layout, const uint64_t published
     return object_type == GW_PYTHON_OB_TYPE && bytes_data == GW_PYTHON_BYTES_DATA && ascii_bytes == layout->ascii_bytes;
 }
 
-/* Like take(), for large structures: the interpreter's state contains objects. */
+/* Like take(), for structures that may be larger than 64 KiB, such as the interpreter's state. */
 static bool take_far(const uint64_t *size, unsigned member, uint32_t *ret_offset)
 {
     uint64_t offset = size[member];

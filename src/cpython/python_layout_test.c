@@ -1,4 +1,4 @@
-/* Test the offsets that an interpreter publishes, valid and damaged ones. */
+/* Test valid and damaged offsets, as an interpreter publishes them. */
 #include "gw_python_versions.h"
 
 #include <setjmp.h>
@@ -12,7 +12,8 @@ enum { WORDS = GW_PYTHON_PUBLISHED_WORDS };
 
 static const unsigned long version_hex[] = {0x030D05F0, 0x030E00F0};
 
-/* Build the words as CPython 3.13 and 3.14 publish them: the start of each group, then the offsets of their headers. */
+/* Build the words that CPython 3.13 and 3.14 publish. Each group begins with a structure's size, and the offsets
+ * follow. */
 static void publish(unsigned version, uint64_t words[WORDS])
 {
     const gw_python_layout *row = gw_python_layout_of(version);
@@ -69,20 +70,20 @@ static void published(void **state)
         publish(version, words);
         assert_true(gw_python_layout_publish(&layout, words, hex));
         assert_memory_equal(&layout, row, sizeof layout);
-        assert_false(gw_python_layout_publish(&layout, words, hex + 1)); /* another build */
-        words[2] = 1;                                                    /* without the GIL */
+        assert_false(gw_python_layout_publish(&layout, words, hex + 1)); /* the version of another build */
+        words[2] = 1;                                                    /* a free-threaded build, without the GIL */
         assert_false(gw_python_layout_publish(&layout, words, hex));
         words[2] = 0;
         words[0] ^= 1;
         assert_false(gw_python_layout_publish(&layout, words, hex));
         words[0] ^= 1;
-        words[version == 0x030D ? 29 : 32] += 8; /* frame_previous: the published value is used */
+        words[version == 0x030D ? 29 : 32] += 8; /* a changed frame_previous: the published offset must be used */
         assert_true(gw_python_layout_publish(&layout, words, hex));
         assert_int_equal(layout.frame_previous, row->frame_previous + 8);
     }
 }
 
-/* The path from _PyRuntime to the thread states. */
+/* Find the offsets that lead from _PyRuntime to the thread states. */
 static void lists(void **state)
 {
     (void)state;
@@ -98,7 +99,7 @@ static void lists(void **state)
         }
         unsigned thread = version == 0x030D ? 19 : 22;
         publish(version, words);
-        words[3] = 200000; /* sizes of the runtime's and the interpreter's state */
+        words[3] = 200000; /* words 3 and 6: sizes of the runtime's and the interpreter's state */
         words[6] = 400000;
         words[5] = 632;
         words[8] = 7264;
@@ -120,7 +121,7 @@ static void lists(void **state)
     }
 }
 
-/* Damage each word in turn: it must be refused, or give an offset inside its structure. */
+/* Damage each word in turn. The words must be rejected, or every offset must be inside its structure. */
 static void damaged(void **state)
 {
     (void)state;

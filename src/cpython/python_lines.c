@@ -10,7 +10,8 @@ static int32_t checked(int64_t line)
     return line >= 0 && line <= INT32_MAX ? (int32_t)line : -1;
 }
 
-/* Pairs of byte increment and line increment. A line is valid up to the address of the next pair. */
+/* Search a table of CPython 3.9: pairs of a byte increment and a line increment. A line is valid up to the address of
+ * the next pair. */
 static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -26,7 +27,8 @@ static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t fi
     return checked(line);
 }
 
-/* Pairs of range size in bytes and line increment. NO_LINE: these instructions have no line. */
+/* Search a table of CPython 3.10: pairs of a range's size in bytes and a line increment. NO_LINE: the instructions of
+ * the range have no line. */
 static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -45,7 +47,7 @@ static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_
 }
 
 /* Read a number in groups of six bits, lowest first. Bit 6 is set if another group follows; bit 7 is set only in the
- * head of an entry. False: damaged. */
+ * head of an entry. Returns false if the table is damaged. */
 static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t *ret_number)
 {
     uint64_t number = 0;
@@ -62,7 +64,7 @@ static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t
     return false;
 }
 
-/* The sign is the lowest bit. */
+/* Read a signed number: the lowest bit is the sign. */
 static bool read_signed(const uint8_t *table, size_t bytes, size_t *at, int64_t *ret_number)
 {
     uint64_t number;
@@ -74,13 +76,13 @@ static bool read_signed(const uint8_t *table, size_t bytes, size_t *at, int64_t 
 
 /* Kinds of a location: bits 3 to 6 of an entry's head. */
 enum {
-    KIND_ONE_LINE_FIRST = 10, /* below 10: same line as the previous entry; 10, 11, 12: 0, 1, 2 lines further */
+    KIND_ONE_LINE_FIRST = 10, /* below 10: same line as the previous entry; 10, 11, 12: 0, 1, 2 lines later */
     KIND_LINE_ONLY = 13,
     KIND_LONG = 14,
     KIND_NONE = 15
 };
 
-/* Read by how many lines the entry moves. Its head is just before `at`. */
+/* Read the line increment of an entry. `at` is the byte after the entry's head. */
 static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, size_t at, int64_t *ret_step)
 {
     *ret_step = 0;
@@ -91,8 +93,8 @@ static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, si
     return true;
 }
 
-/* An entry is a head (bit 7, kind, number of code units minus one) and the data of its kind. The next entry starts at
- * the next byte with bit 7. Columns are skipped. */
+/* Search a table of CPython 3.11 or later. An entry is a head (bit 7, kind, number of code units minus one) and the
+ * data of its kind. The next byte with bit 7 set starts the next entry. Columns are skipped. */
 static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;

@@ -1,4 +1,4 @@
-/* Test hand-made tables and damaged ones; python_lines_test.py tests real ones. */
+/* Test hand-made and damaged tables. python_lines_test.py tests real ones. */
 #include "gw_python_lines.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static void increments(void **state)
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 5), 8);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 6), 9);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 1000), 8);
-    /* A step of 300 bytes and 130 lines takes three pairs; line increments add up. */
+    /* A step of 300 bytes and 130 lines needs three pairs, whose increments add up. */
     assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 299), 1);
     assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 300), 131);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6), 7, 0), -1);      /* half a pair */
@@ -40,7 +40,8 @@ static void ranges(void **state)
 static void locations(void **state)
 {
     (void)state;
-    /* one unit, line + 1 (11), two bytes of columns; two units, no location; eight units, only a line: -3 */
+    /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units with
+     * only a line increment of -3. */
     const uint8_t table[] = {0x80 | 11 << 3, 1, 2, 0x80 | 15 << 3 | 1, 0x80 | 13 << 3 | 7, 3 << 1 | 1};
     assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 1), 8);
     assert_int_equal(gw_python_line(0x030E, table, sizeof table, 7, 2), -1);
@@ -51,7 +52,7 @@ static void locations(void **state)
     assert_int_equal(gw_python_line(0x030B, table + 1, sizeof table - 1, 7, 0), -1); /* no head where one is required */
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x80), 7, 0), -1); /* a head inside an entry */
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f), 7, 0), -1);
-    assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0), -1); /* too far */
+    assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0), -1); /* too large */
 }
 
 static void not_known(void **state)
@@ -64,7 +65,7 @@ static void not_known(void **state)
         assert_int_equal(gw_python_line(version, TABLE(4, 1), 7, -1), -1);
 }
 
-/* Each table has memory of its exact size, so that the sanitizer detects a read past its end. */
+/* Each table is in memory of its exact size, so that the sanitizer detects a read past its end. */
 static void damaged(void **state)
 {
     (void)state;

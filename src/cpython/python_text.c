@@ -3,11 +3,12 @@
 
 #include <string.h>
 
-/* Write one character in UTF-8; a character that cannot be part of a line is replaced. Returns the number of bytes. */
+/* Write one character in UTF-8, or a replacement if a line must not contain the character. Returns the number of bytes.
+ */
 static size_t encode(const gw_python_text *t, size_t at, char out[4])
 {
     uint32_t c = 0;
-    t->fetch(t->user, t->data + at * t->width, &c, t->width); /* little-endian, like all of our code */
+    t->fetch(t->user, t->data + at * t->width, &c, t->width); /* we support only little-endian machines */
     if (c < 0x80) {
         out[0] = c < 0x20 || c == 0x7f ? '?' : (char)c;
         return 1;

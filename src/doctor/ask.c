@@ -1,4 +1,4 @@
-/* Queries NVML, which may block for ever on a failing card, and a Python interpreter. Each runs in a child process
+/* Query NVML, which may block forever on a failing card, and a Python interpreter. Each query runs in a child process
  * that writes lines to a pipe and is killed when it exceeds its time limit. */
 #include "gwi_doctor.h"
 
@@ -20,7 +20,7 @@ static const uint64_t patience_ns = 30000000000u;
 
 typedef struct child {
     pid_t pid; /* 0: this is the child; -1: fork failed */
-    int fd;    /* in the parent the read end, in the child the write end */
+    int fd;    /* read end of the pipe in the parent, write end in the child */
 } child;
 
 static child start(void)
@@ -28,7 +28,7 @@ static child start(void)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return (child){-1, -1};
-    fflush(stdout); /* buffered output must not be written twice */
+    fflush(stdout); /* the child must not write this buffered output again */
     pid_t pid = fork();
     close(ends[pid == 0 ? 0 : 1]);
     if (pid < 0)
@@ -57,8 +57,8 @@ static bool read_answer(int fd, gw_text *answer)
     }
 }
 
-/* Wait for the child to end. Returns false if it exceeded its time limit and was killed. A child that hangs in the
- * kernel is left behind. */
+/* Read the child's answer and wait for its end. Returns false if the child exceeded its time limit: it is killed, but
+ * not waited for, because it may hang in the kernel. */
 static bool finish(const child *asked, gw_text *answer, int *ret_status)
 {
     bool in_time = read_answer(asked->fd, answer);
@@ -102,7 +102,7 @@ void gw_doctor_ask_nvml(gw_facts *facts)
 
 /* ---- an interpreter ---- */
 
-/* Run the command in `words` with -B and our script. Never returns. */
+/* Run the command `words` with the option -B and our script. Never returns. */
 static void become(char *const *words, const char *script, int out)
 {
     size_t count = 0;

@@ -1,4 +1,4 @@
-/* Collects the results of all checks, and compares the facts with those saved on an earlier day. */
+/* Run all checks, collect their results, and compare the facts with facts that were saved earlier. */
 #include "gwi_doctor.h"
 
 #include "gw_array.h"
@@ -66,7 +66,7 @@ void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup)
 
 /* ---- comparison with saved facts ---- */
 
-/* Values that change by themselves or from shell to shell are not compared. */
+/* True for values that change by themselves or from shell to shell. Such values are not compared. */
 static bool is_of_the_moment(const char *key)
 {
     static const char *const parts[] = {".temperature",   ".throttle", ".speed",
@@ -83,12 +83,12 @@ static bool is_about_cards(const char *key)
     return strcmp(key, "nvml.cards") == 0 || strcmp(key, "driver.cards") == 0 || strcmp(key, "pci.cards") == 0;
 }
 
-/* A missing card is a failure. Any other difference is a warning. */
+/* Report a difference: a failure if a card is missing, otherwise a warning. */
 static void compare_one(const char *key, const char *now, const char *then, gw_checkup *checkup)
 {
     bool is_half_known = now == NULL || then == NULL;
     if (gw_begins(key, "pci.acs.") && (is_half_known || strstr(key, ".read") != NULL))
-        return; /* root can read more than other users */
+        return; /* root can read more of these values, so they can differ without a change */
     if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
         return;
     bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);
@@ -101,7 +101,7 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
                   now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
-/* Return the fact of the library at `path`, or NULL. Libraries are matched by path because their numbers shift. */
+/* Return the fact about the library at `path`, or NULL. Libraries are found by path, because their indices change. */
 static const char *library_at(const gw_facts *facts, const char *path)
 {
     for (long long i = 0; i < gwi_library_count(facts); i++) {
@@ -152,7 +152,7 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
         if (gw_facts_get(before, facts->item[i].key) == NULL && (python || !gw_begins(facts->item[i].key, "python.")))
             compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
     }
-    /* If only one side has an interpreter, only that side lists the libraries of its packages. */
+    /* Skip this if only one side has an interpreter, because only that side lists the libraries of its packages. */
     if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
         compare_libraries(facts, before, checkup);
     if (checkup->count == count)

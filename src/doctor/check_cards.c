@@ -1,4 +1,4 @@
-/* Checks of the cards, as NVML and the PCI bus report them. */
+/* Check the cards with the data of NVML and the PCI bus. */
 #include "gwi_doctor.h"
 
 #include <stdio.h>
@@ -8,7 +8,8 @@
 
 static const char section[] = "cards";
 
-/* Meaning of a fact's value for a card. `when` NULL matches any value but "0", "no", "off", "none" and "unknown". */
+/* The meaning of a fact about a card. The row applies if the value is `when`. If `when` is NULL, it applies to any
+ * value except "0", "no", "off", "none" and "unknown". */
 static const struct {
     const char *what, *when, *id;
     gw_check_state state;
@@ -96,7 +97,7 @@ static size_t check_power(const gw_facts *facts, gw_checkup *checkup, long long 
     return 1;
 }
 
-/* NVML writes 00000000:1B:00.0 where Linux writes 0000:1b:00.0. */
+/* True if both texts name the same PCI address. NVML writes 00000000:1B:00.0 where Linux writes 0000:1b:00.0. */
 static bool is_same_place(const char *a, const char *b)
 {
     enum { PLACE_BYTES = 12 };
@@ -104,7 +105,8 @@ static bool is_same_place(const char *a, const char *b)
     return x >= PLACE_BYTES && y >= PLACE_BYTES && strcasecmp(a + x - PLACE_BYTES, b + y - PLACE_BYTES) == 0;
 }
 
-/* Index of the card among those on the bus. A container may have only some of them. Returns -1 if unknown. */
+/* Return the index of the card in the list of cards on the bus, or -1 if it is unknown. A container may see only some
+ * of these cards. */
 static long long bus_index(const gw_facts *facts, long long card)
 {
     const char *place = gwi_card(facts, card, "pci");
@@ -126,7 +128,8 @@ static bool is_slow_now(const gw_facts *facts, long long index)
     return speed != NULL && fastest != NULL && atof(speed) > 0 && atof(speed) < atof(fastest);
 }
 
-/* An idle card lowers the speed of its link, so an idle machine does not show the speed under load. */
+/* Report links below their maximum speed, with the state "unknown": an idle card lowers the speed of its link, so the
+ * speed under load is not known. */
 static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long count)
 {
     long long slow = 0, first = -1;
@@ -149,7 +152,7 @@ static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long co
               gw_facts_getf(facts, "pci.card.%lld.speed_max", first));
 }
 
-/* The width of a link does not depend on the load, unlike its speed. */
+/* Check the width of the link. Unlike the speed, the width does not depend on the load. */
 static size_t check_link(const gw_facts *facts, gw_checkup *checkup, long long card)
 {
     long long index = bus_index(facts, card);

@@ -1,4 +1,5 @@
-/* Checks of the driver: kernel module against library, device files, and support for the installed CUDA runtimes. */
+/* Check the driver: the versions of kernel module and library, the device files, and support for the installed CUDA
+ * runtimes. */
 #include "gw_data.h"
 #include "gw_libs.h"
 #include "gwi_doctor.h"
@@ -75,7 +76,7 @@ static void check_match(const gw_facts *facts, gw_checkup *checkup)
                   "library %s matches the kernel driver", path);
 }
 
-/* Checks a forward compatibility package that the loader finds before the driver's own library. */
+/* Check a forward compatibility package that the loader finds before the driver's own library. */
 static void check_compat(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *path = gw_facts_get(facts, "driver.library"), *name = gwi_card(facts, 0, "name"),
@@ -97,7 +98,7 @@ static void check_compat(const gw_facts *facts, gw_checkup *checkup)
                   "forward compatibility is in use: %s", path);
 }
 
-/* Checks that the driver's other libraries are present and have the driver's version. */
+/* Check that the driver's other libraries are present and have the driver's version. */
 static void check_companions(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *version = gw_facts_get(facts, "driver.library.version");

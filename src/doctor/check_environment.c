@@ -1,4 +1,4 @@
-/* Reports environment variables that were set for debugging and are still set. */
+/* Report environment variables that are useful for debugging but slow programs down or change their behaviour. */
 #include "gwi_doctor.h"
 
 #include "gw_text.h"
@@ -8,7 +8,7 @@
 
 static const char section[] = "environment";
 
-/* `when` NULL matches any value but "" and "0". */
+/* The row applies if the value is `when`. If `when` is NULL, it applies to any value except "" and "0". */
 static const struct {
     const char *name, *when;
     const char *text;

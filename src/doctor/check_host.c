@@ -1,4 +1,4 @@
-/* Checks of the machine around the card: shared memory, limits, control group, IOMMU and PCIe bridges. */
+/* Check the machine around the cards: shared memory, limits, control group, IOMMU and PCIe bridges. */
 #include "gwi_doctor.h"
 
 #include <inttypes.h>
@@ -86,7 +86,7 @@ static void check_platform(const gw_facts *facts, gw_checkup *checkup)
     }
 }
 
-/* True if the cards of this machine copy to each other over PCIe. */
+/* True if the cards of this machine copy data to each other over PCIe: there are several cards and no NVSwitch. */
 static bool has_peers_on_bus(const gw_facts *facts)
 {
     return gwi_card_count(facts) > 1 && gwi_number_or(facts, "pci.nvswitches", 0) == 0 &&

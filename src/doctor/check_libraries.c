@@ -1,4 +1,4 @@
-/* Checks for several copies of CUDA libraries. Several copies are normal, but one in a folder of LD_LIBRARY_PATH is
+/* Check for several copies of CUDA libraries. Several copies are normal, but a copy in a folder of LD_LIBRARY_PATH is
  * loaded into every process. */
 #include "gw_libs.h"
 #include "gwi_doctor.h"
@@ -47,7 +47,7 @@ static const gw_library *find_copy(const gw_libraries *list, gw_library_kind kin
     return NULL;
 }
 
-/* Reports a copy that LD_LIBRARY_PATH puts before the one that a package installed. */
+/* Report a copy that the loader finds through LD_LIBRARY_PATH before the copy of an installed package. */
 static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_libraries *list, gw_library_kind kind)
 {
     const gw_library *own = find_copy(list, kind, GW_PLACE_WHEEL, true);
@@ -58,7 +58,7 @@ static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_li
             continue;
         if (library->version != 0 && own->version != 0 &&
             gw_version_part(library->version, 0) != gw_version_part(own->version, 0))
-            continue; /* different file names do not conflict */
+            continue; /* copies with different file names do not conflict */
         if (library->version == own->version && !library->is_major_only && !own->is_major_only)
             continue;
         gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_WARN,
@@ -89,7 +89,7 @@ static void say_copies(gw_checkup *checkup, const gw_libraries *list, gw_library
     gw_text_free(&text);
 }
 
-/* All parts of one cuDNN in a folder must have the same version. */
+/* Report cuDNN libraries of different versions in one folder: all parts of cuDNN must have the same version. */
 static void check_parts(gw_checkup *checkup, const gw_libraries *list)
 {
     for (size_t i = 0; i < list->count; i++) {

@@ -1,4 +1,4 @@
-/* Checks the packages that a Python interpreter would load against driver and cards. */
+/* Check the packages that a Python interpreter would load: do they fit the driver and the cards? */
 #include "gw_data.h"
 #include "gw_text.h"
 #include "gwi_doctor.h"
@@ -8,7 +8,7 @@
 
 static const char section[] = "python";
 
-/* Check the CUDA version of a framework against the driver. */
+/* Check that the driver supports the CUDA version of a framework. */
 static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *name, const char *release,
                        const char *cuda)
 {
@@ -30,8 +30,8 @@ static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *n
                   fit == GW_DRIVER_MINOR ? ", on a driver of the same family" : "");
 }
 
-/* Writes "sm_75 sm_80 compute_90" as "7.5 8.0 9.0+PTX". `flags` may be NULL. Architecture-specific code ("sm_90a")
- * runs only on that card and is left out. */
+/* Convert "sm_75 sm_80 compute_90" to "7.5 8.0 9.0+PTX". `flags` may be NULL. Architecture-specific code such as
+ * "sm_90a" is left out, because it runs only on that architecture. */
 static void architectures_of(const char *flags, char *out, size_t room)
 {
     out[0] = '\0';
@@ -52,7 +52,8 @@ static void architectures_of(const char *flags, char *out, size_t room)
     }
 }
 
-/* Check that the framework has code for each card. Uses the architectures that the binary reports, else our table. */
+/* Check that the framework has code for each card. The architectures are those that the framework reports or, if it
+ * reports none, those of our table. */
 static void check_architectures(const gw_facts *facts, gw_checkup *checkup, const char *release, const char *cuda)
 {
     char own[512];
@@ -97,7 +98,8 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
                   list == NULL ? ": its architectures are unknown" : "");
 }
 
-/* Check the cuDNN of a package against the one that the framework was built with. */
+/* Check that the cuDNN package has the major version that the framework was built with, and that it supports each card.
+ */
 static void check_cudnn(const gw_facts *facts, gw_checkup *checkup, const char *release, const char *cuda)
 {
     const char *cudnn = gw_facts_get(facts, "python.cudnn");
@@ -147,7 +149,7 @@ static void check_torch(const gw_facts *facts, gw_checkup *checkup)
     check_cudnn(facts, checkup, release, cuda);
 }
 
-/* The names and files of the packages of JAX and TensorFlow show the CUDA version they were built with. */
+/* Check JAX and TensorFlow: the names and files of their packages show the CUDA version that they were built with. */
 static void check_others(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *jax = gw_facts_get(facts, "python.package.jax"),

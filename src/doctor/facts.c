@@ -1,4 +1,4 @@
-/* The list of facts, sorted by key, and the file format in which it is saved. */
+/* Keep a list of facts, sorted by key, and read and write the file in which it is saved. */
 #include "gwi_doctor.h"
 
 #include "gw_array.h"

@@ -1,4 +1,4 @@
-/* Parses the JSON output and compares it field by field. */
+/* Parses the JSON output and compares each field with the verdict. */
 #include "gw_render.h"
 
 #include <json-c/json.h>
@@ -55,7 +55,7 @@ static void what_was_kept_is_told_by_phase(void **state)
     assert_true(json_object_get_double(get(first, "last_t_s")) == 1.6);
     struct json_object *blocks = get(first, "blocks");
     assert_int_equal(json_object_get_int64(get(json_object_array_get_idx(blocks, 0), "address")), 0x7f0000000000);
-    assert_null(get(json_object_array_get_idx(blocks, 1), "t_s")); /* unknown is not zero */
+    assert_null(get(json_object_array_get_idx(blocks, 1), "t_s")); /* an unknown time is null, not 0 */
     assert_null(get(second, "phase"));
     assert_null(get(second, "first_t_s"));
     assert_int_equal(json_object_get_int64(get(second, "bytes")), 7);
@@ -77,7 +77,7 @@ static void an_empty_verdict_has_every_field(void **state)
                                          "advice",   "gpus",         "kept",      "leaks"};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         assert_int_equal(json_object_array_length(get(root, arrays[i])), 0);
-    assert_null(get(get(root, "program"), "exit")); /* unknown is not zero */
+    assert_null(get(get(root, "program"), "exit")); /* an unknown exit status is null, not 0 */
     assert_null(get(get(root, "program"), "signal"));
     json_object_put(root);
 }
@@ -155,7 +155,7 @@ static void a_place_has_its_stack(void **state)
     assert_int_equal(json_object_get_int(get(place, "user")), 1);
     struct json_object *inner = json_object_array_get_idx(get(place, "frames"), 0);
     assert_null(get(inner, "file"));
-    assert_null(get(inner, "line")); /* unknown is not zero */
+    assert_null(get(inner, "line")); /* an unknown line is null, not 0 */
     assert_string_equal(json_object_get_string(get(inner, "kind")), "native");
     assert_true(json_object_get_boolean(get(inner, "inlined")));
     assert_int_equal(json_object_get_int(get(inner, "address")), 0x1234);

@@ -73,7 +73,7 @@ void gwi_page_free(gwi_page *page)
 
 /* ---- cutting ---- */
 
-/* True if a clause ends before the space at `at`. */
+/* True if a clause ends before the space at `at`, so that the text may be cut there. */
 static bool is_clause_end(const char *body, size_t at)
 {
     return at > 0 && (strchr(":;.,", body[at - 1]) != NULL || body[at + 1] == '(');
@@ -99,7 +99,7 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
         if (body[at] != ' ' || (longest != 0 && !is_clause_end(body, at)))
             continue;
         if (longest != 0 && at * 5 < longest * 3)
-            break; /* the clause is too short to be useful */
+            break; /* an earlier end of a clause would leave too little text */
         char *cut = with_dots(body, at);
         bool fits = cut != NULL && gwi_paragraph_lines(page, paragraph, cut) <= lines;
         if (cut == NULL || (fits && (longest != 0 || is_clause_end(body, at))))
@@ -110,7 +110,7 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
     return with_dots(body, longest);
 }
 
-/* The length in bytes of the first `count` columns of a word, or of the last ones if `from_end`. */
+/* Return the number of bytes of a word that fill at most `count` columns, counted from its end if `from_end`. */
 static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
 {
     size_t used = 0;

@@ -2,8 +2,8 @@
  *
  * A screen has few lines, and the most important parts must be on it: the verdict, the place, what to do, and the
  * decisive evidence. The table gives the order in which paragraphs receive lines, and how many lines each may take. If
- * a paragraph does not fit, it is left out together with the rest of its section, because evidence is sorted by weight.
- */
+ * a paragraph does not fit, it is left out together with all later paragraphs of its section, because the paragraphs
+ * of a section are sorted by weight. */
 #include "gwi_page.h"
 
 #include <limits.h>
@@ -14,8 +14,8 @@ enum { WHY_LINES_MAX = 8, NEXT_LINES_MAX = 8, ALL = UCHAR_MAX };
 
 typedef struct rule {
     unsigned char section;
-    unsigned char count; /* number of paragraphs of the section, including those of earlier rules */
-    unsigned char lines; /* maximum lines of each */
+    unsigned char count; /* the rule covers the first `count` paragraphs of the section */
+    unsigned char lines; /* maximum lines of each paragraph */
 } rule;
 
 static const rule rules[] = {
@@ -27,7 +27,7 @@ static const rule rules[] = {
 };
 enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
 
-/* Sections that share a label and a limit. */
+/* Sections of one pool share a label and a limit of lines. */
 typedef enum pool { POOL_REST, POOL_WHY, POOL_NEXT, POOL_COUNT } pool;
 
 static pool pool_of(gwi_section section)
@@ -51,8 +51,8 @@ static unsigned lines_shown(const gwi_page *page, const gwi_paragraph *paragraph
     return gwi_paragraph_lines(page, paragraph, paragraph->shown) + (paragraph->section == GWI_HEAD);
 }
 
-/* The body, or its brief form if the body is too long, in at most `lines` lines. Words longer than a line are
- * shortened in the middle. */
+/* Return the body, or its brief form if the body is too long, cut to at most `lines` lines. Words longer than a line
+ * are shortened in the middle. */
 static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned lines)
 {
     unsigned whole = gwi_paragraph_lines(page, paragraph, paragraph->body);
@@ -91,7 +91,7 @@ static unsigned room_for(const screen *it, gwi_section section)
     return it->left < room ? it->left : room;
 }
 
-/* Show the user's line with its neighbours, or alone if there is no room. */
+/* Show the user's line with its neighbours, or without them if there is too little room. */
 static void show_source(screen *it)
 {
     unsigned lines = 0;
@@ -105,7 +105,8 @@ static void show_source(screen *it)
     }
 }
 
-/* Apply a rule. A sentence cut to one line is of little use and is skipped, unless the rule allows only one line. */
+/* Show a paragraph as the rule allows. A paragraph that would be cut to one line is skipped, because one line of it is
+ * of little use, unless the rule itself allows only one line. */
 static bool show_by(screen *it, gwi_paragraph *paragraph, const rule *one)
 {
     unsigned room = room_for(it, paragraph->section);
@@ -127,7 +128,7 @@ static void follow(screen *it, const rule *one)
     }
 }
 
-/* Give the remaining lines to the paragraphs that were cut, in order. */
+/* Give the lines that are still free to the paragraphs that were cut, in the order of the page. */
 static void fill(screen *it)
 {
     for (size_t i = 0; i < it->page->count && it->left > 0; i++) {
@@ -138,8 +139,8 @@ static void fill(screen *it)
     }
 }
 
-/* Number of lines of the whole body. A word longer than a line counts as one line, however many a terminal makes of
- * it. */
+/* Return the number of lines of the whole body. A word longer than a line counts as one line, because it is shortened
+ * when it is shown. */
 static unsigned lines_printed(gwi_page *page, const gwi_paragraph *paragraph)
 {
     char *narrow = gwi_paragraph_narrow(page, paragraph, paragraph->body);
@@ -161,7 +162,7 @@ unsigned gwi_page_fit(gwi_page *page, unsigned lines)
             follow(&it, &rules[i]);
     }
     fill(&it);
-    follow(&it, &confirm); /* with few causes, there is room to show how to confirm them */
+    follow(&it, &confirm); /* with few causes, there may be room for how to confirm them */
     for (size_t i = 0; i < page->count; i++) {
         gwi_paragraph *paragraph = &page->paragraph[i];
         unsigned whole = lines_printed(page, paragraph), shown = lines_shown(page, paragraph);

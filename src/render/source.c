@@ -14,14 +14,14 @@ static uint64_t ns_of(struct timespec time)
     return time.tv_sec < 0 ? 0 : (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* The last time at which the file's contents, name or attributes changed. */
+/* Return the last time at which the file's contents, name or attributes changed. */
 static uint64_t changed_ns(const struct stat *info)
 {
     uint64_t content = ns_of(info->st_mtim), inode = ns_of(info->st_ctim);
     return content > inode ? content : inode;
 }
 
-/* Another machine may have a different file with that name. */
+/* True if the run was on this machine. Another machine may have a different file of the same name. */
 static bool is_this_machine(const gw_verdict_run *run)
 {
     char host[256] = "";
@@ -51,8 +51,8 @@ static bool may_have_changed(const gw_verdict *verdict, const gw_where_frame *fr
 
 typedef struct scan {
     gwi_source *source;
-    uint32_t wanted, at; /* line numbers */
-    size_t bytes;        /* length of the line at `at` so far */
+    uint32_t wanted, at; /* line numbers, from 1 */
+    size_t bytes;        /* number of bytes of line `at` so far */
 } scan;
 
 static void end_line(scan *it)

@@ -1,4 +1,4 @@
-/* Writes a verdict as text, as one screen or completely.
+/* Writes a verdict as text, either cut to one screen or in full.
  *
  *    gpuwhy: python train.py exited 1 after 41.2 s on NVIDIA H200 (limit 16.00 GiB)
  *
@@ -42,7 +42,7 @@ static void add_list(gwi_page *page, gwi_section section, const char *label, con
     }
 }
 
-/* Length of an item without its detail: "other processes" of "other processes (0 B)". */
+/* Return the length of an item without its detail, e.g. of "other processes" in "other processes (0 B)". */
 static int without_detail(const char *item)
 {
     const char *detail = strstr(item, " (");
@@ -66,7 +66,7 @@ static void add_ruled_out(gwi_page *page, const char *label, const gw_string_lis
 
 static void add_gpus(gw_text *line, const gw_verdict *verdict)
 {
-    /* print equal GPUs in a row once, with their count */
+    /* print consecutive equal GPUs once, with their count */
     for (size_t i = 0, same; i < verdict->gpu_count; i += same) {
         const struct gw_verdict_gpu *gpu = &verdict->gpus[i];
         for (same = 1; i + same < verdict->gpu_count; same++) {
@@ -108,7 +108,7 @@ static void add_cut(gw_text *line, const char *text, size_t bytes_max)
     gw_text_addf(line, "%.*s%s", (int)bytes, text, cut ? "..." : "");
 }
 
-/* Add one argument, quoted as in a shell. Long ones (whole scripts after -c) are cut. */
+/* Add one argument, quoted as in a shell. Long arguments (whole scripts after -c) are cut. */
 static void add_argument(gw_text *line, const char *argument, size_t bytes_max)
 {
     bool plain = argument[0] != '\0' && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
@@ -149,7 +149,7 @@ static void write_head(gw_text *line, const gw_verdict *verdict, bool running, s
     add_gpus(line, verdict);
 }
 
-/* On a screen, the command is shortened before the rest of the head line. */
+/* Add the head line. Its brief form, for one screen, has a shorter command but is otherwise complete. */
 static void add_head(gwi_page *page, const gw_verdict *verdict, bool running)
 {
     gw_text line = {0};
@@ -174,9 +174,8 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     else
         gw_text_add_str(&line, "not determined: ");
     gw_text_add_str(&line, verdict->headline == NULL ? "" : verdict->headline);
-    /* do not repeat a headline that equals the label */
-    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0; /* then the failure was not
-                                                                                   * observed by gpuwhy */
+    /* print the headline alone if it begins with the label, or if gpuwhy observed no process */
+    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
         (unobserved || gw_begins(verdict->headline, "no fault found"))) {
         gw_text_clear(&line);
@@ -186,7 +185,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     gw_text_free(&line);
 }
 
-/* Add the evidence by weight. Lines of equal weight keep the order of the cause. */
+/* Add the evidence, the most important first. Evidence of equal weight stays in the order of the cause. */
 static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     static const gw_weight order[] = {GW_WEIGHT_DECIDES, GW_WEIGHT_PLAIN, GW_WEIGHT_ASIDE};
@@ -207,7 +206,8 @@ static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *
 
 /* ---- the place ---- */
 
-/* Replace tabs by spaces and remove the line end. Control characters become '?' when the line is added. */
+/* Copy a source line: replace tabs by spaces and remove a carriage return at its end. Other control characters become
+ * '?' later, in add_source_line(). */
 static void expand(const char *raw, gw_text *line)
 {
     for (const char *c = raw; *c != '\0'; c++) {
@@ -224,7 +224,7 @@ static size_t indent_of(const char *line)
     return line[indent] == '\0' ? SIZE_MAX : indent;
 }
 
-/* True for a neighbour that is blank or has only brackets. */
+/* True for a line without a letter or digit. Such a neighbour is not printed. */
 static bool says_nothing(const char *line)
 {
     for (; *line != '\0'; line++) {
@@ -255,7 +255,7 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
     gw_text_free(&clean);
 }
 
-/* Add the user's line between its neighbours. */
+/* Add the user's line and its neighbours, without their common indentation. */
 static void add_lines(gwi_page *page, const gwi_source *source, unsigned wanted)
 {
     gw_text line[GWI_SOURCE_LINES] = {{0}};
@@ -290,7 +290,7 @@ static void add_source(gwi_page *page, const gw_verdict *verdict)
         gwi_page_add(page, GWI_WHERE_NOTE, "Where", "its line is not shown: the file has changed since", 2);
 }
 
-/* Add the user's frame and the user's frames that called it. The other frames are only in the JSON. */
+/* Add the user's frame, and the frames of the user's code that called it. Frames of libraries are only in the JSON. */
 static void add_where(gwi_page *page, const gw_verdict *verdict)
 {
     enum { CALLERS_MAX = 4 };
@@ -318,7 +318,7 @@ static void add_where(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- other explanations ---- */
 
-/* The brief form of a hypothesis leaves out its certainty. */
+/* Add the other possible causes as one paragraph. Its brief form names no certainty for hypotheses. */
 static void add_alternatives(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     gw_text line = {0}, brief = {0};
@@ -345,7 +345,7 @@ static int first_sentence(const char *text)
     return end != NULL ? (int)(end - text) + 1 : (int)strlen(text);
 }
 
-/* For an open question, add each possible cause and how to confirm it. */
+/* Add each possible cause and how to confirm it. Used when the verdict answers a question and is undetermined. */
 static void add_causes(gwi_page *page, const gw_verdict *verdict)
 {
     for (size_t i = 0; i < verdict->alternative_count; i++) {
@@ -362,7 +362,7 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- the whole ---- */
 
-/* Add the command that prints the rest if lines were left out, else the name of the recording. */
+/* Add the command that prints everything if lines were left out, else the name of the recording. */
 static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_render_style *style, unsigned more)
 {
     gw_text line = {0};

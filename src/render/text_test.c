@@ -1,4 +1,4 @@
-/* Tests the text of verdicts: safe strings, the limits of a screen, and the user's line of source. */
+/* Tests the text of verdicts: strings with control characters, the limits of a screen, and the user's source line. */
 #include "gw_clean.h"
 #include "gw_render.h"
 
@@ -166,7 +166,7 @@ static unsigned lines_in(const char *text)
     return lines;
 }
 
-/* A verdict with too many entries in every list. The caller frees the lists. */
+/* Return a verdict with too many entries in every list. The caller frees the lists. */
 enum { MANY = 30 };
 static char many_text[MANY][200];
 static char *many[MANY];
@@ -240,7 +240,7 @@ static void what_decides_comes_first(void **state)
     gw_text_free(&text);
 }
 
-/* The caller may set the command that prints the rest. */
+/* The caller may set the command that prints the lines that were left out. */
 static void the_command_for_the_rest_is_the_callers(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A verdict on a run that began after the file was written, with its place at `line`. */
+/* Return a verdict on a run that began after the file was written. The place is line `line` of the file. */
 static gw_verdict placed(const char *source, uint32_t line)
 {
     gw_verdict verdict = sample();
@@ -331,7 +331,7 @@ static void the_users_line_is_shown(void **state)
     shows(&verdict, 80, "         > 1 | def step():\n           2 |     loss = f(x)\nNext ", NULL);
     frame.line = 4;
     shows(&verdict, 80, "           3 |     keep(loss)\n         > 4 | last()\nNext ", NULL);
-    frame.line = 5; /* there is no such line */
+    frame.line = 5; /* the file has only four lines */
     shows(&verdict, 80, "refused\nNext ", "|");
     frame.line = 0;
     shows(&verdict, 80, "refused\nNext ", "|");
@@ -385,14 +385,14 @@ static void a_long_source_line_is_cut(void **state)
     unlink(source_path);
 }
 
-/* A file that was changed may differ from the one that ran. */
+/* The source line is not printed if the file was changed after the run began: it may not be the line that ran. */
 static void a_file_that_changed_is_not_shown(void **state)
 {
     (void)state;
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = now_ns() - 3600u * 1000000000u;
     shows(&verdict, 80, "the file has changed since", "b()");
-    verdict.run.has_start = false; /* the start of the run is unknown, as for a log or a snapshot */
+    verdict.run.has_start = false; /* a verdict on a log or a snapshot does not know when the run began */
     shows(&verdict, 80, NULL, "b()");
     verdict.run.has_start = true;
     verdict.run.start_realtime_ns = now_ns() + 1000000000u;
@@ -403,7 +403,7 @@ static void a_file_that_changed_is_not_shown(void **state)
     unlink(source_path);
 }
 
-/* Native code corresponds to the source at the time of the build. */
+/* The source line is not printed if the file is newer than the native program that was built from it. */
 static void a_source_newer_than_the_program_is_not_shown(void **state)
 {
     (void)state;
@@ -419,7 +419,7 @@ static void a_source_newer_than_the_program_is_not_shown(void **state)
     shows(&verdict, 80, "the file has changed since", "b()");
     close(fd);
     unlink(module);
-    shows(&verdict, 80, "the file has changed since", "b()"); /* nothing shows that the files are the same */
+    shows(&verdict, 80, "the file has changed since", "b()"); /* the program is gone, so its build time is unknown */
     unlink(source_path);
 }
 
@@ -429,7 +429,7 @@ static void only_plain_files_are_read(void **state)
     gw_verdict verdict = placed("a()\n", 1);
     unlink(source_path);
     assert_int_equal(mkfifo(source_path, 0600), 0);
-    shows(&verdict, 80, NULL, "| "); /* and it does not wait for a writer */
+    shows(&verdict, 80, NULL, "| "); /* gpuwhy must not wait for a writer to the fifo */
     unlink(source_path);
     frame.file = (char *)"/dev/zero";
     shows(&verdict, 80, NULL, "| ");

@@ -58,8 +58,8 @@ static void hand_out(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog *klog,
         return;
     kmsg->told++;
     snprintf(text, sizeof text, "%s", klog->text);
-    if (klog->has_pci && strstr(text, "PCI:") == NULL) /* give every source of the line the same form, from which the
-                                                        * card is found */
+    /* append the PCI address if the text lacks it: the verdict finds the card by it */
+    if (klog->has_pci && strstr(text, "PCI:") == NULL)
         snprintf(text + strlen(text), 32, " (PCI:%04x:%02x:%02x)", klog->domain, klog->bus, klog->slot);
     gw_item item = {.kind = GW_ITEM_MACHINE, .t_ns = t_ns, .pid = to->pids_are_ours ? klog->pid : 0};
     item.machine.kind = (uint8_t)klog->kind;

@@ -175,8 +175,8 @@ static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, cons
 }
 
 /* True if the process may still turn out to be recorded. A process with our hook in front of its driver appears in the
- * recording only when its first call is drained. Until then it looks like a process that bypasses the hook. So does a
- * forked child that never makes a call. */
+ * recording only when its first call is drained. Until then it looks like a process that bypasses the hook. A forked
+ * child that never makes a call always looks like such a process. */
 static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid, pid_t parent)
 {
     const uint64_t patience_ns = 2000000000u;

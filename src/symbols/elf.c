@@ -46,14 +46,13 @@ typedef struct object { /* a mapped file and its debug data */
     bool ranges_made;
 } object;
 
-/* Open a file if it is a regular file, because a path in a recording can name anything. Returns false if there is no
- * such file. If the file exists but is not a readable ELF file, returns true and elf is NULL. */
+/* Open a file if it is a regular file, because a path in a recording can name anything. Returns false if the file is
+ * missing or cannot be opened. If it is not a regular ELF file, returns true and elf is NULL. */
 static bool image_open(image *it, const char *path, struct stat *ret_status)
 {
     *it = (image){.fd = -1};
     if (gw_plain_open(path, true, &it->fd, NULL) != GW_OK)
-        return stat(path, ret_status) == 0 &&
-               !S_ISREG(ret_status->st_mode); /* the path exists, but the file is not read */
+        return stat(path, ret_status) == 0 && !S_ISREG(ret_status->st_mode); /* exists, but is not read */
     if (fstat(it->fd, ret_status) != 0)
         return true;
     it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);

@@ -33,8 +33,8 @@ typedef struct gwi_numbers {
 
 typedef struct gwi_program { /* one program run by a pid; it ends at exit or exec */
     uint32_t pid, parent_plus_1;
-    uint32_t index;       /* in gw_sites.program */
-    uint32_t next_plus_1; /* index + 1 of the next older program in the same chain; 0: none */
+    uint32_t index;       /* index in gw_sites.program */
+    uint32_t next_plus_1; /* index + 1 of the next older program whose pid is in the same chain; 0: none */
     uint64_t start_realtime_ns;
     bool started; /* start_realtime_ns is known */
     gwi_mapping *mapping;
@@ -59,7 +59,7 @@ struct gw_sites {
     gwi_program **program; /* owned, as is each element */
     uint32_t program_count, program_capacity;
     gwi_program *last;
-    uint32_t chain_plus_1[GWI_PROGRAM_CHAINS]; /* index + 1 of the newest program whose pid falls into the chain */
+    uint32_t chain_plus_1[GWI_PROGRAM_CHAINS]; /* by pid: index + 1 of the newest program in the chain; 0: none */
     gwi_site *site;                            /* owned; number 1 is at index 0 */
     uint32_t site_count, site_capacity;
     uint64_t frames_kept, bytes_kept;

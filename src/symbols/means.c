@@ -116,8 +116,7 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Find helpers that are called by helpers. A helper found in one round may be the caller of a helper in the next round.
- */
+/* Find helpers that are called by helpers. Helpers found in one round may call helpers of the next round. */
 static void follow_means(gw_sites *sites, const passing *list, size_t count)
 {
     enum { ROUNDS_MAX = 4 };

@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Layout of .eh_frame_hdr: version, three encodings, address of .eh_frame, count, and sorted pairs of 32-bit offsets.
- */
+/* Layout of .eh_frame_hdr: version, three encodings, address of .eh_frame, count, sorted pairs of 32-bit offsets. */
 enum { HEADER_BYTES = 12, ROW_BYTES = 8, TABLE_VERSION = 1 };
 
 struct gwi_parts {

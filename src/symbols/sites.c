@@ -125,7 +125,7 @@ static gwi_program *program_find(gw_sites *sites, uint32_t pid)
     return next_plus_1 == 0 ? NULL : (sites->last = sites->program[next_plus_1 - 1]);
 }
 
-/* True if nothing more is learned of programs: the recording has more processes than are kept. That is no error. */
+/* True if the limit on programs is reached. Later processes are then ignored, which is not an error. */
 static bool is_full(const gw_sites *sites)
 {
     return sites->program_count == PROGRAMS_MAX;
@@ -137,8 +137,8 @@ static gwi_program *program_of(gw_sites *sites, uint32_t pid)
     return program != NULL ? program : program_add(sites, pid);
 }
 
-/* A reader that continues with the live buffers reports a process a second time. If the start time is the same, it is
- * the same process. */
+/* Add a process. A reader that continues with the live buffers reports a process twice. A process with the same pid and
+ * start time is the same process. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);
@@ -413,7 +413,7 @@ static bool code_event(gw_sites *sites, const gw_event *event)
     code->table_bytes = event->arg[3] <= TABLE_BYTES_MAX ? (uint32_t)event->arg[3] : 0;
     code->table_have = event->arg[3] <= TABLE_BYTES_MAX
                            ? 0
-                           : 1; /* 1 byte of 0: marks a table that was not recorded, unlike an empty table */
+                           : 1; /* 1: the table was not recorded, which is not the same as an empty table */
     sites->bytes_kept += event->text_bytes + code->table_bytes;
     code->table = calloc(code->table_bytes + 1u, 1);
     return code->table != NULL;

@@ -526,8 +526,7 @@ static void nonsense_is_passed_over(void **state)
     gw_sites_free(sites);
 }
 
-/* Two symbols for one address have the state NOT_ASKED and a name. The first name is kept, and it is freed only once.
- */
+/* Two symbols for one address have the state NOT_ASKED and a name. The first name is kept and freed once. */
 static void a_name_is_kept_once(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Build a stack of named frames from the numbers of a site. */
+/* Build a stack of named frames from the recorded frame values of a site. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -18,7 +18,7 @@ typedef struct building {
     size_t count, capacity;
     uint16_t native_count, python; /* number of native frames; index of the next unused Python frame */
     size_t interpreter_at; /* first frame of the interpreter's file since the last Python frame; SIZE_MAX: none */
-    bool in_part;          /* the previous frame is a part of the function that calls it */
+    bool in_part;          /* the previous frame is a moved part of a function, whose own frame may come next */
     bool failed;
 } building;
 
@@ -39,7 +39,8 @@ static bool is_python_left(const building *it)
     return it->python < it->site->frame_count;
 }
 
-/* Code of a framework's stack (version 0) has no table: its instructions are line numbers. */
+/* Return the line of an instruction, or -1 if it is not known. Code of a framework's stack (version 0) has no line
+ * table: its instructions are line numbers. */
 static int32_t line_of(const gwi_code *code, int32_t instruction)
 {
     if (code->version == 0)
@@ -49,7 +50,8 @@ static int32_t line_of(const gwi_code *code, int32_t instruction)
     return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
 }
 
-/* A framework's stacks may contain native frames that the framework named itself; their files are not Python files. */
+/* True if the code is Python code. A framework's stack may contain native frames that the framework named; their files
+ * are not Python files. */
 static bool is_python(const gwi_code *code)
 {
     size_t bytes = code->file == NULL ? 0 : strlen(code->file);
@@ -77,8 +79,8 @@ static void add_python(building *it)
     add_python_frame(it, it->site->frame[it->python++]);
 }
 
-/* For a thread that runs no Python: add the Python frames that the main thread had at the time, if they were
- * recorded. */
+/* Add Python frames to the stack of a thread that runs no Python: the frames that the main thread had at the time, if
+ * they were recorded. */
 static void add_borrowed(building *it)
 {
     const gwi_site *from = it->site->python_number == 0 ? NULL : &it->sites->site[it->site->python_number - 1];
@@ -89,7 +91,7 @@ static void add_borrowed(building *it)
             add_python_frame(it, from->frame[i]);
 }
 
-/* Add the Python frames that one native frame of the evaluation loop stands for. */
+/* Add the Python frames that run in one native frame of the evaluation loop. */
 static void add_python_call(building *it)
 {
     bool entry = false;
@@ -106,14 +108,14 @@ static void add_rest(building *it, gw_stack *stack)
         return;
     bool cut = (stack->flags & (GW_SITE_NATIVE_CUT | GW_SITE_PYTHON_BORROWED)) != 0;
     size_t at = cut || it->interpreter_at == SIZE_MAX ? it->count : it->interpreter_at, before = it->count;
-    /* A stack of only Python frames (recorded by PyTorch) needs no placement. */
+    /* A stack that has only Python frames (recorded by PyTorch) is in order as it is. */
     stack->unplaced = !cut && it->count > 0;
     while (is_python_left(it))
         add_python(it);
     size_t moved = it->count - before, passed = before - at;
     gw_frame *aside = passed == 0 ? NULL : malloc(passed * sizeof *aside);
     if (aside == NULL)
-        return; /* no memory: leave them after the native frames */
+        return; /* no memory to move them: leave them after the native frames */
     memcpy(aside, it->frame + at, passed * sizeof *aside);
     memmove(it->frame + at, it->frame + before, moved * sizeof *aside);
     memcpy(it->frame + at + moved, aside, passed * sizeof *aside);
@@ -137,7 +139,8 @@ static bool is_evaluation(const gw_symbol *symbol)
     return false;
 }
 
-/* In the tail-calling interpreter of 3.14 each instruction is a function that the loop calls. */
+/* True if the function executes a single Python instruction. In the tail-calling interpreter of Python 3.14, the
+ * evaluation loop calls such a function for each instruction. */
 static bool is_evaluation_part(const gw_symbol *symbol)
 {
     for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
@@ -146,8 +149,8 @@ static bool is_evaluation_part(const gw_symbol *symbol)
     return false;
 }
 
-/* Remove the suffixes that compilers give to parts and copies of a function: "load.constprop.0", "load.part.0",
- * "load.cold". */
+/* Return the name without the suffixes that compilers give to parts and copies of a function: "load.constprop.0",
+ * "load.part.0", "load.cold". *ret_part is true if the name has a ".part." suffix. */
 static const char *plain_name(gw_sites *sites, const char *function, bool *ret_part)
 {
     static const char *const suffixes[] = {".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."};
@@ -160,8 +163,8 @@ static const char *plain_name(gw_sites *sites, const char *function, bool *ret_p
     return end == NULL ? function : gwi_intern(sites, function, (size_t)(end - function));
 }
 
-/* Return whether this frame is the rest of the function whose part is the previous frame. The two are shown as one
- * frame: the part's, which has the line. */
+/* True if the previous frame is a moved part of this frame's function. Both are then shown as one frame, the part's
+ * frame, because the part has the line. */
 static bool is_rest_of(const building *it, const gw_frame *frame)
 {
     const gw_frame *part = it->count == 0 ? NULL : &it->frame[it->count - 1];
@@ -218,7 +221,8 @@ static bool is_means(const gw_sites *sites, const gw_frame *frame)
            bsearch(&key, sites->means, sites->means_count, sizeof key, by_value) != NULL;
 }
 
-/* Return the innermost frame of the most specific owner, without helper functions if possible. */
+/* Return the index of the user's frame: the innermost frame of the most specific owner. Helper functions are skipped if
+ * another frame has the same owner. Returns `count` if there is none. */
 static size_t find_user(const gw_sites *sites, const gw_frame *frame, size_t count)
 {
     size_t best = count;

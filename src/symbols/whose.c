@@ -1,4 +1,4 @@
-/* Find the owner of a frame: first by the table, then by the rule for all other frames. */
+/* Find the owner of a frame. A table decides for known files and functions; all other frames belong to the user. */
 #include "gwi_inner.h"
 #include "gwi_sites.h"
 
@@ -10,17 +10,16 @@
 typedef enum field { MODULE, PATH, FUNCTION } field;
 
 /* The first matching row decides. MODULE: last part of the mapped file's path; PATH: the source file or the mapped
- * file; FUNCTION: the function's name. Shell patterns; a star in PATH also matches slashes. */
+ * file; FUNCTION: the function's name. The patterns are shell patterns, and a star also matches slashes. */
 static const struct {
     field field;
     gw_whose whose;
     const char *pattern;
 } rows[] = {
     {MODULE, GW_WHOSE_RUNTIME, "libgpuwhy*"},
-    {PATH, GW_WHOSE_OWN,
-     "*/ipykernel_[0-9]*/[0-9]*.py"}, /* cells of a notebook: the kernel's file name for their text */
-    {PATH, GW_WHOSE_RUNTIME, "\\[*"}, /* [vdso], [vsyscall] */
-    /* the C and C++ libraries, the loader */
+    {PATH, GW_WHOSE_OWN, "*/ipykernel_[0-9]*/[0-9]*.py"}, /* notebook cells: the file name that the kernel gives them */
+    {PATH, GW_WHOSE_RUNTIME, "\\[*"},                     /* [vdso], [vsyscall] */
+    /* the C and C++ libraries, and the loader */
     {MODULE, GW_WHOSE_RUNTIME, "libc.so*"},
     {MODULE, GW_WHOSE_RUNTIME, "libc-2.*"},
     {MODULE, GW_WHOSE_RUNTIME, "libm.so*"},
@@ -71,7 +70,7 @@ static const struct {
     {FUNCTION, GW_WHOSE_RUNTIME, "__device_stub__*"},
     {PATH, GW_WHOSE_RUNTIME, "/usr/local/cuda*/include/*"},
     {PATH, GW_WHOSE_RUNTIME, "/usr/local/cuda*/targets/*"},
-    /* frameworks, by their packages and by their libraries */
+    /* frameworks, by package, library or function name */
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/torch/*"},
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/torch[a-z_]*/*"},
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/functorch/*"},
@@ -148,7 +147,7 @@ static bool is_own(const gw_sites *sites, const gw_frame *frame)
     const char *file = frame->file != NULL ? frame->file : frame->module;
     if (file == NULL)
         return false;
-    if (frame->python && file[0] != '/') /* run by a path relative to the working folder, or not from a file */
+    if (frame->python && file[0] != '/') /* a path relative to the working folder, or code that is not from a file */
         return true;
     return lies_in(file, sites->cwd) || lies_in(file, sites->script_folder);
 }
@@ -163,9 +162,9 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
     if (frame->function == NULL && frame->file == NULL && frame->module == NULL)
         return GW_WHOSE_NOBODY;
     if (fits("*/lib/gpuwhy/python/gpuwhy*.py", frame->file))
-        return GW_WHOSE_RUNTIME; /* starts a notebook kernel, whose script it is */
+        return GW_WHOSE_RUNTIME; /* gpuwhy's script that starts a notebook kernel */
     if (frame->python && frame->file != NULL && sites->script != NULL && strcmp(frame->file, sites->script) == 0)
-        return GW_WHOSE_OWN; /* wherever it is installed */
+        return GW_WHOSE_OWN; /* even if the script is in a package folder */
     const char *subject[] = {[MODULE] = gw_path_last(frame->module),
                              [PATH] = frame->file,
                              [FUNCTION] = frame->python ? NULL : frame->function};
@@ -176,6 +175,6 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
     }
     if (!frame->python && frame->module == NULL)
         return frame->function == NULL ? GW_WHOSE_NOBODY
-                                       : GW_WHOSE_FRAMEWORK; /* the framework named this frame itself */
+                                       : GW_WHOSE_FRAMEWORK; /* the framework gave this frame its name */
     return is_own(sites, frame) ? GW_WHOSE_OWN : GW_WHOSE_USER;
 }

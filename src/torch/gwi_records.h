@@ -1,4 +1,4 @@
-/* A snapshot as plain records, read from the pickle. */
+/* The records of a snapshot, as read from the pickle. */
 #ifndef GW_TORCH_RECORDS_H
 #define GW_TORCH_RECORDS_H
 
@@ -6,11 +6,11 @@
 #include "gw_pickle.h"
 
 typedef struct gwi_torch_frame {
-    uint32_t file, name; /* numbers of texts of the pickle */
+    uint32_t file, name; /* numbers of texts in the pickle */
     int32_t line;        /* -1: not known */
 } gwi_torch_frame;
 
-/* Frames innermost first: `count` entries of the pool from `first` on. Number 0 is the unknown stack. */
+/* A stack: `count` frame numbers in the pool, starting at `first`, innermost first. Stack 0 is the unknown stack. */
 typedef struct gwi_torch_stack {
     uint32_t first, count;
 } gwi_torch_stack;
@@ -27,18 +27,18 @@ typedef struct gwi_torch_segment {
     uint32_t device;
     bool is_expandable;
     uint64_t address, bytes;
-    gw_pickle_value blocks; /* a list of folded blocks */
+    gw_pickle_value blocks; /* list of folded blocks (GWI_TAG_BLOCK) */
 } gwi_torch_segment;
 
 typedef struct gwi_torch_entry {
     uint8_t action; /* gw_allocator_action */
     uint32_t stack;
-    uint64_t address; /* OOM: free bytes of the device */
+    uint64_t address; /* for an OOM: free bytes of the device */
     uint64_t bytes;
     uint64_t time_us; /* 0: not known */
 } gwi_torch_entry;
 
-/* Types of folded values. */
+/* Record types of folded values. A folded value is the number of the record that replaces a dict or a list. */
 enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
@@ -82,7 +82,7 @@ typedef struct gwi_torch {
     size_t stack_count, stack_capacity;
     uint32_t *pool; /* frame numbers of all stacks; owned */
     size_t pool_count, pool_capacity;
-    uint32_t *frame_slot, *stack_slot; /* hash tables: number, 0: empty; owned */
+    uint32_t *frame_slot, *stack_slot; /* hash tables of frame and stack numbers; 0: empty slot; owned */
     size_t frame_slot_count, stack_slot_count;
     gwi_torch_block *block; /* owned */
     size_t block_count, block_capacity;
@@ -92,11 +92,12 @@ typedef struct gwi_torch {
     size_t entry_count, entry_capacity;
 } gwi_torch;
 
-/* Read and check a snapshot. GW_IO, GW_CORRUPT, GW_UNSUPPORTED, GW_NOMEM: `err` says why, and `torch` is freed. */
+/* Read and check a snapshot. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure `err` gives the
+ * reason, and `torch` is freed. */
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
 
-/* The traces of the devices, which are a part of the root; NONE if they are missing. */
+/* Return the list of the devices' histories ("device_traces" in the root). Its type is NONE if it is missing. */
 gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
 
 #endif

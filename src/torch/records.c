@@ -1,4 +1,4 @@
-/* Convert dicts to records. A dict's type is recognised by its keys, as soon as the dict is complete. */
+/* Convert dicts to records. As soon as a dict is complete, its keys show which type of record it is. */
 #include "gwi_records.h"
 
 #include "gw_array.h"
@@ -44,7 +44,7 @@ static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
     return hash;
 }
 
-/* Make room in a hash table, which is at most half full; `again` returns the hash of an entry. */
+/* Make room for one more entry in a hash table, which stays at most half full. `again` returns the hash of an entry. */
 static bool table_room(const gwi_torch *torch, uint32_t **slot, size_t *slot_count, size_t count,
                        uint64_t (*again)(const gwi_torch *torch, uint32_t number))
 {
@@ -98,8 +98,8 @@ static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t 
     return GW_OK;
 }
 
-/* Return the number of the stack whose `count` frames were stored at the end of the pool. A known stack takes no
- * additional room. */
+/* Return the number of the stack whose `count` frames are at the end of the pool. The frames stay in the pool only if
+ * the stack is new. */
 static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_number, gw_error *err)
 {
     const uint32_t *frames = torch->pool + torch->pool_count;
@@ -173,7 +173,8 @@ static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_requested_size, &block.requested_bytes);
     block.stack = stack_at(pickle, dict);
     if (gw_pickle_get(pickle, dict, GWI_NAME_history, &history) && gw_pickle_count(pickle, history) > 0) {
-        gw_pickle_value last = gw_pickle_at(pickle, history, 0, NULL); /* before 2.1; the newest entry is first */
+        /* Before PyTorch 2.1, a block has a history, and its newest entry comes first. */
+        gw_pickle_value last = gw_pickle_at(pickle, history, 0, NULL);
         block.stack = block.stack != 0 ? block.stack : stack_at(pickle, last);
         if (block.requested_bytes == 0)
             (void)gw_pickle_get_number(pickle, last, GWI_NAME_real_size, &block.requested_bytes);
@@ -213,7 +214,7 @@ static gw_allocator_action action_of(const char *name)
         GW_ALLOCATOR_ACTIONS(GW_X)
 #undef GW_X
     };
-    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are our own, not PyTorch's */
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* later actions are gpuwhy's own summaries, not PyTorch's actions */
         if (strcmp(name, texts[i]) == 0)
             return (gw_allocator_action)i;
     return GW_ACTION_OTHER;
@@ -238,7 +239,7 @@ static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     return GW_OK;
 }
 
-/* Fold a list that contains only frames. */
+/* Fold a list that contains only frames into a stack. Other lists are not changed. */
 static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value list, gw_pickle_value *ret_folded,
                            gw_error *err)
 {
@@ -304,7 +305,7 @@ static bool holds_only(const gw_pickle *pickle, gw_pickle_value list, uint32_t t
     return list.type == GW_PICKLE_LIST;
 }
 
-/* The blocks of a segment must fill it. */
+/* Check that the blocks of a segment fill it exactly. */
 static gw_status check_segment(const gwi_torch *torch, size_t index, const char *path, gw_error *err)
 {
     const gwi_torch_segment *segment = &torch->segment[index];
@@ -319,7 +320,8 @@ static gw_status check_segment(const gwi_torch *torch, size_t index, const char 
     return GW_OK;
 }
 
-/* Refuse a pickle of something else, which would look like an empty snapshot, and a snapshot with unexpected parts. */
+/* Reject a snapshot with unexpected parts, and a pickle that is no snapshot. Such a pickle would look like an empty
+ * snapshot. */
 static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
 {
     const gw_pickle *pickle = torch->pickle;

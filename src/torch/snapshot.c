@@ -1,8 +1,9 @@
-/* Convert records to the facts that a model reads.
+/* Convert the records of a snapshot to the facts that a model reads.
  *
- * The important moment is the last out-of-memory after which no request of that size succeeded. The snapshot itself was
- * taken later, when the exception had already freed much memory. So the live blocks are followed back through the
- * history to that moment. A device without such a moment is reported as it was when the snapshot was taken. */
+ * The facts describe each device at its last out-of-memory error after which no request of that size succeeded. The
+ * snapshot was taken later, when the exception had already freed much memory. So the live blocks are computed backwards
+ * through the history to the time of that error. A device without such an error is described as it was when the
+ * snapshot was taken. */
 #include "gw_torch.h"
 #include "gwi_records.h"
 
@@ -21,14 +22,14 @@ enum { THE_PROCESS = 1, HELD_MAX = 64, FRAMES_MAX = GW_SITE_PYTHON_MAX };
 typedef struct feeder {
     const gwi_torch *torch;
     gw_model *model;
-    uint64_t first_us;                /* oldest time of all histories; 0: there are no times */
-    uint64_t now_ns;                  /* time of the facts being fed */
-    uint8_t *told_stack, *told_frame; /* 1: the site or code was fed; owned */
+    uint64_t first_us;                /* oldest time in all histories; 0: the snapshot has no times */
+    uint64_t now_ns;                  /* time of the facts that are written now */
+    uint8_t *told_stack, *told_frame; /* 1: the site or code was written; owned */
     gw_error *err;
-    gw_status status; /* the first failure; nothing is fed after it */
+    gw_status status; /* first failure; no facts are written after it */
 } feeder;
 
-/* One device's history; its entries are numbers of records. */
+/* The history of one device. */
 typedef struct trace {
     uint32_t device;
     const uint32_t *entry; /* borrowed */
@@ -36,10 +37,10 @@ typedef struct trace {
     bool has_times;
 } trace;
 
-/* The device's memory at one moment. */
+/* The memory of a device at one moment. */
 typedef struct moment {
-    size_t end;                 /* number of entries before it */
-    const gwi_torch_entry *oom; /* NULL: the time of the snapshot */
+    size_t end;                 /* number of history entries before the moment */
+    const gwi_torch_entry *oom; /* the out-of-memory error at this moment; NULL: it is the time of the snapshot */
     uint64_t t_ns;
     gw_live_set live;
     uint64_t live_bytes, reserved_bytes;
@@ -111,7 +112,7 @@ static void tell_frame(feeder *f, uint32_t number)
     feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + number, 0, 0, 0}, text);
 }
 
-/* Return the site of a stack. The first call feeds its frames. */
+/* Return the site of a stack. The first call for a stack writes the site and its frames. */
 static uint32_t site_of(feeder *f, uint32_t stack)
 {
     if (stack == 0)
@@ -148,11 +149,11 @@ static uint64_t block_bytes(const gwi_torch_block *block)
     return block->requested_bytes != 0 ? block->requested_bytes : block->bytes;
 }
 
-/* Marks a block that was freed later: its allocation, which has the stack, is further back in the history. The stack of
- * a free is the stack that freed the block, unless the history stored stacks of allocations only. */
+/* Placeholder for the stack of a block that was freed later. A free entry has the stack of the code that freed the
+ * block. The stack of the allocation is found further back in the history. */
 enum { STACK_NOT_MET = -1 };
 
-/* Set the stacks of such blocks of the set at `end` to those of their allocations. */
+/* Replace the placeholders in the set of live blocks at entry `end` by the stacks of the allocations. */
 static void name_stacks(const feeder *f, const trace *t, gw_live_set *live, size_t end)
 {
     for (size_t i = end; i-- > 0;) {
@@ -190,7 +191,7 @@ static void step_back(moment *at, const gwi_torch_entry *entry)
     }
 }
 
-/* Add the blocks of one device as they are in the snapshot. */
+/* Add the blocks of one device as they are stored in the snapshot. */
 static void add_blocks(const feeder *f, uint32_t device, moment *at)
 {
     for (size_t i = 0; i < f->torch->segment_count; i++) {
@@ -207,12 +208,12 @@ static void add_blocks(const feeder *f, uint32_t device, moment *at)
                 gw_live_set_add(&at->live, address, block_bytes(block), block->stack);
                 at->live_bytes += block_bytes(block);
             }
-            address += block->bytes; /* older versions do not store each block's address; blocks are adjacent */
+            address += block->bytes; /* blocks are adjacent; older versions do not store their addresses */
         }
     }
 }
 
-/* Allocate the set of live blocks; the caller frees it. False: no memory. */
+/* Allocate the set of live blocks, which the caller frees. Returns false if there is no memory. */
 static bool moment_make(const feeder *f, const trace *t, moment *at)
 {
     at->live.entry_count = gw_live_set_room(f->torch->block_count + t->count);
@@ -220,8 +221,8 @@ static bool moment_make(const feeder *f, const trace *t, moment *at)
     return at->live.entry != NULL;
 }
 
-/* Find the last out-of-memory after which no request of at least that size succeeded. NULL: none. `*ret_handled` is the
- * last one after which such a request succeeded, or NULL. */
+/* Return the last out-of-memory error after which no request of at least that size succeeded, or NULL if there is none.
+ * `*ret_handled` is the last out-of-memory error after which such a request succeeded, or NULL. */
 static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *ret_index,
                                        const gwi_torch_entry **ret_handled)
 {
@@ -243,7 +244,7 @@ static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *
     return NULL;
 }
 
-/* Return whether no block changed between the moment and the snapshot. */
+/* True if no block changed between the moment and the snapshot. */
 static bool is_unchanged_since(const feeder *f, const trace *t, size_t index)
 {
     for (size_t i = index; i < t->count; i++) {
@@ -297,7 +298,7 @@ static int by_bytes_falling(const void *left, const void *right)
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);
 }
 
-/* Write the holders of the memory at the peak: the largest ones one by one, then the rest. */
+/* Write which stacks held the memory at the peak: one fact for each large holder, and one for all others together. */
 static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
 {
     held *list = calloc(live->used + 1, sizeof *list);
@@ -336,7 +337,7 @@ static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
     free(list);
 }
 
-/* The time at which a block that is live at the moment was allocated; sorted by address. */
+/* Address of a live block, and the time at which the block was allocated. Lists are sorted by address. */
 typedef struct birth {
     uint64_t address, t_ns;
 } birth;
@@ -376,13 +377,13 @@ static void tell_blocks(feeder *f, const trace *t, const moment *at)
     free(list);
 }
 
-/* Walk from the moment back to the start and fill in the spans. Returns the index of the entry just before which live
- * bytes were highest. */
+/* Walk back from the moment to the start of the history and fill in `spans`. Returns the index of the first entry after
+ * the peak of live bytes. */
 static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_spans *spans)
 {
     uint64_t highest = at.live_bytes;
     size_t peak = at.end;
-    at.live = (gw_live_set){0}; /* only bytes are needed */
+    at.live = (gw_live_set){0}; /* this walk needs only the byte counts */
     for (size_t i = at.end; i-- > 0;) {
         const gwi_torch_entry *entry = entry_at(f, t, i);
         bool counts = entry->action == GW_ACTION_ALLOC || entry->action == GW_ACTION_FREE;
@@ -420,7 +421,7 @@ static void tell_history(feeder *f, const trace *t, moment *at)
         if (entry->action == GW_ACTION_ALLOC)
             fact(f, GW_EV_ALLOCATOR_HISTORY, 0, entry->action, entry->address, entry->bytes, age_of(f, entry));
     }
-    for (size_t i = at->end; i-- > peak;) /* take the set itself back to its peak */
+    for (size_t i = at->end; i-- > peak;) /* restore the live blocks of the peak */
         step_back(at, entry_at(f, t, i));
     name_stacks(f, t, &at->live, peak);
     tell_held(f, &at->live, peak < t->count && t->has_times ? age_of(f, entry_at(f, t, peak)) : 0);
@@ -452,8 +453,8 @@ static void tell_device(feeder *f, const trace *t)
         step_back(&at, entry_at(f, t, at.end - 1));
     f->now_ns = at.oom != NULL && t->has_times ? time_of(f, at.oom) : end_ns;
     if (at.oom != NULL) {
-        /* If the card had enough free memory, PyTorch refused because of its own limit. That limit is its reserved
-         * memory, or at most one request above it. */
+        /* If the card had enough free memory, PyTorch refused the request because of its own limit. That limit is the
+         * reserved memory, or at most one request more than that. */
         bool own_limit = at.oom->address >= at.oom->bytes;
         fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, own_limit ? 0 : at.oom->address,
              t->device);
@@ -473,7 +474,7 @@ static void tell_device(feeder *f, const trace *t)
     state(f, t->device, GW_ALLOCATOR_HISTORY_TOTAL, t->count);
     name_stacks(f, t, &at.live, at.end);
     tell_blocks(f, t, &at);
-    tell_history(f, t, &at); /* last, because it changes the set of live blocks back to the peak */
+    tell_history(f, t, &at); /* must be last: it changes the set of live blocks back to that of the peak */
     free(at.live.entry);
 }
 

@@ -1,4 +1,4 @@
-/* Test a saved snapshot, intact and damaged: the result must be the right verdict or a clear refusal. */
+/* Test a saved snapshot, intact and damaged. The result must be the right verdict or a clear error message. */
 #include "gw_torch.h"
 
 #include "gw_model_facts.h"
@@ -61,7 +61,7 @@ static void facts_of_the_fixture(void **state)
     const gw_allocator_report *report = &model->allocator[0];
     assert_true(report->is_oom);
     assert_true(report->has_free);
-    assert_int_equal(report->bytes_total, 0); /* not known */
+    assert_int_equal(report->bytes_total, 0); /* 0: a snapshot does not contain the card's size */
     uint64_t live_bytes = 0;
     for (size_t i = 0; i < report->live_count; i++)
         live_bytes += report->live[i].bytes;
@@ -85,7 +85,7 @@ static void facts_of_the_fixture(void **state)
     gw_model_free(model);
 }
 
-/* Return the verdict; NULL: the copy was refused with a clear message. */
+/* Return the verdict on the copy, or NULL if the copy was refused with a clear message. */
 static gw_verdict *verdict_of_copy(void)
 {
     gw_model *model = NULL;
@@ -164,9 +164,9 @@ static void ten_thousand_damaged_copies(void **state)
     }
     print_message("%u refused, %u the same cause, %u undetermined, %u another one\n", refused, same, undetermined,
                   other);
-    assert_true(refused > COPIES / 4); /* otherwise the damage is too weak */
+    assert_true(refused > COPIES / 4); /* otherwise the damage is too small */
     assert_true(same > 0);
-    /* Changing one of a hundred thousand numbers can give another valid snapshot, but rarely. */
+    /* A changed number can give another valid snapshot, but this is rare. */
     assert_true(other * 100 < COPIES);
 }
 
@@ -203,7 +203,7 @@ static void other_files(void **state)
     assert_false(gw_torch_is_snapshot(copy_path));
 }
 
-/* An empty snapshot must give neither a fault nor an all-clear. */
+/* An empty snapshot gives no cause, but does not count as healthy either. */
 static void empty_snapshot(void **state)
 {
     (void)state;

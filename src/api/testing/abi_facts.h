@@ -1,4 +1,4 @@
-/* Sizes, offsets and numbers of the driver's ABI according to one header. */
+/* Sizes, offsets and numbers of the driver's ABI, read from one header. A test compares the facts of two headers. */
 #ifndef ABI_FACTS_H
 #define ABI_FACTS_H
 

@@ -1,4 +1,4 @@
-/* The facts according to gw_cuda_abi.h. */
+/* The facts of gw_cuda_abi.h. */
 #include "abi_facts.h"
 
 #include "gw_cuda_abi.h"

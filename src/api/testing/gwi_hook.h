@@ -1,4 +1,4 @@
-/* Replaces the hook in tests of the generated wrappers, and stores what a wrapper reports. */
+/* Replace the hook's header in tests of the generated wrappers, and store what a wrapper reports. */
 #ifndef GWI_HOOK_H
 #define GWI_HOOK_H
 

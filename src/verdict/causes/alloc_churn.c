@@ -35,7 +35,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 {
     gwi_pace pace;
     char at[GWI_PLACE_TEXT_MAX];
-    if (c->model->is_virtual || !gwi_pace_find(c, &pace)) /* the duration of its calls does not predict a real card */
+    /* Call durations of the virtual GPU do not predict those of a real card. */
+    if (c->model->is_virtual || !gwi_pace_find(c, &pace))
         return true;
     churn found = find_churn(c->model, pace.process->pid);
     uint64_t end_ns = pace.thread->ring[pace.thread->ring_count - 1].t_ns;

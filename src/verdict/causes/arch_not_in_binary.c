@@ -60,8 +60,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out(finding, "a driver that is too old (it reported that the code is for other cards)");
     if (failure == NULL)
         return gwi_sure_of_words(c);
-    /* A library may try several images and succeed with one. Only a message, or an end without further work, shows that
-     * it did not. */
+    /* A library may try several images until one of them works. Only the printed message, or an end without further
+     * work, shows that none worked. */
     bool alone = told != NULL || failure->after.launches == 0;
     return gwi_sure_of_end(c, failure, alone ? GW_ESTABLISHED : GW_HYPOTHESIS);
 }

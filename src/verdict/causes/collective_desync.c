@@ -1,7 +1,7 @@
-/* The ranks of the job called different collectives, or with different sizes. Only printed messages show this; no
- * driver call does.
+/* The ranks of the job called different collectives, or called one with different sizes. Only printed messages show
+ * this; no driver call does.
  *
- * Never established: only printed messages show it, and in a recording these count as supported at most. */
+ * Never established: in a recording, printed messages make a cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_collective_desync = {

@@ -1,9 +1,9 @@
-/* The device was reset or the context destroyed, and objects made in it were used afterwards.
+/* The device was reset or the context was destroyed, and the program later used objects made in it.
  *
  * Established only by: a failed call that uses, by handle or address, an object that an earlier teardown destroyed and
  * that was not made again; the result 709; or 201 with the destroyed context still current. The run must have ended
- * because of it (gwi_sure_of_end()). A failed release counts only if the program's last output names it: destructors
- * often free, at the end and without harm, what a reset has already freed.
+ * because of it (gwi_sure_of_end()). A failed release counts only if the program's last output names it: at the end,
+ * destructors often free what a reset has already freed, and this does no harm.
  * Supported by: 700 after a reset that destroyed memory, because a kernel's pointers are not recorded; a crash inside
  * the driver. */
 #include "gwi_start.h"
@@ -19,15 +19,16 @@ static const char *verb_of(gw_teardown_kind kind)
     return verbs[kind];
 }
 
-/* All classes of memory count as the same class. */
+/* Return the set of classes that count as the same class as `cls`. All classes of memory count as one class. */
 static uint32_t classes_like(uint8_t cls)
 {
     const uint32_t memory = (2u << GW_CLASS_MAPPING) - 1;
     return (memory >> cls & 1) != 0 ? memory : 1u << cls;
 }
 
-/* Find the object that the teardown destroyed and the failed call uses: a handle, or memory that contains the address.
- * An object made again after the teardown under the same number does not count. */
+/* Return the object that the teardown destroyed and the failed call uses: its handle is equal, or its memory contains
+ * the address. An object that was made again after the teardown with the same number does not count. Returns NULL if
+ * there is none. */
 static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
 {
     if (!failure->named.known)
@@ -44,7 +45,7 @@ static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failur
     return NULL;
 }
 
-/* "an event" */
+/* Return the object's class with its article, such as "an event". */
 static const char *name_of(const gw_buried *buried)
 {
     if (buried == NULL)
@@ -67,9 +68,9 @@ static const char *name_of(const gw_buried *buried)
     }
 }
 
-enum { THINGS_TEXT_MAX = 256 }; /* five numbers of 20 digits, and words */
+enum { THINGS_TEXT_MAX = 256 }; /* room for five numbers of 20 digits, and for words */
 
-/* Describe the objects that had not been freed: "4.00 MiB in 1 block, 2 events and 1 module". */
+/* Format a list of the objects that had not been freed: "4.00 MiB in 1 block, 2 events and 1 module". */
 static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[THINGS_TEXT_MAX])
 {
     static const gw_class classes[] = {GW_CLASS_STREAM, GW_CLASS_EVENT, GW_CLASS_MODULE, GW_CLASS_GRAPH_EXEC};
@@ -88,7 +89,7 @@ static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[
     }
 }
 
-/* `user_tid`: the thread that used the destroyed object. */
+/* Report the teardown. `user_tid` is the thread that used the destroyed object. */
 static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown, uint32_t user_tid)
 {
     char things[THINGS_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], on[80] = "";
@@ -138,8 +139,8 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
             used, use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
 }
 
-/* Destructors free memory at the end, after the reset that has already freed it. The driver refuses this without
- * further effect. */
+/* True if the failed call frees or destroys an object. At the end, destructors free memory that a reset has already
+ * freed. The driver refuses such a call without further effect. */
 static bool is_release(const gw_failure *use)
 {
     static const char *const words[] = {"Free", "Destroy", "Unload", "Release"};
@@ -172,8 +173,8 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     return gwi_sure_of_end(c, use, is_release(use) && is_silent ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
-/* The destroyed executable graph that was launched last before the fault was reported; NULL: the rings show no such
- * launch. */
+/* Return the destroyed executable graph that was launched last before the fault was reported. Returns NULL if the rings
+ * contain no such launch. */
 static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *teardown, const gw_ring_call **ret_launch)
 {
     const gw_buried *found = NULL;
@@ -195,7 +196,7 @@ static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *tea
     return found;
 }
 
-/* Judge a kernel fault after a reset that destroyed memory which the program still held. */
+/* Judge a kernel fault after a reset that destroyed memory which the program had not freed. */
 static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { ILLEGAL_ADDRESS = 700 };
@@ -227,7 +228,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     return GW_SUPPORTED;
 }
 
-/* List the other destroyed objects and where they had been made. It is not known which of them was used afterwards. */
+/* List the other destroyed objects and where they were made. The recording does not show which object was used. */
 static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { SHOWN_MAX = 4 };

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-static const uint64_t periods_min = 50; /* five seconds, with the usual period of a tenth of a second */
+static const uint64_t periods_min = 50; /* 5 s, with the usual period of 0.1 s */
 static const double throttled_min = 0.25, waited_min = 1.0 / 3;
 static const uint64_t waited_ns_min = 2000000000u;
 
@@ -14,7 +14,7 @@ static const gw_series *group_series(const gwi_case *c, gw_metric metric)
     return gw_machine_known(c->model, metric, GW_NO_DEVICE, 0);
 }
 
-/* Report throttling by a control group's limit. False: nothing was reported. */
+/* Report throttling by a control group's limit. Returns false if nothing was reported. */
 static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_good)
 {
     const gw_series *periods = group_series(c, GW_METRIC_CGROUP_CPU_PERIODS);
@@ -37,7 +37,7 @@ static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_g
     return true;
 }
 
-/* The longest wait of a process's first thread for a processor, if it is too long; NULL: none is. */
+/* Return the longest wait for a processor by the first thread of a process. Returns NULL if no wait is too long. */
 static const gw_series *longest_wait(const gwi_case *c)
 {
     const gw_series *longest = NULL;

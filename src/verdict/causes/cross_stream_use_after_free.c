@@ -1,5 +1,5 @@
-/* Stream-ordered memory was freed in the order of one stream while a copy on another one still used it. The pool may
- * reuse it immediately.
+/* Stream-ordered memory was freed in the order of one stream while a copy on another stream still used it. The pool may
+ * reuse the memory immediately.
  *
  * Never established: the recording does not show whether the block was reused, or whether its contents were read.
  * ARCHITECTURE.md, "What was in order with what", has the rule for supported. */

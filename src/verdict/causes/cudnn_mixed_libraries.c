@@ -2,9 +2,9 @@
  *
  * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH as
  * the reason for the end: in the exception that ended the program, or in its last seconds. The status names the fault,
- * and the two files are its proof.
- * Supported by: two versions with a part that did not load, which may merely be missing; one version from two places
- * with such a status. */
+ * and the two files prove it.
+ * Supported by: two versions and a part that did not load, because that part may merely be missing; one version from
+ * two places with such a status. */
 #include "gwi_cudnn_log.h"
 #include "gwi_start.h"
 
@@ -18,10 +18,11 @@ static const char *const library_words[] = {"SUBLIBRARY_VERSION_MISMATCH", "SUBL
 typedef struct told_line {
     const char *text, *source; /* NULL: no message */
     uint64_t t_ns;
-    bool is_certain; /* cuDNN's own status for mismatched versions */
+    bool is_certain; /* the message has cuDNN's own status for mismatched versions */
 } told_line;
 
-/* Other libraries can have mismatched versions, too, and a part that did not load may merely be missing. */
+/* True if the text has cuDNN's own status. Messages of other libraries about versions do not count, and a part that did
+ * not load may merely be missing. */
 static bool is_mismatch(const char *text)
 {
     return strstr(text, "CUDNN_STATUS_") != NULL && strstr(text, "VERSION_MISMATCH") != NULL;
@@ -44,7 +45,7 @@ static told_line find_told(const gwi_case *c)
     return (told_line){0};
 }
 
-/* Explain the status in the program's output, using the table of the mapped version. */
+/* Explain the status in the program's output with the table of the mapped cuDNN version. */
 static void say_status(gwi_finding *finding, const told_line *told, unsigned major)
 {
     char name[96];
@@ -68,7 +69,7 @@ static void say_library(gwi_finding *finding, const gw_library *library)
 
 static const gw_clash *find_clash(const gw_clash *clash, size_t count)
 {
-    const gw_clash *found = NULL; /* the clashes are not sorted; differing versions are the strongest evidence */
+    const gw_clash *found = NULL; /* the first weaker clash; two cuDNN versions are the strongest evidence */
     for (size_t i = 0; i < count; i++) {
         if (clash[i].kind == GW_CLASH_CUDNN_VERSIONS)
             return &clash[i];
@@ -84,7 +85,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     enum { CLASHES_MAX = 16 };
     gw_clash clashes[CLASHES_MAX];
     if (c->process == NULL || c->root != NULL || (c->ended && !c->bad_end))
-        return GW_CERTAINTY_NONE; /* a failed driver call is stronger evidence */
+        return GW_CERTAINTY_NONE; /* nothing to judge; a failed driver call would be stronger evidence */
     size_t count = gw_libraries_clashes(&c->process->libraries, clashes, CLASHES_MAX);
     const gw_clash *clash = find_clash(clashes, count);
     told_line told = find_told(c);
@@ -109,7 +110,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
     gwi_rule_out(finding, "a driver call (none failed)");
-    /* The exception that ended the program is about something else, so the program had survived this status. */
+    /* Another exception ended the program, so the program had survived this status. */
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
     if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain)

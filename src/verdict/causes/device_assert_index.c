@@ -1,4 +1,4 @@
-/* An assertion fired in a kernel: nearly always an index or a label out of range.
+/* An assertion failed in a kernel, nearly always because an index or a label was out of range.
  *
  * Established only by: the driver's result 710 as the first result that destroyed the context, and the assertion's text
  * on stderr or in a GPU core dump. Only an assertion in device code causes 710. In a log alone, it is established where
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The checks of indices and labels that frameworks have in their kernels. */
+/* True if the text is from one of the checks of indices and labels in the kernels of frameworks. */
 static bool is_about_an_index(const char *text)
 {
     static const char *const words[] = {"index",        "Index", "n_classes", "target", "label", "srcSelectDimSize",
@@ -41,7 +41,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_gpu_fault *dump = gwi_gpu_fault(c);
     bool named = dump != NULL && dump->result == DEVICE_ASSERT;
     if (gwi_is_explained_earlier(c, sticky))
-        return GW_SUPPORTED; /* the kernel may have checked values that belong into the missing memory */
+        return GW_SUPPORTED; /* the kernel may have checked values from memory that was missing */
     return text->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -2,7 +2,7 @@
  *
  * Established only by: the system's "No space left" as the program's last output or exception, while the disk of the
  * working folder or of temporary files was seen to be full; or "quota exceeded", which has no other meaning.
- * Supported by: the message alone: it may be another disk, or a kernel limit with the same message. */
+ * Supported by: the message alone, which may be about another disk, or about a kernel limit with the same message. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 

@@ -2,8 +2,8 @@
  *
  * Established only by: the result 803 of cuInit, where the run ended because of it (gwi_sure_of_end()) and the versions
  * of library and kernel module are not known to agree. The driver compares these two versions before it returns 803.
- * Supported by: 803 with files of the same version: one was replaced after it was read, or cuInit compared something
- * else. */
+ * Supported by: 803 although the two versions agree. Either a file was replaced after gpuwhy read it, or cuInit
+ * compared something else. */
 #include "gwi_start.h"
 
 enum { SYSTEM_DRIVER_MISMATCH = 803 };
@@ -21,7 +21,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "the driver's library and the kernel driver have different versions");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
-    /* Equal versions speak against this cause, but cuInit's result is stronger evidence than two files. */
+    /* Equal versions are evidence against this cause, but the result of cuInit is stronger evidence. */
     bool agree = module != 0 && versions.driver != 0 && module == versions.driver;
     return gwi_sure_of_end(c, failure, agree ? GW_SUPPORTED : GW_ESTABLISHED);
 }

@@ -5,8 +5,8 @@
  * than the driver; or the runtime's own message with such versions; or the result with the runtime's message. The run
  * must have ended because of it (gwi_sure_of_end(); for a message alone: an exception about the GPU, or the last
  * output, in the last seconds).
- * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the message
- * without versions. */
+ * Supported by: 35 or 36 with a driver that is new enough for the CUDA family, so that only a single call is missing;
+ * the message without versions. */
 #include "gwi_start.h"
 
 #include <string.h>
@@ -28,8 +28,8 @@ static const char *told_line(const gwi_case *c, uint64_t *ret_t_ns)
     return NULL;
 }
 
-/* True if the driver is older than the oldest one that runs this runtime. This compares the CUDA version that the
- * driver reports, or else the driver's version number. */
+/* True if the driver is older than the oldest driver that runs this CUDA runtime. Compares the CUDA version that the
+ * driver reports, or the driver's version number if that is not known. */
 static bool is_below_family(const gwi_versions *versions, const char **ret_minimum, bool *ret_known)
 {
     if (versions->runtime == NULL)
@@ -47,8 +47,8 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
     return versions->driver < family->driver_minimum;
 }
 
-/* The runtime refused by itself, and no call failed. A message that the program survived is not the reason for its end.
- */
+/* Decide how certain the runtime's own message is when no driver call failed. A message that the program survived is
+ * not the reason for its end. */
 static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *told, uint64_t t_ns)
 {
     const uint64_t soon_ns = 5000000000u;

@@ -8,10 +8,11 @@
 
 #include <inttypes.h>
 
-/* The driver reports the first two of these Xids for the fault itself, and the others together with it. */
+/* Xids of this cause. The driver reports 48 and 94 for the memory error itself, and the others together with one of
+ * them. */
 static const unsigned xids[] = {48, 94, 95, 140, 64, 171, 172, 0};
 enum { DOUBLE_BIT_EVENT = 2, DRIVER_ECC = 214, DRIVER_CONTAINED = 226, CONTAINED = 94 };
-/* A row that could not be replaced, for example, does not end a process. */
+/* Xids that end a process. Other Xids do not, for example the one for a row that could not be replaced. */
 static const unsigned fatal_xids[] = {48, 94, 95, 140};
 
 static const gw_series *find_rise(const gwi_case *c)
@@ -87,11 +88,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, first);
     if (driver_says)
         return GW_ESTABLISHED;
-    /* A contained error affects one process on the card, and NVML does not report which one. */
+    /* A contained error (Xid 94) affects one process on the card. Without a pid, it may be another process. */
     bool names_us = event != NULL && event->is_ours &&
                     !(event->kind == GW_MACHINE_XID &&
                       (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));
-    if (c->sticky == NULL) /* the failure leaves the context intact, so this error did not cause it */
+    if (c->sticky == NULL) /* this error would have destroyed the context */
         return c->hang.hang != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
     return names_us && is_fatal(event) && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

@@ -2,8 +2,8 @@
  *
  * Established only by: the result 802 on a machine with NVSwitches, where the run ended because of it
  * (gwi_sure_of_end()).
- * Supported by: 802 without a switch: confidential computing that is not set up also causes it, and a virtual machine
- * may hide its switches. */
+ * Supported by: 802 where no NVSwitch was found. Confidential computing that is not set up also causes 802, and a
+ * virtual machine may hide its switches. */
 #include "gwi_start.h"
 
 enum { SYSTEM_NOT_READY = 802 };
@@ -21,7 +21,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (has_switch)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
     gwi_rule_out(finding, "the program (the driver refused it before it did anything)");
-    /* Confidential computing that is not set up causes the same result and needs no switch. */
+    /* Without a switch, 802 may come from confidential computing that is not set up. */
     return gwi_sure_of_end(c, failure, has_switch ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 

@@ -1,7 +1,7 @@
 /* This card fails at work that other cards of its kind do without errors. Only printed messages show this; no driver
  * call does.
  *
- * Never established: only printed messages show it, and in a recording these count as supported at most. */
+ * Never established: in a recording, printed messages make a cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_faulty_gpu = {

@@ -2,14 +2,14 @@
  *
  * Established only by: the system's message as the program's last output, and a count that was seen at its limit: open
  * files of a process, or threads and processes of the control group.
- * Supported by: the message alone: inotify's limits and system-wide limits cause the same message. */
+ * Supported by: the message alone, because inotify's limits and system-wide limits cause the same message. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The process with the most open files relative to its limit. NULL: not known for any process. */
+/* Return the open files of the process that was nearest to its limit on them. Returns NULL if no count is known. */
 static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
 {
     const gw_series *best = NULL;
@@ -28,7 +28,7 @@ static const gw_series *fullest(const gw_model *model, const gw_series **ret_lim
     return best;
 }
 
-/* True: almost none were left. */
+/* Report the open files and their limit. Returns true if the limit was nearly reached. */
 static bool say_files(const gwi_case *c, gwi_finding *finding)
 {
     const gw_series *limit = NULL, *open = fullest(c->model, &limit);
@@ -70,7 +70,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    /* The message alone is ambiguous: inotify's limits and system-wide limits cause the same one. */
+    /* The message alone is ambiguous, because inotify's limits and system-wide limits cause the same message. */
     return reached ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -1,13 +1,13 @@
-/* A child uses CUDA after a fork, although its parent had already initialised it.
+/* A child uses CUDA after a fork, although its parent had already initialised CUDA.
  *
- * Established only by: the result 3 in a process that was forked, without exec, from one whose own cuInit had
- * succeeded, where that child died badly within five seconds, or an exception about the GPU ended the run, and the run
- * ended badly. The driver never works in such a child. Without a driver call: PyTorch's own exception "Cannot
+ * Established only by: the result 3 in a process that was forked, without exec, from a process whose own cuInit had
+ * succeeded. The run must have ended badly, and either the child died badly within five seconds, or an exception about
+ * the GPU ended the run. The driver never works in such a child. Without a driver call: PyTorch's own exception "Cannot
  * re-initialize CUDA in forked subprocess" within a minute of the end, and a cuInit that succeeded before it. In a log
  * alone, it is established by this message where an error follows.
  *
- * Supported by: the same where cuInit was not recorded, the child's end is not known, or the run ended well. A child
- * that ended well, or much later, had managed without CUDA. */
+ * Supported by: the same result where cuInit was not recorded, the child's end is not known, or the run ended well. A
+ * child that ended well, or much later, had worked without CUDA. */
 #include "gwi_cause.h"
 #include "gwi_family.h"
 
@@ -25,7 +25,7 @@ static const gw_failure *find_refused(const gwi_case *c)
     return NULL;
 }
 
-/* The nearest ancestor by fork that had called cuInit itself. NULL: not recorded. */
+/* Return the nearest ancestor by fork that had called cuInit itself. Returns NULL if none was recorded. */
 static const gw_process *find_initialiser(const gw_model *model, const gw_process *child)
 {
     enum { GENERATIONS_MAX = 16 };
@@ -39,8 +39,8 @@ static const gw_process *find_initialiser(const gw_model *model, const gw_proces
     return NULL;
 }
 
-/* PyTorch itself checks whether it runs in a fork, and then makes no driver call. Only its exception shows the cause.
- */
+/* Judge PyTorch's own exception. PyTorch detects a fork by itself and then makes no driver call, so only its exception
+ * shows the cause. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -66,15 +66,14 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
         gwi_where(finding, initialiser->init_site, "CUDA was initialised there, before the fork");
     }
     gwi_rule_out(finding, "a broken driver (the child did not call it)");
-    /* The exception may come from the child, and the parent may have gone on for a long time without it. */
+    /* If the child raised the exception, the parent may have continued for a long time without the child. */
     const uint64_t soon_ns = 60000000000u;
     bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
     return initialiser != NULL && is_soon ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* Decide whether the run ended because of this. A child may call the driver, be refused and manage without CUDA, for
- * example a worker that only checks for a GPU or returns the answer as its exit status. The run then ends well, or for
- * another reason. */
+/* Decide whether the run ended because of this. A refused child may work without CUDA, for example a worker that only
+ * checks for a GPU and returns the answer as its exit status. The run then ends well, or for another reason. */
 static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, const gw_failure *refused,
                                  bool is_initialised)
 {
@@ -82,7 +81,7 @@ static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, con
     bool knows_end = child->exit_known && child->exit.status_known;
     bool died = gw_died_badly(child) && child->t_exit_ns <= refused->t_last_ns + soon_ns;
     gw_certainty most = is_initialised && !gw_run_ended_well(c->model) ? GW_ESTABLISHED : GW_SUPPORTED;
-    if (c->exception == GW_EXCEPTION_GPU) /* a pool passes on its worker's exception */
+    if (c->exception == GW_EXCEPTION_GPU) /* a process pool raises its worker's exception again */
         return most;
     if (c->exception == GW_EXCEPTION_SCRIPT && !c->model->stderr_facts.exception_about_child)
         return died ? GW_SUPPORTED : GW_HYPOTHESIS;

@@ -2,7 +2,7 @@
  *
  * Established only by: the result 804 and a driver library in a compat folder, where the run ended because of it
  * (gwi_sure_of_end()). Only a forward-compatibility driver returns 804.
- * Supported by: 804 with a library elsewhere: a copy of that package in an unknown place. */
+ * Supported by: 804 with a driver library in another folder. It may be a copy of the forward-compatibility package. */
 #include "gwi_start.h"
 
 #include <string.h>

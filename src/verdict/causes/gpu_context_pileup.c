@@ -1,17 +1,16 @@
-/* All workers use one GPU while another is idle.
+/* All workers use one GPU while another GPU is idle.
  *
- * Established only by: a refused request on a GPU where three or more processes of this run have a context while none
- * has one on another GPU; the others hold at least as much as this process, which alone would have fitted, and without
- * them the request would have fitted. A process that fills the card by itself, and a leak larger than what the others
- * hold, are excluded by these sums.
- * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much. */
+ * Established only by: a refused request on a GPU where three or more processes of this run have a context, while none
+ * of them has a context on another GPU. Three sums must also hold: the other processes hold at least as much memory as
+ * this process, this process alone would have fitted, and the request would have fitted without the others. The sums
+ * exclude a process that fills the card by itself, and a leak larger than the memory of the others. Supported by: two
+ * processes, which may share a card on purpose; or others that hold at least half as much. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 
-/* The last request of a leak is small, so it would have fitted without almost any memory of the others. The others are
- * the cause only if this process alone would have fitted and would not have filled the card by itself a little later.
- */
+/* Decide whether the other processes are the cause. The last request of a leak is small and would fit if the others
+ * held a little less. So this process alone must also fit, and must not be about to fill the card by itself. */
 static gw_certainty certainty_of(const gwi_case *c, uint32_t processes)
 {
     enum { MANY = 3 }; /* two processes may share a card on purpose */

@@ -1,8 +1,8 @@
-/* The driver itself took memory of the card: for local memory of kernels, graphs and communicators. No call requested
- * it.
+/* The driver itself took memory of the card, for local memory of kernels, for graphs and for communicators. No call
+ * requested this memory.
  *
- * Never established: the memory in use beyond the ledger is a difference, and nothing shows which part of the driver
- * holds it. */
+ * Never established: the memory in use beyond the ledger is a difference of two numbers. Nothing shows which part of
+ * the driver holds it. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@ static bool has_managed(const gw_process *process, int device)
     return process->usage[device].class_made[GW_CLASS_MANAGED] != 0;
 }
 
-/* True if every recorded holder of the cards is this process. This covers the whole run, because others may have come
- * and gone. */
+/* True if no other process was recorded as a holder of the cards at any time of the run. A process that ended may have
+ * held memory before. */
 static bool is_alone(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->machine.holder_count; i++) {
@@ -31,8 +31,8 @@ static bool is_alone(const gwi_case *c)
     return true;
 }
 
-/* Compute a lower bound of the growth: the memory in use now beyond the ledger and beyond other processes, minus all
- * memory in use when the device was first seen, which others may have held. False: other processes, managed memory or
+/* Compute a lower bound of the growth: the memory that is now in use beyond the ledger and beyond other processes,
+ * minus all memory that was in use when the device was first seen. Returns false if other processes, managed memory or
  * objects may explain the growth. */
 static bool find_growth(const gwi_case *c, uint64_t *ret_bytes, uint64_t *ret_first)
 {

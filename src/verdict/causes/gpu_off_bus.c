@@ -2,8 +2,8 @@
  *
  * Established only by: Xid 79, the driver's log, or NVML's result 15 for a card of the run, not later than five seconds
  * after a failure that a lost card causes: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is off the
- * bus does not come back, so this explains every such later failure.
- * Supported by: the same where the card may be another one, or the run merely ended badly. */
+ * bus does not come back, so it explains every such failure afterwards.
+ * Supported by: the same where the card may be another one, or where the run ended badly without such a failure. */
 #include "gwi_machine.h"
 
 static const gw_machine_event *find_event(const gwi_case *c)
@@ -22,7 +22,7 @@ static const gw_machine_event *find_event(const gwi_case *c)
     return xid;
 }
 
-/* Find a card of the run that NVML reports as lost. */
+/* Return the status of a card of the run that NVML reports as lost. Returns NULL if there is none. */
 static const gw_series *find_lost(const gwi_case *c)
 {
     enum { LOST = 15 };
@@ -30,7 +30,7 @@ static const gw_series *find_lost(const gwi_case *c)
     size_t count = gwi_cards_used(c, card);
     for (size_t i = 0; i < count; i++) {
         const gw_series *status = gw_machine_known(c->model, GW_METRIC_CARD_STATUS, card[i], 0);
-        /* A larger value hides the time at which 15 was first read. */
+        /* If a status above 15 was also read, the time at which 15 was first read is not known. */
         if (status != NULL && status->last == LOST &&
             (status->max != LOST || gwi_is_before_failure(c, status->t_max_ns)))
             return status;
@@ -73,7 +73,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool proved = lost != NULL || (event != NULL && (event->kind != GW_MACHINE_XID || gwi_is_xid_verified(event)));
     bool fits = gwi_is_card_failure(c);
     if (!fits && first != NULL)
-        return GW_HYPOTHESIS; /* it failed earlier for another reason */
+        return GW_HYPOTHESIS; /* a lost card does not cause this failure */
     return ours && proved && fits ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

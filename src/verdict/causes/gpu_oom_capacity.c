@@ -1,23 +1,23 @@
 /* The live working set does not fit. This is the remaining cause when nothing else would have freed enough memory.
  *
- * Established only by: one of two observations, and the program did not go on afterwards. (1) One request is larger
- * than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made room
- * for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this one
- * requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no wait since
- * the first request, no call site that allocates in a loop). The live memory plus the request must then exceed the
- * limit or fill it. A leak needs iterations that leave something behind, and memory that lies idle needs an end of its
- * use, so both cases exclude them; the silence of a detector does not. Every other explanation that holds enough memory
- * (other processes, idle pages, a caught failure, an earlier run, further contexts) makes it a hypothesis, and it is
- * dropped if another cause is established. In a log alone, (1) is established by the numbers of the message.
- * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that would have fitted without
- * the memory that others hold or that is idle. */
+ * Established only by: one of two observations, where the program did not continue afterwards. (1) One request is
+ * larger than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made
+ * room for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this
+ * iteration requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no
+ * wait since the first request, no call site that allocates in a loop). The live memory plus the request must then
+ * exceed the limit or fill it. Both cases exclude a leak, which needs iterations that leave memory behind, and idle
+ * memory, which needs an end of its use. It is not enough that no leak was detected. Any other explanation that holds
+ * enough memory (other processes, idle pages, a caught failure, an earlier run, further contexts) makes this cause a
+ * hypothesis, and the cause is dropped if another cause is established. In a log alone, (1) is established by the
+ * numbers of the message. Supported by: a request that did not fit where neither (1) nor (2) was observed, or that
+ * would have fitted without the idle memory or the memory of other processes. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* True if one block is at least half of all live memory and of the limit. Usually it is a data set. */
+/* True if one block, usually a data set, is at least half of all live memory and half of the limit. */
 static bool is_dominant(const gwi_memory *memory)
 {
     return memory->growth.largest_bytes * 2 >= memory->own_bytes &&
@@ -44,7 +44,7 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
                  bytes);
 }
 
-/* The program did not check the result and went on with a NULL pointer. */
+/* Report that the program ignored the failed allocation and continued with a NULL pointer. */
 static void say_ignored(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *oom = c->oom;
@@ -72,7 +72,7 @@ static void say_null_use(const gwi_case *c, gwi_finding *finding)
                  gwi_call_text(call, use->fn_name));
 }
 
-/* The program caught and printed the failure, and later ended because of a value that had not been written. */
+/* Report that the program caught and printed the failure, and later failed on a value that had not been written. */
 static void say_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -86,7 +86,8 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Do not only print an out-of-memory error and go on: retry with less memory, or stop there");
 }
 
-/* True if iterations left memory behind and the only doubt is that they may do something else. */
+/* True if iterations left memory behind, and the only doubt is that there were few of them, or that they did
+ * no work. */
 static bool may_be_leak(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;
@@ -95,10 +96,10 @@ static bool may_be_leak(const gwi_memory *memory)
             ((loop->doubt == GW_LOOP_NO_WORK || loop->doubt == GW_LOOP_OTHER_WORK) && loop->leak_is_current));
 }
 
-/* True if another explanation holds enough memory. */
+/* True if another explanation (see the head of this file) holds enough memory. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
-    enum { CONTEXTS_MANY = 2 }; /* besides the primary one: a loop may have made them */
+    enum { CONTEXTS_MANY = 2 }; /* contexts besides the primary one; a loop may have made them */
     const gw_growth *growth = &memory->growth;
     return memory->caught != NULL || (memory->made_context_count >= CONTEXTS_MANY && gwi_objects_may_hold(memory)) ||
            gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
@@ -112,12 +113,12 @@ static bool explained_otherwise(const gwi_memory *memory)
             memory->idle_page_bytes * 10 >= memory->limit_bytes && memory->idle_page_bytes > 0);
 }
 
-/* True if the live memory is what one iteration needs. Either whole iterations freed all that they allocated, and this
- * one requests more than they did. Or the first iteration has not ended: since the first request, the host has not
- * waited for the GPU, and it has never read from it, nothing was freed, no call site allocated twice, as a loop would,
- * and no more work precedes the refused request than any other, so that no iteration without requests is hidden there.
- * Then nothing can be left over from earlier. The second proof needs the driver's requests: for a framework's refusal,
- * the work before it is not known. */
+/* True if the live memory is what one iteration needs. There are two proofs. (1) Whole iterations freed all that they
+ * allocated, and this iteration requests more than they did. (2) The first iteration has not ended, so no memory can be
+ * left over from an earlier one: since the first request, the host has not waited for the GPU or read from it, nothing
+ * was freed, and no call site allocated twice, as a loop would. Also, the refused request has no more work before it
+ * than other requests have, so no iteration without requests is hidden there. Proof 2 needs the driver's requests,
+ * because the work before a framework's refusal is not known. */
 static bool is_one_need(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
@@ -152,26 +153,24 @@ static bool has_gone_on(const gw_failure *oom)
 static gw_certainty certainty_of(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
-    const uint64_t context_bytes = (uint64_t)1 << 30; /* of a context with its libraries; more than this belongs to
-                                                       * others */
+    const uint64_t context_bytes = (uint64_t)1 << 30; /* upper limit for a context with its libraries */
     if (memory->wanted_bytes == 0)
-        return GW_HYPOTHESIS; /* the request has no size: a driver object found no room */
+        return GW_HYPOTHESIS; /* the request has no size: there was no room for a driver object */
     if (c->told != NULL)
         return GW_SUPPORTED;
-    /* The program went on after the refusal, so its end may have another cause. */
+    /* The program continued after the refusal, so its end may have another cause. */
     bool went_on =
         c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
     if (explained_otherwise(memory) || memory->has_gaps)
         return GW_HYPOTHESIS;
-    /* Only PyTorch's observer shows what is live inside its allocator; the other frameworks print it in their message.
-     */
+    /* Only PyTorch's observer shows what is live in its allocator. Other frameworks print it in their message. */
     if (c->framework == GW_FRAMEWORK_TORCH && memory->report == NULL)
         return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED;
-    /* A saved snapshot shows neither the card nor its other users, which may have held most of the memory. */
+    /* A saved snapshot does not show the card or its other users, which may have held most of the memory. */
     if (memory->limit_bytes == 0 && memory->report != NULL)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))

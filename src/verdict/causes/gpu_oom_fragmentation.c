@@ -1,20 +1,20 @@
 /* Enough memory is free, but in pieces that cannot serve the request: driver pages half used by small blocks, cached
- * blocks inside a framework's allocator that are all too small, or unused memory that a stream-ordered pool holds.
+ * blocks in a framework's allocator that are all too small, or unused memory in a stream-ordered pool.
  *
  * Established only by: unused memory that would have sufficed, by one of three counts. (1) At the driver: at least a
- * tenth of the limit is idle in 2 MiB pages of small blocks, and it is at least three quarters of what these blocks
- * use. Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report names a largest inactive
- * block smaller than the request, and its cache holds several times the request or a large share of all; nothing grew
- * meanwhile. (3) In stream-ordered pools: the driver's own numbers, read right after the refusal, show that the pools
- * hold at least as much unused memory as the process holds elsewhere. A leak leaves pieces, too: a larger leak makes it
- * a hypothesis.
+ * tenth of the limit is idle in 2 MiB pages of small blocks, and the idle memory is at least three quarters of what
+ * these blocks use. Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report contains a
+ * largest inactive block that is smaller than the request, and its cache holds several times the request or a large
+ * share of all memory; nothing grew meanwhile. (3) In stream-ordered pools: the driver's own numbers, read right after
+ * the refusal, show that the pools hold at least as much unused memory as the process holds elsewhere. A leak leaves
+ * such pieces, too: a leak larger than the idle memory makes this cause a hypothesis.
  * Supported by: the same with less idle memory, or without the size of the largest piece. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Report the place that keeps these pages occupied. */
+/* Report the call site whose small blocks keep the pages occupied. */
 static void say_small(const gwi_case *c, gwi_finding *finding)
 {
     enum { SMALL_BYTES_MAX = 1 << 20 };
@@ -52,11 +52,11 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     if (gwi_leak_bytes(memory) > idle_bytes || memory->has_gaps)
         return GW_HYPOTHESIS;
-    /* Blocks of just over 2/3 MiB waste a third of each page though none was ever freed. */
+    /* Rounding alone can waste half of what is used: blocks of just over 2/3 MiB waste a third of each page. */
     return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* The certainty by how much the pieces matter: together they must have been enough to keep the program running, not
+/* Decide the certainty by the size of all pieces together. They must have been enough to keep the program running, not
  * only to serve this one request. */
 static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
 {
@@ -64,13 +64,13 @@ static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
     uint64_t need = memory->own_bytes + wanted;
     bool share = cached * 100 >= reserved * 15 && cached >= 2 * wanted;
     bool times = cached >= 4 * wanted && cached * 100 >= reserved * 5;
-    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* of the memory it can have */
-    /* A leak, or a need that kept growing, leaves pieces as well. */
+    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* 80 % of what it can have */
+    /* A leak leaves such pieces too, and so does a need that keeps growing. */
     const gw_growth *growth = &memory->growth;
     bool grew = (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
                 (gwi_leak_bytes(memory) > 0 && gwi_leak_bytes(memory) * 4 >= memory->own_bytes);
-    /* A saved snapshot without times can neither show growth nor rule it out. */
+    /* A saved snapshot without times does not show whether anything grew. */
     bool blind = memory->limit_bytes == 0 && memory->report->peak_count == 0;
     if (grew || blind || !(share || times || room))
         return GW_HYPOTHESIS;
@@ -86,7 +86,8 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     char largest[GW_BYTES_TEXT_MAX];
     if (report == NULL || memory->wanted_bytes == 0)
         return GW_CERTAINTY_NONE;
-    /* The framework returned wholly unused segments to the driver before the refusal; the rest is in pieces. */
+    /* Before the refusal, the framework returned its wholly unused segments to the driver, so what is still cached is
+     * in pieces. */
     bool inside = memory->cached_bytes >= memory->wanted_bytes;
     bool both = !inside && memory->cached_bytes * 10 >= memory->reserved_bytes && !gwi_would_fit(memory, 0) &&
                 gwi_would_fit(memory, memory->cached_bytes);
@@ -150,7 +151,7 @@ static void say_pool(const gwi_memory *memory, gwi_finding *finding)
                     gw_bytes_text(keeps, pools->threshold_bytes));
 }
 
-/* True if the request was made from that pool: its unused memory could have served the request. */
+/* True if the request was made from the pool that has the unused memory. That pool could have served the request. */
 static bool is_of_that_pool(const gw_failure *oom, const gw_pool_state *pools)
 {
     return oom->kind == GW_EV_ALLOC_ASYNC && (oom->arg[2] == pools->pool || oom->arg[2] == 0);
@@ -180,8 +181,7 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Allocate this block from the pool, too (cuMemAllocAsync)");
     if (gwi_leak_bytes(memory) > idle_bytes)
         return GW_HYPOTHESIS;
-    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* otherwise a growing need looks the same
-                                                                             */
+    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* else growing use looks the same */
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -2,11 +2,12 @@
  * as streams or contexts that are never destroyed.
  *
  * Established only by: one of three observations. (1) Iterations: gw_iterations_prove_leak() has the rule. Eight or
- * more iterations in a row, each with kernels and a wait, left memory behind, after three of the same loop that left
- * nothing; or 256 of them did. (2) One size, in recordings that do not count work between requests: 16 or more live
- * blocks of one size, each after a wait for the GPU, while other memory was allocated and freed. (3) Streams or
- * contexts (judge_handles()): held * 2 >= limit, both by the number alive times the measured size of one, and by the
- * memory that the driver holds beyond all allocations; the program's own allocations are not larger than that.
+ * more iterations in a row, each with kernels and a wait, left memory behind, after three iterations of the same loop
+ * that left nothing; or 256 iterations left memory behind. (2) One size, in recordings that do not count work between
+ * requests: 16 or more live blocks of one size, each after a wait for the GPU, while other memory was allocated and
+ * freed. (3) Streams or contexts (judge_handles()): they hold at least half of the limit, both by their number times
+ * the measured size of one, and by the memory that the driver holds beyond all allocations. The program's own
+ * allocations must not be larger than that.
  * Supported by: a second run while the memory of the first is still live (an ensemble that needs all its models makes
  * the same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. In a
  * framework without a report of its allocator, everything except (3) is a hypothesis, unless the framework allocates
@@ -59,7 +60,8 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
-/* The live list itself shows two runs, which is stronger evidence than iterations that are only supported. */
+/* Judge runs only if the list of live blocks shows both of them. That is stronger evidence than iterations that are
+ * only supported. */
 static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 {
     enum { MATCH_MANY = 6 };
@@ -70,7 +72,7 @@ static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 
 /* ---- every iteration ---- */
 
-/* Show that the failure was due at this time: each of the blocks stands for one iteration. */
+/* Report that the memory had to run out at about this time: one block was kept per iteration. */
 static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
@@ -79,7 +81,7 @@ static void say_iterations(const gwi_case *c, gwi_finding *finding)
                 growth->step_count);
 }
 
-/* Only a framework's observer sees this: the live bytes rose and fell all the time, and less was freed each time. */
+/* Judge live bytes that rose and fell all the time, but fell by less each time. Only a framework's observer sees it. */
 static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -146,8 +148,8 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     return sure ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* True if memory was level for most of the run and only the last, short phase kept more. Whether that phase would have
- * freed it at its end, as validation that keeps its graphs does, cannot be known. */
+/* True if memory was level for most of the run and only the last, short phase kept more. That phase might have freed
+ * the memory at its end, as validation that keeps its graphs does. */
 static bool is_late_phase(const gwi_memory *memory)
 {
     gwi_plateau plateau;
@@ -171,11 +173,11 @@ static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
 typedef struct handle_leak {
     gw_class cls;
     const char *name;
-    uint64_t count, count_min, count_few; /* from count_few on it is a hypothesis */
-    uint64_t each_bytes;                  /* measured on a real card */
+    uint64_t count, count_min, count_few; /* a hypothesis from count_few to count_min - 1 */
+    uint64_t each_bytes;                  /* bytes of one object, measured on a real card */
 } handle_leak;
 
-/* Bytes per object, from the driver's totals before and now; 0: not known. */
+/* Return the bytes per object, computed from the driver's totals before and now. Returns 0 if they are not known. */
 static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
 {
     const gwi_memory *memory = &c->memory;
@@ -190,7 +192,7 @@ static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
     return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
 }
 
-/* The call site that made most of the objects alive at one time. */
+/* Return the call site that made most of the objects that were alive at one time. */
 static const gw_group *find_maker(const gwi_case *c, gw_class cls)
 {
     const gw_group *best = NULL;
@@ -207,7 +209,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
 {
     const gwi_memory *memory = &c->memory;
     char bytes[GW_BYTES_TEXT_MAX], each[GW_BYTES_TEXT_MAX], rest[GW_BYTES_TEXT_MAX];
-    uint64_t taken = leak->count * leak->each_bytes; /* on the measured card */
+    uint64_t taken = leak->count * leak->each_bytes; /* by the size measured on a real card */
     uint64_t held = memory->rest_known && memory->rest_bytes < taken ? memory->rest_bytes : taken;
     bool is_most = held * 4 >= memory->limit_bytes && memory->own_bytes <= held;
     bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
@@ -248,7 +250,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
 static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    /* Measured: 0.55 MiB a stream, 527 MiB a context. */
+    /* Measured: 0.55 MiB for a stream, 527 MiB for a context. */
     handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 256, 563u << 10};
     handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 2, 500u << 20};
     gw_certainty certainty = judge_handles(c, finding, &streams);
@@ -257,7 +259,7 @@ static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *f
 
 /* ---- what a failed first run still holds ---- */
 
-/* The program caught an out-of-memory error and kept the exception, so the memory of the failing step stays alive. */
+/* Judge a caught out-of-memory error. The program kept the exception, so the memory of the failing step stays alive. */
 static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -275,7 +277,7 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
         finding, memory->t_ns, "observer", (double)held, "bytes",
         "%s allocated before that are still alive: a stored exception keeps the frames of the failing step alive",
         kept);
-    size_t old = 0; /* blocks are sorted by time */
+    size_t old = 0; /* number of blocks from before the error; blocks are sorted by time */
     while (old < memory->live_count && memory->live[old].t_ns <= first->t_ns)
         old++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, old, "that");
@@ -284,7 +286,7 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
     return GW_SUPPORTED;
 }
 
-/* Bytes still alive that the phase of an earlier out-of-memory error had allocated before it. */
+/* Return the bytes that the phase allocated before its out-of-memory error and that are still alive. */
 static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failure *failure)
 {
     const gwi_memory *memory = &c->memory;
@@ -297,8 +299,8 @@ static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failu
     return held;
 }
 
-/* The same where the program names its phases, as a notebook does with its cells: an earlier phase ran out of memory,
- * this one goes on with the memory that is left, and freeing the memory of the earlier phase would make room. */
+/* Judge a phase that ran out of memory, in a program that names its phases, as a notebook names its cells. A later
+ * phase continued with the memory that was left, and freeing the memory of the failed phase would make room. */
 static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -341,7 +343,8 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
-/* JAX's allocator takes most of the card at once, so only JAX can report what is live in it. */
+/* Judge JAX's report of its live arrays. JAX's allocator takes most of the card at once, so the driver's calls do not
+ * show what is live in it. */
 static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
 {
     const gw_arrays *arrays = &c->model->arrays;
@@ -358,8 +361,8 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
-/* True if most of the memory is stream-ordered: PyTorch with backend:cudaMallocAsync allocates each tensor from the
- * driver. */
+/* True if most of the memory is stream-ordered. This is so in PyTorch with backend:cudaMallocAsync, which allocates
+ * each tensor from the driver. */
 static bool is_asked_one_by_one(const gwi_memory *memory)
 {
     uint64_t ordered = 0;
@@ -377,12 +380,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_certainty most = GW_CERTAINTY_NONE;
     bool caught = false;
-    /* A caught failure explains more than the memory that it kept; of the other kinds, take the most certain one. */
+    /* A caught failure explains more than the memory that it kept, so it comes first. Otherwise, the most certain kind
+     * is used. */
     enum { CAUGHT_KINDS = 2 };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && (i < CAUGHT_KINDS || !caught); i++) {
         gwi_finding one = {.cause = finding->cause};
         gw_certainty certainty = kinds[i](c, &one);
-        /* The driver sees the segments of a caching allocator, not the live blocks in them. */
+        /* With a caching allocator, the driver sees only the allocator's segments, not the live blocks in them. */
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
             !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
@@ -396,7 +400,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         caught = i < CAUGHT_KINDS && most >= GW_SUPPORTED;
     }
     if (most > GW_HYPOTHESIS && c->memory.has_gaps)
-        most = GW_HYPOTHESIS; /* what seems to be kept may have been freed */
+        most = GW_HYPOTHESIS; /* gaps in the recording: the blocks may have been freed */
     if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     return most;
