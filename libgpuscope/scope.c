@@ -119,7 +119,7 @@ bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before)
     return found;
 }
 
-/* Make the scope's context current in this thread, and record the previous one. */
+/* Make the scope's context current in this thread, and return the previous one in *ret_before. */
 static int make_current(gs_scope *scope, CUcontext *ret_before, const char **ret_call)
 {
     *ret_call = "cuCtxGetCurrent";

@@ -47,15 +47,15 @@ static inline size_t shape_count(struct shape shape)
 
 struct layer {
     enum layer_kind kind;
-    size_t from[2]; /* indexes of the layers that it reads; from[1] only for LAYER_ADD */
+    size_t from[2]; /* indexes of the layers whose output this layer reads; from[1] is used only by LAYER_ADD */
     struct shape in, out;
     size_t kernel, stride, pad; /* set only for convolution and pooling */
     bool has_bias, has_relu;
-    /* Positions in the vectors of all parameters. A count of 0 means that the layer has none. For batch normalisation,
-     * the weights are the scale and the bias is the shift. */
+    /* First index and number of this layer's weights and biases in the vector of all parameters. A count of 0 means
+     * that the layer has none. For batch normalisation, the weights are the scale and the bias is the shift. */
     size_t weight_at, weight_count;
     size_t bias_at, bias_count;
-    /* Position of the running means, followed by the variances, in the statistics vector: out.channels each. */
+    /* Index in the statistics vector of the layer's running means. Their variances follow: out.channels of each. */
     size_t statistics_at;
     size_t segment; /* number of the layer's segment, from 0 */
     int line;
@@ -66,8 +66,8 @@ struct model {
     struct layer *layers; /* owned; [0] is the input, the last layer gives the classes */
     size_t layer_count;
     size_t class_count;
-    size_t parameter_count;  /* size of the parameter vector; each layer begins at a multiple of 64 */
-    size_t statistics_count; /* size of the statistics vector, aligned in the same way */
+    size_t parameter_count;  /* number of elements in the parameter vector; each layer begins at a multiple of 64 */
+    size_t statistics_count; /* number of elements in the statistics vector, aligned in the same way */
     size_t segment_count;
 };
 
@@ -75,9 +75,9 @@ struct model {
 bool model_read(const char *path, struct model *ret_model, struct reason *reason);
 void model_clear(struct model *model); /* accepts a zeroed struct */
 
-/* Set the initial values of all parameters. Weights before a ReLU follow He's normal distribution, other weights are
- * uniform up to 1/sqrt(inputs), biases are 0, and scales are 1. The same seed gives the same values on every machine.
- * `statistics` is set to mean 0 and variance 1. */
+/* Set the initial values of all parameters. Weights of a layer that feeds a ReLU follow He's normal distribution. Other
+ * weights are uniform in +-1/sqrt(inputs), biases are 0, and the scales of batch normalisation are 1. In `statistics`,
+ * means are set to 0 and variances to 1. The same seed gives the same values on every machine. */
 void model_begin(const struct model *model, uint64_t seed, float *parameters, float *statistics);
 
 #endif

@@ -1,9 +1,11 @@
-/* Read labelled images from files.
+/* Read labelled images from files in two formats.
  *
- * IDX (described on the page of MNIST, yann.lecun.com/exdb/mnist): u32 magic, most significant byte first: 0x0803 for
- * images, 0x0801 for labels; u32 count; for images u32 rows, u32 columns; then one byte per pixel or label.
- * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): each record is one label byte and 32x32 bytes each of red,
- * green and blue. */
+ * IDX (described on the page of MNIST, yann.lecun.com/exdb/mnist): all numbers are u32, most significant byte first.
+ * The file begins with a magic number (0x0803 for images, 0x0801 for labels) and the number of images or labels. A file
+ * of images then has the number of rows and of columns. One byte per pixel or label follows.
+ *
+ * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): each record is one label byte, followed by three planes of
+ * 32x32 bytes: red, green and blue. */
 #include "pictures.h"
 
 #include <errno.h>

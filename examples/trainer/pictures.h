@@ -1,4 +1,4 @@
-/* Read labelled images from the files of MNIST, Fashion-MNIST (IDX) and CIFAR-10 (binary).
+/* Read labelled images from the files of MNIST and Fashion-MNIST (IDX format) and of CIFAR-10 (binary format).
  *
  * Sizes in a file are checked against the file's size before they are used. On failure, `reason` names the file, the
  * byte and the problem. The functions share no state. */
@@ -11,7 +11,7 @@
 struct pictures {
     struct shape shape;
     size_t count;
-    uint8_t *pixels; /* owned; rows, columns and channels of each image in turn */
+    uint8_t *pixels; /* owned; image after image, each with its rows in order; the channels of a pixel are adjacent */
     uint8_t *labels; /* owned */
 };
 void pictures_clear(struct pictures *pictures); /* accepts a zeroed struct */
@@ -25,8 +25,8 @@ bool pictures_add_cifar10(const char *name, const struct bytes *bytes, struct pi
                           struct reason *reason);
 
 enum part { PART_TRAIN, PART_TEST, PART_COUNT };
-/* Read the files in a folder. They must have the names of the original downloads. Compressed files are rejected with a
- * hint. */
+/* Read the training or the test images from a folder. The files must have the names of the original downloads. If a
+ * file is still compressed, the call fails and `reason` says that it must be unpacked. */
 bool pictures_read_mnist(const char *folder, enum part part, struct pictures *ret, struct reason *reason);
 bool pictures_read_cifar10(const char *folder, enum part part, struct pictures *ret, struct reason *reason);
 

@@ -1,4 +1,4 @@
-/* Compute which images a step uses and which step follows: see place.h. */
+/* Compute which images a step uses, and when to evaluate: see place.h. */
 #include "place.h"
 
 void place_step(const struct way *way, struct place *place)

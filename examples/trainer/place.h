@@ -1,15 +1,16 @@
-/* The position of a training in its data: which images a step uses, and which step follows. A position is plain data
- * and does not depend on a clock or on random numbers. Every device's loader and the training itself compute the same
- * sequence, and so does a training that continues from a checkpoint. */
+/* Compute the position of a training in its data: which images the next step uses. A position is plain data and does
+ * not depend on a clock or on random numbers. So every device's loader, the training itself, and a training that
+ * continues from a checkpoint all compute the same sequence of positions. */
 #ifndef TRAINER_PLACE_H
 #define TRAINER_PLACE_H
 
 #include "loader.h"
 
-/* The sizes and counts that determine the sequence. They do not change during a training. */
+/* The sizes and counts that determine the sequence of positions. They do not change during a training. */
 struct way {
     size_t train_count, test_count;
-    size_t batch, micro_batch; /* batch: images per step on all devices; micro_batch: images at a time on one device */
+    /* batch: images per step, on all devices together; micro_batch: images that one device processes at once */
+    size_t batch, micro_batch;
     size_t devices;
     uint64_t last_step;
     uint64_t evaluate_every; /* number of steps between evaluations; 0: evaluate only at the end */
@@ -17,11 +18,12 @@ struct way {
 };
 
 struct place {
-    uint64_t step; /* steps so far */
+    uint64_t step; /* steps done so far */
     uint64_t epoch;
-    size_t position; /* position in the epoch's order of the first image of the next step */
+    size_t position; /* index, in the epoch's order, of the first image of the next step */
 };
-/* Return the number of steps per epoch. Images left over at the end of an epoch are not used. */
+/* Return the number of steps per epoch. If the batch size does not divide the number of images, the last images of an
+ * epoch are not used. */
 static inline uint64_t way_steps(const struct way *way)
 {
     return way->train_count / way->batch;
@@ -31,17 +33,17 @@ static inline size_t way_parts(const struct way *way) /* micro-batches per devic
     return way->batch / way->devices / way->micro_batch;
 }
 void place_step(const struct way *way, struct place *place);
-/* True if an evaluation is due after the steps so far. The first device performs it. */
+/* True if an evaluation is due now, after place->step steps. Only the first device evaluates. */
 bool place_evaluates(const struct way *way, const struct place *place);
 
-/* The sequence of micro-batches that a device's loader must load. */
+/* The sequence of micro-batches that the loader of one device must load. */
 struct walk {
     struct way way;
     struct place place;
     size_t device;
-    size_t part; /* index of the next micro-batch in the step or in the evaluation */
+    size_t part; /* index of the next micro-batch within the current step or evaluation */
     bool is_evaluation;
 };
-bool walk_next(void *walk, struct load *ret_load); /* used as loader_options.next */
+bool walk_next(void *walk, struct load *ret_load); /* for loader_options.next; `walk` is a struct walk */
 
 #endif

@@ -1,4 +1,4 @@
-/* Report the progress of a training: a log, a progress line and warnings. */
+/* Report the progress of a training to a log and to the user: see report.h. */
 #include "report.h"
 
 #include "fit.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const double watch_every_s = 1, show_every_s = 0.2;
-/* A temperature warning is repeated only after a drop to this many degrees below the limit. */
+/* After a temperature warning, the temperature must drop this many degrees below the limit before the next warning. */
 enum { TEMPERATURE_BACK = 5 };
 
 double seconds_now(void)
@@ -60,7 +60,7 @@ void report_log(struct report *report, const char *format, ...)
     int length = vsnprintf(line, sizeof line - 1, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= sizeof line - 1)
-        return; /* do not write an incomplete object */
+        return; /* the line is too long, and an incomplete object must not be written */
     line[length] = '\n';
     fwrite(line, 1, (size_t)length + 1, report->options.log);
     fflush(report->options.log);

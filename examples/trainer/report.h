@@ -1,8 +1,7 @@
-/* Report a training while it runs: write one JSON line per step to a log, and print a progress line and warnings on
- * stderr.
+/* Report the progress of a training while it runs: write one JSON line per step to a log, and print a progress line and
+ * warnings for the user.
  *
- * The log has one object per line, and every line is complete. Unknown values are null. Only one thread may use a
- * report. */
+ * Each line of the log is one complete JSON object. Unknown values are null. Only one thread may use a report. */
 #ifndef TRAINER_REPORT_H
 #define TRAINER_REPORT_H
 
@@ -11,44 +10,44 @@
 #include <stdio.h>
 
 struct report_options {
-    FILE *log;               /* borrowed; NULL: none */
-    FILE *progress;          /* borrowed; NULL: none */
-    uint64_t progress_every; /* progress lines are this many steps apart if `progress` is not a terminal */
+    FILE *log;               /* borrowed; NULL: write no log */
+    FILE *progress;          /* borrowed; NULL: print nothing for the user */
+    uint64_t progress_every; /* steps between progress lines if `progress` is not a terminal; 0: only the last step */
     void (*watch)(int device, struct backend_watch *ret_watch);
     int devices;
-    uint64_t memory_warn_bytes; /* warn if the process uses more memory on one GPU; 0: never warn */
-    int temperature_warn;       /* warn above this temperature in degrees Celsius; 0: never warn */
+    uint64_t memory_warn_bytes; /* warn if the process uses more than this on one GPU; 0: never warn */
+    int temperature_warn;       /* warn at this temperature and above, in degrees Celsius; 0: never warn */
 };
 
 struct step_report {
     uint64_t step, last_step, epoch;
     double loss; /* mean over the step's images; NaN if the step is broken */
     double accuracy;
-    double images_per_s; /* mean rate since the previous report */
+    double images_per_s; /* mean since the previous report */
     double scale;
     bool is_broken; /* a gradient was not finite, so the parameters were not updated */
 };
 
 struct report {
     struct report_options options;
-    struct backend_watch watch;  /* worst values of all devices: own memory, free memory, temperature */
+    struct backend_watch watch;  /* worst values over all devices: least free memory, highest temperature, ... */
     double watched_at, shown_at; /* s */
-    bool is_terminal, has_line;  /* has_line: the progress line has no line end yet */
+    bool is_terminal, has_line;  /* has_line: an unfinished progress line is on the terminal */
     bool memory_warned, temperature_warned;
 };
 
 double seconds_now(void); /* monotonic */
 
 struct report report_begin(const struct report_options *options);
-/* Write one line to the log. The format produces a JSON object without the line end. */
+/* Write one line to the log. The format must produce a JSON object; the line end is added. */
 __attribute__((format(printf, 2, 3))) void report_log(struct report *report, const char *format, ...);
-/* Print a line for the user. A progress line on the terminal stays intact. */
+/* Print a line for the user, below an unfinished progress line if there is one. */
 __attribute__((format(printf, 2, 3))) void report_say(struct report *report, const char *format, ...);
 void report_step(struct report *report, const struct step_report *step);
 void report_end(struct report *report);
-/* Format text as a JSON string with quotes; returns `out`. */
+/* Write `text` to `out` as a JSON string with quotes. The string is cut if it does not fit. Returns `out`. */
 char *json_text(const char *text, char *out, size_t out_bytes);
-/* Format a number for JSON. NaN (not allowed in JSON) and negative numbers (which mean unknown) become null. */
+/* Return a number as JSON text, or "null" if it is negative (which means unknown), infinite or NaN. */
 const char *json_number(double number, char out[32]);
 
 #endif

@@ -1,5 +1,5 @@
-/* The loss scale. The loss is multiplied by it before the backward pass, so that fp16 can represent small gradients.
- * The functions only change the struct. */
+/* The loss scale: a factor by which the loss is multiplied before the backward pass, so that fp16 can represent small
+ * gradients. The functions only compute the factor. */
 #ifndef TRAINER_SCALE_H
 #define TRAINER_SCALE_H
 
@@ -8,21 +8,21 @@
 enum scaling { SCALING_NONE, SCALING_FIXED, SCALING_DYNAMIC };
 
 #define SCALE_BEGIN 65536.0f
-#define SCALE_MOST  16777216.0f /* 2^24: larger values have no benefit */
+#define SCALE_MOST  16777216.0f /* 2^24; a larger scale has no benefit */
 enum { SCALE_AFTER = 2000, SCALE_BROKEN_MOST = 50 };
 
 struct scale {
     enum scaling scaling;
-    uint64_t after; /* for a dynamic scale: number of good steps after which the scale doubles */
+    uint64_t after; /* for SCALING_DYNAMIC: the scale doubles after this many good steps */
     float now;
     uint64_t good_steps;      /* good steps since the last change of the scale */
     uint64_t broken_steps;    /* total */
-    uint64_t broken_in_a_row; /* broken steps up to now, while the scale could not become smaller */
+    uint64_t broken_in_a_row; /* broken steps since the last good step or the last reduction of the scale */
 };
 /* Return the scale at the beginning. `fixed` is the scale for SCALING_FIXED. */
 struct scale scale_begin(enum scaling scaling, float fixed);
-/* Adjust the scale after a step: halve it if the step was broken, double it after enough good steps. Returns false
- * after SCALE_BROKEN_MOST broken steps in a row that a smaller scale cannot prevent. */
+/* Adjust the scale after a step. A dynamic scale is halved if the step was broken, and doubled after enough good steps.
+ * Returns false after SCALE_BROKEN_MOST broken steps in a row at a scale that cannot be reduced. */
 bool scale_step(struct scale *scale, bool is_broken);
 
 #endif

@@ -1,5 +1,6 @@
-/* Make a schedule. First create the steps, with as many blocks as they need. Then determine the first and the last step
- * that uses each block. Finally, gs_plan lets blocks that are never alive at the same time share memory. */
+/* Make a schedule in three phases. First create the steps and a separate block for each result. Then find the last step
+ * that uses each block. Finally, gs_plan assigns the locations, so that blocks that are never alive at the same time
+ * share memory. */
 #include "schedule.h"
 
 #include "backend.h"
@@ -16,13 +17,13 @@ struct maker {
     struct reason *reason;
     size_t step_room, block_room;
     /* Arrays with one entry per layer: */
-    size_t *y;        /* block of the layer's newest result */
+    size_t *y;        /* block of the result that was computed last (the second one with checkpointing) */
     size_t *saved;    /* block that the forward step saves for the backward step */
-    size_t *gradient; /* gradient of the layer's result; NO_BLOCK: none yet */
-    bool *is_trained; /* this layer or a layer before it has parameters */
+    size_t *gradient; /* block with the gradient of the layer's result; NO_BLOCK: none yet */
+    bool *is_trained; /* the layer or a layer that it depends on has parameters */
     bool *is_kept;    /* the layer's result is kept until the backward pass */
     bool *is_needed;  /* the backward pass needs the layer's result */
-    size_t *owners;   /* number of layers whose gradient the block stores; one entry per block */
+    size_t *owners;   /* number of layers that share the block as their gradient; one entry per block */
 };
 
 const char *step_kind_text(enum step_kind kind)
@@ -41,7 +42,7 @@ static bool no_memory(struct reason *reason)
     return false;
 }
 
-/* Add a block for `count` numbers of `each` bytes. *ret is NO_BLOCK if the size is 0. */
+/* Add a block for `count` numbers of `each` bytes. Sets *ret to NO_BLOCK if the size is 0. */
 static bool new_block(struct maker *maker, size_t count, size_t each, size_t *ret)
 {
     struct schedule *schedule = maker->schedule;
@@ -94,7 +95,7 @@ static struct step empty_step(enum step_kind kind, const struct layer *layer)
                          .workspace = NO_BLOCK};
 }
 
-/* Let the back end choose the algorithm of the step, and append the step. */
+/* Let the back end choose the step's algorithm and workspace, then append the step. */
 static bool add_step(struct maker *maker, struct step step)
 {
     struct schedule *schedule = maker->schedule;
@@ -121,7 +122,7 @@ static bool save_block(struct maker *maker, const struct layer *layer, size_t *r
 {
     if (layer->kind == LAYER_BATCHNORM)
         return new_block(maker, 2 * layer->out.channels, sizeof(float), ret);
-    if (layer->kind == LAYER_MAXPOOL) /* no overflow: the block of the result has the same number of elements */
+    if (layer->kind == LAYER_MAXPOOL) /* cannot overflow: new_result() has already computed this number of elements */
         return new_block(maker, shape_count(layer->out) * maker->schedule->options.images, 1, ret);
     *ret = NO_BLOCK;
     return true;
@@ -162,7 +163,7 @@ static bool reads_input(const struct layer *layer)
     return layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_LINEAR;
 }
 
-/* Mark the results that the backward pass reads, and the results that are kept until then. */
+/* Mark the layers that need a gradient, the results that the backward pass reads, and the results that are kept. */
 static void mark(struct maker *maker)
 {
     const struct model *model = maker->model;
@@ -184,7 +185,7 @@ static void mark(struct maker *maker)
                                 (model->layers[j].from[0] == i ||
                                  (model->layers[j].kind == LAYER_ADD && model->layers[j].from[1] == i));
     }
-    /* Mark the inputs of each layer that is computed again, because the layer reads them again. */
+    /* A needed result that is not kept is computed again from the layer's inputs, so mark these inputs as well. */
     for (size_t i = model->layer_count; i-- > 1;)
         if (maker->is_needed[i] && !maker->is_kept[i]) {
             maker->is_needed[model->layers[i].from[0]] = true;
@@ -193,8 +194,8 @@ static void mark(struct maker *maker)
         }
 }
 
-/* Add the steps that compute again what a segment did not keep. They precede the segment's backward steps. `last` is
- * the last layer of the segment. */
+/* Add the steps that compute the missing results of a segment again, before the backward steps of the segment. `last`
+ * is the last layer of the segment. */
 static bool compute_again(struct maker *maker, size_t last)
 {
     const struct model *model = maker->model;
@@ -207,7 +208,7 @@ static bool compute_again(struct maker *maker, size_t last)
     return true;
 }
 
-/* Prepare a gradient for a change in place: if other layers share it, make a copy for this layer. */
+/* Make the layer's gradient safe to change in place: if other layers share its block, copy it to a new block. */
 static bool own_gradient(struct maker *maker, size_t index)
 {
     size_t shared = maker->gradient[index];
@@ -223,8 +224,8 @@ static bool own_gradient(struct maker *maker, size_t index)
     return add_step(maker, step);
 }
 
-/* Choose where the step stores the gradient of the result of layer `to`: in a new block, or in the existing one, to
- * which the step then adds. */
+/* Choose the block where the step stores the gradient of the result of layer `to`. If the layer has no gradient yet,
+ * this is a new block. Otherwise the step adds to the existing block. */
 static bool give_gradient(struct maker *maker, size_t to, struct step *step)
 {
     if (!maker->is_trained[to])
@@ -243,7 +244,7 @@ static bool give_gradient(struct maker *maker, size_t to, struct step *step)
     return true;
 }
 
-/* Pass the gradient of a sum unchanged to both inputs. */
+/* Compute the gradients of both inputs of LAYER_ADD. Each is equal to the gradient of the sum. */
 static bool backward_add(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
@@ -359,9 +360,9 @@ static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
     memcpy(ret_blocks, blocks, sizeof blocks);
 }
 
-/* The lifetimes of blocks, and their numbers in the plan. NO_BLOCK stays NO_BLOCK. */
+/* The lifetimes of the blocks, and the numbers that gs_plan gave them. NO_BLOCK stays NO_BLOCK. */
 struct places {
-    size_t *last;   /* owned; the last step that uses each block */
+    size_t *last;   /* owned; index of the last step that uses each block */
     size_t *number; /* owned; number of each block in the plan */
     size_t *bytes;  /* owned; size of each block, indexed by number in the plan */
     size_t count;
@@ -388,7 +389,7 @@ static gs_status tell_plan(struct schedule *schedule, struct places *places)
         for (int k = 0; k < BLOCKS_OF_STEP && status == GS_OK; k++)
             if (*blocks[k] != NO_BLOCK && places->last[*blocks[k]] == i) {
                 status = gs_plan_free(schedule->plan, places->number[*blocks[k]]);
-                places->last[*blocks[k]] = SIZE_MAX; /* a step may use the same block twice */
+                places->last[*blocks[k]] = SIZE_MAX; /* free the block only once, even if the step uses it twice */
             }
     }
     return status == GS_OK ? gs_plan_close(schedule->plan, &schedule->size) : status;

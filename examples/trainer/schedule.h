@@ -1,13 +1,13 @@
-/* Plan one iteration over one micro-batch before it runs: the order of the steps, and the location of each block of
+/* Plan one iteration (one micro-batch) before it runs: the order of its steps, and the location of each block of
  * memory.
  *
  * All memory of a run is one allocation. It contains the blocks that live as long as the run (parameters, optimizer,
- * inputs) and the blocks that each iteration creates and frees. Every block has a fixed location (gs_plan), so the
- * memory of a run is known to the byte before the first step, and there is no fragmentation. Back ends execute the
- * steps and allocate nothing while training.
+ * inputs) and the blocks that live only during a part of each iteration. Every block has a fixed location, which
+ * gs_plan computes. So the size of the allocation is known to the byte before the first step, and memory cannot become
+ * fragmented. Back ends execute the steps and allocate nothing while training.
  *
- * With checkpointing, results inside a segment are not kept. They are computed again when the backward pass needs
- * them. The results of the last segment are always kept.
+ * With checkpointing, the forward pass does not keep the results inside a segment. They are computed again when the
+ * backward pass needs them. The results of the last segment are always kept.
  *
  * A schedule is plain data and needs no GPU. Only one thread may use it while it is made. Any number of threads may
  * read it afterwards. */
@@ -23,12 +23,13 @@
 enum step_kind {
     STEP_INPUT,   /* y = x, converted to the precision of the activations */
     STEP_FORWARD, /* y = layer(x, x2), including its ReLU */
-    /* dx = loss scale * gradient of the mean loss with respect to the logits x; also updates struct results. */
+    /* dx = loss scale * gradient of the mean loss with respect to the logits x; x2 has the labels. The step also
+     * updates struct results. */
     STEP_LOSS,
-    /* Set dy to 0 in place where y is 0. This precedes STEP_BACKWARD of a layer with a ReLU, except for batch
-     * normalisation, whose STEP_BACKWARD does it without writing to dy. */
+    /* Set dy to 0 in place where y is 0: the backward step of a ReLU. The layer's STEP_BACKWARD follows. Batch
+     * normalisation has no STEP_RELU, because its STEP_BACKWARD does this without writing to dy. */
     STEP_RELU,
-    STEP_BACKWARD, /* dx = (or +=) gradient of x, and parameter gradients += ...; dx may be NO_BLOCK */
+    STEP_BACKWARD, /* dx = gradient of x, or dx += it; add to the parameters' gradients; dx may be NO_BLOCK */
     STEP_COPY,     /* dx = dy */
     STEP_SUM,      /* dx += dy */
     STEP_KIND_COUNT
@@ -42,11 +43,11 @@ struct step {
     bool adds;                 /* add to dx instead of overwriting it */
     size_t x, x2, y;           /* block numbers; NO_BLOCK if the step has no such block */
     size_t dx, dy;
-    size_t saved; /* LAYER_BATCHNORM: mean and 1/deviation of this batch, fp32, out.channels each. LAYER_MAXPOOL: the
-                     position of the maximum in its window, one byte per number of y */
-    size_t workspace; /* memory used only while the step runs; NO_BLOCK: none */
+    size_t saved;     /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.
+                       * LAYER_MAXPOOL: position of each maximum in its window, one byte per element of y */
+    size_t workspace; /* block that is used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
-    size_t algorithm; /* chosen by plan(); only the back end knows its meaning */
+    size_t algorithm; /* chosen by the back end's plan(); only the back end knows its meaning */
 };
 
 /* Blocks that live as long as the run. */
@@ -55,9 +56,9 @@ enum lasting {
     LASTING_GRADIENTS,  /* fp32, summed over the micro-batches of a step */
     LASTING_MOMENT_1,   /* fp32; the momentum of SGD, or Adam's mean of the gradients */
     LASTING_MOMENT_2,   /* fp32; Adam's mean of the squared gradients; NO_BLOCK for SGD */
-    LASTING_LOW,        /* copy of the parameters in the precision of the activations; NO_BLOCK for fp32 */
-    LASTING_STATISTICS, /* fp32; NO_BLOCK: the model has none */
-    LASTING_INPUT_0,    /* two buffers for images (fp32) and labels (int32), filled in turn */
+    LASTING_LOW,        /* copy of the parameters in the precision of the activations; NO_BLOCK if that is fp32 */
+    LASTING_STATISTICS, /* fp32; running means and variances; NO_BLOCK if the model has none */
+    LASTING_INPUT_0,    /* two sets of images (fp32) and labels (int32): one is filled while the other is used */
     LASTING_INPUT_1,
     LASTING_LABELS_0,
     LASTING_LABELS_1,
@@ -65,7 +66,7 @@ enum lasting {
     LASTING_COUNT
 };
 
-/* Results that the GPU computes and the host reads, at most once per step. */
+/* Results that the GPU computes. The host reads them at most once per step. */
 struct results {
     float loss;       /* sum over the images of the step */
     uint32_t correct; /* number of images whose class was predicted correctly */
@@ -92,16 +93,16 @@ struct schedule {
     gs_plan_size size;
 };
 
-/* Make a schedule. `backend` chooses the workspace of each step, at most `workspace_budget_bytes`. `state` is an open
- * state of the back end. If `backend` is NULL, the steps have no workspaces. */
+/* Make a schedule. `backend` chooses the algorithm and the workspace of each step. A workspace has at most
+ * `workspace_budget_bytes`. `state` is an open state of the back end. If `backend` is NULL, there are no workspaces. */
 struct backend;
 bool schedule_make(const struct model *model, const struct schedule_options *options, const struct backend *backend,
                    void *state, size_t workspace_budget_bytes, struct schedule *ret_schedule, struct reason *reason);
 void schedule_clear(struct schedule *schedule); /* accepts a zeroed struct */
-/* Return the location of a block in the run's memory. */
+/* Return the offset of a block from the beginning of the run's memory. */
 uint64_t schedule_offset(const struct schedule *schedule, size_t block);
-/* schedule_input() returns the block of images of `turn` (0 or 1), schedule_labels() the block of labels. In the steps,
- * STEP_INPUT's x and STEP_LOSS's x2 are the blocks of turn 0. */
+/* schedule_input() returns the block for images, and schedule_labels() the block for labels. There are two of each:
+ * `turn` is 0 or 1. The steps name only those of turn 0, as x of STEP_INPUT and x2 of STEP_LOSS. */
 size_t schedule_input(const struct schedule *schedule, unsigned turn);
 size_t schedule_labels(const struct schedule *schedule, unsigned turn);
 

@@ -1,9 +1,9 @@
-/* Copy parameters, moments and statistics from a checkpoint to a device and back. */
+/* Copy parameters, moments and statistics between a checkpoint and a device. */
 #include "worker.h"
 
 struct item {
     enum lasting lasting;
-    float *vector; /* NULL: none */
+    float *vector; /* NULL: the checkpoint has no such vector */
     uint64_t count;
 };
 enum { ITEMS = 4 };

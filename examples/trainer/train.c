@@ -1,4 +1,4 @@
-/* Run a training: set up the state that its devices share, and run their threads. */
+/* Run a training: prepare the state that all devices share, and run one thread per device. */
 #include "train.h"
 
 #include "watch.h"
@@ -72,7 +72,7 @@ static bool open_data(struct training *training, struct reason *reason)
     return true;
 }
 
-/* Copy text to `out`. Of a long text copy the end, which is more useful than the beginning. */
+/* Copy text to `out`. If the text is too long, copy its end, which is more useful than its beginning. */
 static void put_end(char out[CHECKPOINT_TEXT_BYTES], const char *text)
 {
     size_t bytes = strlen(text);
@@ -121,7 +121,7 @@ static bool go_on(struct training *training, struct reason *reason)
     uint64_t most = checkpoint_bytes_max(wants.parameter_count, wants.statistics_count);
     if (!checkpoint_read(path, most, &training->start, reason))
         return false;
-    /* Precision and micro-batch are chosen later, so note_choice() compares them. */
+    /* Accept any precision and micro-batch here. They are chosen later, and note_choice() then compares them. */
     put_end(wants.precision, training->start.precision);
     wants.micro_batch = training->start.micro_batch;
     if (!checkpoint_fits(&training->start, &wants, note, sizeof note, reason)) {

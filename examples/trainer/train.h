@@ -1,14 +1,14 @@
 /* Run a training from its beginning, or from a checkpoint, to its end.
  *
- * A step covers `batch` images. Each device processes its part in micro-batches, one after the other, and adds up
- * their gradients. The gradients of all devices are then summed, and each device makes the same update. Each device
- * has its own thread and its own back end state.
+ * A step covers `batch` images. Each device processes its part of the batch in micro-batches, one after the other, and
+ * adds up their gradients. The gradients of all devices are then summed, and each device makes the same update. Each
+ * device has its own thread and its own back end state.
  *
- * On SIGINT and SIGTERM (train_stop()) the step is finished, a checkpoint is written, and the training ends
- * normally. After any failure, the thread and the loader of every device end, and everything is released. A sum of
- * gradients may wait for a dead GPU for ever: if a device does not end within TRAIN_WAIT_S seconds after the failure
- * of another device, the process prints a line on stderr and ends with status 3. The last checkpoint is then still
- * complete. */
+ * On SIGINT and SIGTERM, the program calls train_stop(): the current step is finished, a checkpoint is written, and the
+ * training ends normally. After a failure, the thread and the loader of every device end, and everything is released.
+ * But a device that sums gradients with a dead GPU may wait for ever. If a device does not end within TRAIN_WAIT_S
+ * seconds after another device failed, the process prints a line on stderr and ends with status 3. The last checkpoint
+ * is then still complete. */
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
@@ -28,31 +28,31 @@ struct train_options {
     const char *data; /* data set, as in data_options.source */
     size_t image_count;
     bool labels_are_lot;
-    int loader_threads; /* threads per device that fill inputs; 0: one */
+    int loader_threads; /* number of threads per device that prepare inputs; 0: one */
     uint64_t seed;      /* seed of initial values, data and order */
     bool deterministic;
     bool tunes; /* the back end may time its algorithms before training; the choice may differ between runs */
 
     size_t batch; /* images per step, on all devices */
     struct fit_options fit;
-    uint64_t steps;  /* total number of steps, including those before a checkpoint; 0: use epochs */
+    uint64_t steps;  /* total number of steps, including those done before the checkpoint; 0: use epochs */
     uint64_t epochs; /* 0: use steps */
     enum optimizer optimizer;
     double rate, momentum, weight_decay; /* momentum is only used by SGD */
     enum scaling scaling;
     double loss_scale;    /* the scale for SCALING_FIXED */
-    uint64_t scale_after; /* number of good steps after which the scale doubles; 0: SCALE_AFTER */
+    uint64_t scale_after; /* a dynamic scale doubles after this many good steps; 0: after SCALE_AFTER */
 
-    bool evaluates;          /* evaluate at the end */
-    uint64_t evaluate_every; /* number of steps after which to evaluate; 0: do not evaluate before the end */
-    /* The host reads the results after this number of steps; 0: after every step. Each read waits for the device. With
-     * a dynamic loss scale, the results are read after every step. */
+    bool evaluates;          /* evaluate after the last step */
+    uint64_t evaluate_every; /* if `evaluates`: also evaluate after every so many steps; 0: only after the last step */
+    /* Number of steps after which the host reads the results; 0: every step. Each read waits for the device. With a
+     * dynamic loss scale, the host reads the results after every step. */
     uint64_t results_every;
-    const char *checkpoint_path; /* NULL: none */
-    uint64_t checkpoint_every;   /* number of steps after which to write a checkpoint; 0: only at the end */
+    const char *checkpoint_path; /* NULL: write no checkpoint */
+    uint64_t checkpoint_every;   /* number of steps between checkpoints; 0: write one only at the end */
     bool resumes; /* continue from checkpoint_path; if the file does not exist, start from the beginning */
 
-    FILE *log, *progress; /* borrowed; NULL: none */
+    FILE *log, *progress; /* borrowed; NULL: no log, no output for the user */
     uint64_t progress_every;
     uint64_t memory_warn_bytes;
     int temperature_warn;
@@ -60,28 +60,30 @@ struct train_options {
 };
 
 struct train_result {
-    uint64_t steps; /* total number of steps; own_steps counts only this run */
+    uint64_t steps; /* number of steps, including those done before the checkpoint */
     uint64_t own_steps;
     bool was_stopped;
-    double loss, accuracy;           /* values of the last step whose results were read; -1: no results were read */
+    double loss, accuracy;           /* of the last step whose results the host read; -1: no results were read */
     double test_loss, test_accuracy; /* -1: not evaluated */
-    double images_per_s;             /* over all steps except the first; -1: too few steps */
+    double images_per_s; /* mean over the steps that were timed, which excludes the first; -1: no step was timed */
     struct fit fit;
-    /* Values from the report of the first device's scope. */
+    /* From the report of the first device's scope. has_scope: there was a report. */
     bool has_scope;
     uint64_t peak_bytes, pinned_peak_bytes;
-    bool has_free; /* the next two fields are known: free memory of the whole GPU before and after the run */
+    bool has_free; /* the next two fields are known: free memory of the first device's GPU before and after the run */
     uint64_t free_begin_bytes, free_end_bytes;
-    int64_t own_bytes; /* maximum observed memory of this process on a GPU; -1: unknown */
+    int64_t own_bytes; /* maximum of the memory that the process was seen to use on one GPU; -1: unknown */
 };
 
-/* Run a training. Returns true if the training finished or was stopped, and everything was released. */
+/* Run a training. Returns true if the training reached its last step or was stopped by train_stop(), and everything was
+ * released. */
 bool train(const struct train_options *options, struct train_result *ret_result, struct reason *reason);
-/* Print only the plan. Without a GPU the libraries' workspaces are unknown, and the output mentions this. */
+/* Print only the plan, without training. Without a GPU, the sizes of the libraries' workspaces are unknown, and the
+ * output says so. */
 bool train_plan(const struct train_options *options, FILE *out, struct reason *reason);
-/* True if the batch divides equally among the devices. Otherwise train() and train_plan() fail. */
+/* True if the number of devices is allowed and divides the batch. Otherwise train() and train_plan() fail. */
 bool train_has_parts(const struct train_options *options, struct reason *reason);
-/* Stop all trainings of the process after the current step. May be called from a signal handler and any thread. */
+/* Stop all trainings of the process after their current step. May be called from a signal handler or any thread. */
 void train_stop(void);
 
 #endif

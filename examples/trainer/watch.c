@@ -1,4 +1,4 @@
-/* Read the current values of a GPU through NVML. */
+/* Read the memory use and the temperature of a GPU from NVML: see watch.h. */
 #include "watch.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ static struct {
     bool is_loaded;
     pthread_mutex_t lock; /* protects the fields below */
     bool is_known[DEVICES];
-    nvml_device devices[DEVICES]; /* NULL: not found */
+    nvml_device devices[DEVICES]; /* NULL: NVML has no such device */
 #define X(name, parameters) int(*name) parameters;
     NVML_CALLS(X) DRIVER_CALLS(X)
 #undef X

@@ -1,4 +1,4 @@
-/* Run one device of a training. */
+/* Run one device of a training, from open() to close(): see worker.h. */
 #include "worker.h"
 
 #include "watch.h"
@@ -68,7 +68,7 @@ static void say_choice(void *user, const char *line)
     report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
 }
 
-/* Report if the checkpoint was made with another micro-batch or precision, and store the current choice. */
+/* Print a note if the checkpoint was made with another micro-batch or precision. Store the current ones in `start`. */
 static void note_choice(struct training *training)
 {
     struct checkpoint *start = &training->start;
@@ -83,7 +83,7 @@ static void note_choice(struct training *training)
     snprintf(start->precision, sizeof start->precision, "%s", precision);
 }
 
-/* Choose a configuration for all devices. The device with the least memory determines it. */
+/* Choose the configuration for all devices, so that it fits on the device with the least memory. */
 static bool choose(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -141,9 +141,8 @@ static bool open_loader(struct worker *worker, struct reason *reason)
     return loader_open(&loader_options, &worker->loader, reason);
 }
 
-/* Return the GPU memory that open() used. The context outlives the first run (cudart in cuDNN keeps it). A later run
- * then finds this memory in use before open(), and unless NVML lists the process, cannot recognise the memory as
- * its own. So return the largest value measured in any run of the process. */
+/* Return the GPU memory that open() takes. If NVML does not list the process, return the largest value measured so far.
+ * Later measurements are too small, because the context stays after a training (cudart in cuDNN retains it). */
 static int64_t taken_by_open(int device, const struct backend_watch *before, const struct backend_watch *after)
 {
     static _Atomic int64_t most_bytes[TRAIN_DEVICES_MAX];
@@ -156,7 +155,8 @@ static int64_t taken_by_open(int device, const struct backend_watch *before, con
     return taken_bytes;
 }
 
-/* Open the device, measure memory, join the others, choose and load. All devices do this at the same time. */
+/* Open the device, measure its memory, join the other devices, choose the configuration and load the model. All devices
+ * call this at the same time. */
 static bool begin(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -209,7 +209,7 @@ static bool update(struct worker *worker, struct reason *reason)
     return backend_of(worker)->update(worker->state, &step, reason);
 }
 
-/* Submit all work of a step to the device without waiting. */
+/* Submit all work of a step to the device. Does not wait for the device to finish it. */
 static bool tell_step(struct worker *worker, struct reason *reason)
 {
     const struct way *way = &worker->training->way;
@@ -242,10 +242,10 @@ static bool reads_results(const struct worker *worker)
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
            options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
            is_checkpoint_due(worker) ||
-           (way->devices == 1 && is_stop_wanted()); /* several devices must stop together: gather() decides */
+           (way->devices == 1 && is_stop_wanted()); /* gather() stops several devices after the same step */
 }
 
-/* Wait for the step and sum the results of all devices. */
+/* Wait until the device has finished the step, and sum the results of all devices. */
 static bool gather(struct worker *worker, struct results *ret_results, double *ret_loss, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -265,7 +265,8 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
         ret_results->broken += training->results[i].broken;
     }
     worker->is_stopped = training->stops;
-    return devices == 1 || meet(worker, reason); /* wait until all devices have read the results */
+    /* Wait, so that no device overwrites its results before all devices have read them. */
+    return devices == 1 || meet(worker, reason);
 }
 
 static void tell_results(struct worker *worker, const struct results *results, double loss, float scale)
@@ -291,7 +292,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
     }
 }
 
-/* Check that the memory limit was kept, when the kernels are loaded. Returns false if it was exceeded. */
+/* Check, after the kernels are loaded, that the process kept its memory limit. Returns false if it uses more. */
 static bool is_promise_kept(struct worker *worker, struct reason *reason)
 {
     uint64_t promised = options_of(worker)->fit.memory_bytes;
@@ -346,8 +347,8 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     return true;
 }
 
-/* Evaluate and write checkpoints if they are due. Only the first device does this, after a step whose results were
- * read, while the other devices wait for the next sum of gradients. */
+/* Evaluate and write a checkpoint if they are due. Only the first device calls this, after a step whose results it has
+ * read. Meanwhile, the other devices go on to the next sum of gradients and wait there for the first device. */
 static bool between_steps(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
@@ -394,8 +395,7 @@ static bool all_steps(struct worker *worker, struct reason *reason)
         if (!tell_step(worker, reason))
             return false;
         if (!reads_results(worker)) {
-            worker->update_number++; /* the results were not read, so assume a good step, but do not reset the count of
-                                        broken steps in a row */
+            worker->update_number++; /* results not read: assume a good step, but keep broken_in_a_row */
             worker->scale.good_steps++;
             continue;
         }
@@ -425,9 +425,9 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    /* cuDNN and cuBLAS keep the context with their kernels until the process ends: 14 MiB on an H200, and only after
-     * the first run. Other programs on the GPU change the value, too. A difference is therefore reported, but is not a
-     * failure. */
+    /* Report the missing memory, but do not treat it as a failure. After the first run, cuDNN and cuBLAS keep the
+     * context and their kernels until the process ends (14 MiB on an H200). Other programs on the GPU also change the
+     * value. */
     if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
         worker->training->missing_bytes[worker->device] = report->missing_bytes;
@@ -453,7 +453,7 @@ void worker_run(struct worker *worker)
     struct team *team = &worker->training->team;
     bool is_well = begin(worker, &reason) && all_steps(worker, &reason);
     if (!is_well)
-        team_fail(team, &reason); /* report the failure first, so that no other device waits for this device */
+        team_fail(team, &reason); /* report the failure at once, so that no other device waits for this one */
     if (is_first(worker))
         tell_end(worker);
     loader_close(worker->loader);

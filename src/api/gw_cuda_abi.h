@@ -1,10 +1,10 @@
 /* The driver's binary interface: the types, numbers and structure layouts that gpuwhy uses, written independently of
  * cuda.h.
  *
- * Used by the rows of api/driver.api, the hook, the virtual card, and programs over the driver API that are built
- * without a CUDA toolkit (which also include the generated gw_cuda_calls.h). Never include it together with a toolkit's
- * cuda.h. Names and numbers are the driver's. gw_cuda_abi_test compares every size, offset and number with a toolkit's
- * header if the build machine has one.
+ * This header is used by the rows of api/driver.api, the hook, the virtual card, and programs over the driver API that
+ * are built without a CUDA toolkit (which also include the generated gw_cuda_calls.h). Never include it together with a
+ * toolkit's cuda.h. Names and numbers are the driver's. gw_cuda_abi_test compares every size, offset and number with a
+ * toolkit's header if the build machine has one.
  *
  * Structures have the layout of CUDA 13, which is valid for every driver since 11.4: later versions added fields in
  * place of reserved bytes. `_v1` structures belong to the 32-bit entry points of 2010. Structures whose fields are not

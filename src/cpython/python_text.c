@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* Write one character in UTF-8, or a replacement if a line must not contain the character. Returns the number of bytes.
- */
+/* Write one character in UTF-8, or a replacement if a line must not contain it. Returns the number of bytes. */
 static size_t encode(const gw_python_text *t, size_t at, char out[4])
 {
     uint32_t c = 0;

@@ -1,4 +1,4 @@
-/* Report environment variables that are useful for debugging but slow programs down or change their behaviour. */
+/* Report environment variables that slow programs down or make them fail, and are often left over from debugging. */
 #include "gwi_doctor.h"
 
 #include "gw_text.h"

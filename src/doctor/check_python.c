@@ -98,8 +98,7 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
                   list == NULL ? ": its architectures are unknown" : "");
 }
 
-/* Check that the cuDNN package has the major version that the framework was built with, and that it supports each card.
- */
+/* Check that the cuDNN package has the major version that the framework was built with, and supports each card. */
 static void check_cudnn(const gw_facts *facts, gw_checkup *checkup, const char *release, const char *cuda)
 {
     const char *cudnn = gw_facts_get(facts, "python.cudnn");

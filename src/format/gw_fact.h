@@ -62,7 +62,7 @@ gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER for unknown keys
 gw_fact_text gw_fact_text_of(const char *string);
 /* True if the text equals the string. */
 bool gw_fact_text_is(gw_fact_text text, const char *string);
-/* Copy as much as fits, with a terminating zero. Returns `out`. */
+/* Copy as much of the text as fits into `room` bytes, with a terminating zero. Returns `out`. */
 char *gw_fact_text_copy(char *out, size_t room, gw_fact_text text);
 /* Find the line "name=value" in a text of lines. Returns false if there is none. */
 bool gw_fact_line(const char *text, const char *name, gw_fact_text *ret_value);

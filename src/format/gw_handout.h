@@ -1,10 +1,10 @@
 /* How a process that cannot create its own buffer gets one from the supervisor.
  *
- * A process may not be able to create a file in the run folder: it continues as another user, lives behind a chroot, or
- * has a limit on the size of files. It then sends a datagram with the run's token to the supervisor's socket in Linux's
- * abstract namespace, which needs no file system. The supervisor creates the buffer in the run folder and answers with
- * one descriptor. The token is in the environment variable GW_HANDOUT_VARIABLE, which only processes of the run and
- * root can read; the name of the socket is public. */
+ * A process may be unable to create a file in the run folder, because it runs as another user, in a chroot, or with a
+ * limit on the size of files. It then sends a datagram with the run's token to the supervisor's socket in Linux's
+ * abstract namespace, which needs no file system. The supervisor creates the buffer in the run folder and replies with
+ * a file descriptor. The token is in the environment variable GW_HANDOUT_VARIABLE, which only processes of the run and
+ * root can read. The name of the socket is public. */
 #ifndef GW_HANDOUT_H
 #define GW_HANDOUT_H
 
@@ -14,7 +14,7 @@
 #define GW_HANDOUT_VARIABLE "GPUWHY_HANDOUT"
 enum { GW_HANDOUT_DIGITS = 32, GW_HANDOUT_TEXT = 2 * GW_HANDOUT_DIGITS + 2 };
 
-/* The socket's name, without the zero byte in front. */
+/* Prefix of the socket's name, without the leading zero byte of abstract names. */
 #define GW_HANDOUT_NAME "gpuwhy-"
 
 typedef struct gw_handout_request {

@@ -9,10 +9,10 @@
 const char *gw_event_kind_name(unsigned kind);                    /* for example "ALLOC_ASYNC" */
 const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* for example "bytes"; "": the kind does not use
                                                                    * this argument */
-/* When calls of this kind are recorded: only if they fail, always, or folded with others. */
+/* When calls of this kind are recorded: always, only if they fail, or combined with others. */
 gw_price gw_event_kind_price(unsigned kind);
 
-/* The columns of a kind. An unknown kind has those of CALL. */
+/* The columns of an event kind. An unknown kind has the columns of CALL. */
 typedef struct gw_kind_traits {
     gw_price price;
     gw_effect effect;

@@ -22,8 +22,8 @@ enum { GW_REQUEST_NUMBERS = 6, GW_REQUEST_TEXT_MAX = GW_REQUEST_NUMBERS * 13, GW
 
 typedef struct gw_packed_request {
     uint64_t bytes;
-    uint64_t freed_after; /* 0: alive; else 1 + the number of requests between it and its end */
-    uint64_t t_us;        /* since the first request of the text */
+    uint64_t freed_after; /* 0: not freed; otherwise 1 + the number of requests between this request and its free */
+    uint64_t t_us;        /* microseconds since the first request of the text */
     uint32_t launches, waits;
     uint32_t site; /* 0: unknown */
 } gw_packed_request;
@@ -55,7 +55,7 @@ static inline int gw_digit_of(char c)
     return -1;
 }
 
-/* Returns false if there is no valid number; *at is then undefined. */
+/* Read a number and move *at behind it. Returns false if there is no valid number; *at is then undefined. */
 static inline bool gw_number_read(const char **at, uint64_t *ret_value)
 {
     uint64_t value = 0;

@@ -1,5 +1,5 @@
-/* Reads blocks from a file that may be damaged anywhere. All data is copied with pread: if the file shrinks
- * meanwhile, the reader finds its end, whereas a mapping would kill the process. */
+/* Read blocks from a file that may be damaged anywhere. All data is copied with pread. If the file shrinks meanwhile,
+ * the reader only finds the end of the file; with a mapping, SIGBUS would kill the process. */
 #ifndef GWI_BLOCK_IN_H
 #define GWI_BLOCK_IN_H
 
@@ -13,8 +13,8 @@ typedef struct gwi_in {
     uint64_t offset;       /* start of the search for the next block */
     uint64_t block_offset; /* offset of the current block */
     gwi_block_head head;   /* head of the current block */
-    uint32_t sequence;     /* expected number of the next block */
-    bool sequence_known;   /* false after damage */
+    uint32_t sequence;     /* expected sequence number of the next block */
+    bool sequence_known;   /* false after damage: any sequence number is accepted */
     bool head_damaged;     /* the file header is damaged, and this was not reported yet */
     bool ended;            /* the END block was read */
     bool truncated;        /* the file ends without an END block */
@@ -26,17 +26,17 @@ typedef struct gwi_in {
     void *unpacker; /* owned: ZSTD_DCtx */
 } gwi_in;
 
-/* Take ownership of `fd`. GW_OK, GW_IO, GW_CORRUPT (not a recording), GW_VERSION. Call gwi_in_close() also after a
- * failure. */
+/* Open a recording for reading and take ownership of `fd`. Returns GW_OK, GW_IO, GW_CORRUPT (not a recording) or
+ * GW_VERSION. Call gwi_in_close() even after a failure. */
 gw_status gwi_in_start(gwi_in *in, int fd, const char *path, gw_error *err);
 void gwi_in_close(gwi_in *in);
 /* Return to the first block. */
 void gwi_in_rewind(gwi_in *in);
 
-/* Find the next good block and read its stored bytes. GW_OK; GW_END (see `truncated`); GW_CORRUPT: damage at the
- * offset in `err` was skipped, call again; GW_IO, GW_NOMEM. */
+/* Find the next good block and read its stored bytes. Returns GW_OK; GW_END (see `truncated`); GW_CORRUPT if damage was
+ * skipped (its offset is in `err`; call again); GW_IO; GW_NOMEM. */
 gw_status gwi_in_find(gwi_in *in, gw_error *err);
-/* Unpack the current block into `raw`. GW_OK, GW_CORRUPT, GW_UNSUPPORTED, GW_NOMEM. */
+/* Unpack the current block into `raw`. Returns GW_OK, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. */
 gw_status gwi_in_unpack(gwi_in *in, gw_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Renders comparisons of runs: text for people, JSON for programs. The rules of gw_render.h apply. */
+/* Render comparisons of runs as text for people and as JSON for programs. The rules of gw_render.h apply. */
 #ifndef GW_RENDER_COMPARE_H
 #define GW_RENDER_COMPARE_H
 
@@ -8,8 +8,8 @@
 /* Add the comparison as one page of text. */
 void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text);
 
-/* Add the comparison as one JSON object and a newline (docs/json-schema.md). GW_OK; GW_NOMEM. Unless GW_OK, `text` is
- * unchanged. */
+/* Add the comparison as one JSON object and a newline (docs/json-schema.md). Returns GW_OK or GW_NOMEM. On failure,
+ * `text` is unchanged. */
 GW_MUST_CHECK gw_status gw_render_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad,
                                                   gw_text *text, gw_error *err);
 

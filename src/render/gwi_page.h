@@ -18,7 +18,7 @@ typedef enum gwi_section {
     GWI_HEAD,
     GWI_VERDICT,
     GWI_WHERE,
-    GWI_SOURCE, /* the user's line, which is marked, and its neighbours */
+    GWI_SOURCE, /* the user's source line, which is marked, and the lines around it */
     GWI_CALLED,
     GWI_WHERE_NOTE,
     GWI_NEXT,
@@ -38,13 +38,13 @@ typedef struct gwi_paragraph {
     gwi_section section;
     const char *label; /* static; printed before the first of several paragraphs that share it; "": none */
     char *body;        /* owned */
-    char *brief;       /* owned; printed instead of `body` if that saves lines of a screen; NULL: none */
-    unsigned hang;     /* indentation of further lines */
+    char *brief;       /* owned; printed instead of `body` if that saves lines on a screen; NULL: none */
+    unsigned hang;     /* indentation of all lines after the first */
     bool verbatim;     /* print the line unchanged, with its blanks; it already has the right width */
     bool marked;       /* in GWI_SOURCE: the user's own line, not a neighbour */
     /* set by gwi_page_fit() */
     char *shown; /* owned; the text to print; NULL: the body */
-    bool hidden; /* print nothing */
+    bool hidden; /* do not print this paragraph */
 } gwi_paragraph;
 
 typedef struct gwi_page {
@@ -52,28 +52,29 @@ typedef struct gwi_page {
     size_t count;
     unsigned width;
     bool colour;
-    bool failed; /* out of memory: the page may lack a part */
+    bool failed; /* out of memory: paragraphs may be missing */
 } gwi_page;
 
-/* Add a paragraph. `label` is static. The result is valid until the next call. NULL: out of memory. */
+/* Add a paragraph. `label` is static. Returns the paragraph, which is valid until the next
+ * call of gwi_page_add(), or NULL if out of memory. */
 gwi_paragraph *gwi_page_add(gwi_page *page, gwi_section section, const char *label, const char *body, unsigned hang);
 /* Set the brief form of the last paragraph. */
 void gwi_page_brief(gwi_page *page, const char *brief);
 /* Select what to print in at most `lines` lines. Head and verdict are printed even if they need more. Returns the
  * number of lines of the whole page that are left out. Words cut from the head do not count. */
 unsigned gwi_page_fit(gwi_page *page, unsigned lines);
-/* Print the selection of gwi_page_fit() and what was added since. Without gwi_page_fit(), print everything. */
+/* Print what gwi_page_fit() selected and all paragraphs added after it. Without gwi_page_fit(), print everything. */
 void gwi_page_print(const gwi_page *page, gw_text *text);
 void gwi_page_free(gwi_page *page);
 
-/* Number of lines that `body` takes in place of the paragraph's own body. */
+/* Return the number of lines that the paragraph would take with `body` in place of its own body. */
 unsigned gwi_paragraph_lines(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
-/* The part of `body` that fits into `lines` lines, cut at the end of a clause if one is near. The caller frees it.
- * NULL: out of memory. */
+/* Return the part of `body` that fits into `lines` lines, cut at the end of a clause if one is near. The caller frees
+ * the result. Returns NULL if out of memory. */
 char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, const char *body, unsigned lines);
 
-/* `body` with long words shortened to the width of a line: "/home/me/.../a.so". The caller frees it. NULL: out of
- * memory. */
+/* Return `body` with long words shortened to the width of a line: "/home/me/.../a.so". The caller frees the result.
+ * Returns NULL if out of memory. */
 char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
 
 #endif

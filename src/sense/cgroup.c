@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Version 1 reports "no limit" as a number larger than the memory of any machine. */
+/* Version 1 has no word for "no limit": the kernel reports a number larger than the memory of any machine. */
 static const uint64_t no_limit_bytes = UINT64_C(1) << 62;
 
 /* ---- where ---- */
 
-/* Check whether the list "a,b,c" of `bytes` bytes contains `word`. */
+/* True if the list "a,b,c" of `bytes` bytes contains `word`. */
 static bool is_listed(const char *list, size_t bytes, const char *word)
 {
     size_t word_bytes = strlen(word);
@@ -31,7 +31,7 @@ static bool is_listed(const char *list, size_t bytes, const char *word)
     return false;
 }
 
-/* Find the group's path in the tree of `controller`. Version 1 takes precedence over version 2. */
+/* Find the group's path in the tree of `controller`. If both versions have a path, the path of version 1 is used. */
 static bool find_path(const char *groups, const char *controller, char *out, size_t room, bool *ret_v2)
 {
     bool found = false;
@@ -98,7 +98,7 @@ static void find_part(gwi_cgroup_part *part, const char *root, const char *group
     if (!find_path(groups, controller, path, sizeof path, &part->is_v2) ||
         !find_mount(mounts, controller, part->is_v2, &place))
         return;
-    /* A container sees its own group as the top of the tree, but its path is relative to the machine's top. */
+    /* a container sees its own group as the top of the tree, but the path in /proc begins at the machine's top */
     size_t above = strlen(place.root);
     const char *rest = path;
     if (strcmp(place.root, "/") != 0 && strncmp(path, place.root, above) == 0 &&
@@ -114,10 +114,10 @@ static void find_part(gwi_cgroup_part *part, const char *root, const char *group
     if (strcmp(rest, "/") != 0 && strlen(rest) < room)
         memcpy(part->path + top, rest, strlen(rest) + 1);
     if (access(part->path, F_OK) != 0)
-        part->path[top] = '\0'; /* the process was moved to another namespace: use the top that is visible here */
+        part->path[top] = '\0'; /* the process was moved to another namespace: use the visible top of the tree */
 }
 
-/* Read a text file of any size. The caller frees the result. Returns NULL with the errno in *ret_why on failure. */
+/* Read a text file of up to 4 MiB. The caller frees the result. Returns NULL with the errno in *ret_why on failure. */
 static char *load(const char *root, const char *format, pid_t pid, int *ret_why)
 {
     enum { STEP = 64 << 10, MOST = 4 << 20 };
@@ -152,7 +152,7 @@ void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid)
 
 /* ---- what ---- */
 
-/* Read a file with one number or "max". */
+/* Read a file of the group that contains one number or "max", which is returned as UINT64_MAX. */
 static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const char *name, uint64_t *ret_number,
                         int *ret_why)
 {
@@ -182,7 +182,7 @@ static void put_number(const gwi_cgroup_part *part, const char *name, gw_metric 
     gwi_values_number(values, metric, known, number, why);
 }
 
-/* Store the smallest limit from the group up to the visible top, because all of them apply. */
+/* Store the smallest limit of the group and of its visible parents, because all these limits apply. */
 static void put_limit(const gwi_cgroup_part *part, const char *name, gw_metric metric, gwi_values *values)
 {
     uint64_t least = UINT64_MAX, number;
@@ -204,11 +204,11 @@ static void put_limit(const gwi_cgroup_part *part, const char *name, gw_metric m
         else
             bytes = above - 1;
     }
-    /* The top group of version 2 has no such file, which means no limit. */
+    /* the top group of version 2 has no file for the limit, which means that there is no limit */
     gwi_values_number(values, metric, known || (part->is_v2 && part->path[0] != '\0' && why == ENOENT), least, why);
 }
 
-/* Store the number after `key` in a file of the group. */
+/* Store the number after `key` in a file of the group, multiplied by `factor`. */
 static void put_key(const gwi_cgroup_part *part, const char *name, const char *key, uint64_t factor, gw_metric metric,
                     gwi_values *values)
 {
@@ -223,7 +223,8 @@ static void put_key(const gwi_cgroup_part *part, const char *name, const char *k
     gwi_values_number(values, metric, known, number * factor, why);
 }
 
-/* Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=123". */
+/* Store the time in which processes waited for memory: the total in a line "some avg10=0.00 avg60=0.00 avg300=0.00
+ * total=123". */
 static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[512];
@@ -250,7 +251,8 @@ static void put_memory(const gwi_cgroup_part *part, gwi_values *values)
     put_pressure(part, values);
 }
 
-/* Parses "50000 100000" or "max 100000": microseconds per period. */
+/* Store the CPU limit in thousandths of a processor. Version 2 has one file, "50000 100000" or "max 100000": time and
+ * period in microseconds. Version 1 has a file for each. */
 static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[64] = "";

@@ -1,4 +1,4 @@
-/* Tests of control groups on made-up machines and on this one. */
+/* Tests the reader of control groups on made-up machines and on this one. */
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
@@ -8,7 +8,7 @@
 
 enum { PID = 77 };
 
-/* The list ends with an entry without a name. */
+/* One file of a made-up machine. The last entry of a list has no name. */
 typedef struct made_file {
     const char *name, *text;
 } made_file;
@@ -55,7 +55,7 @@ static void version_2(void **state)
         {"/proc/77/cgroup", "0::/user.slice/job\n"},
         {"/proc/77/mountinfo", "22 1 0:20 / /sys rw - sysfs sysfs rw\n"
                                "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"},
-        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* the tighter limit applies */
+        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* applies, because the job has no limit */
         {"/sys/fs/cgroup/user.slice/job/memory.max", "max\n"},
         {"/sys/fs/cgroup/user.slice/job/memory.current", "1000\n"},
         {"/sys/fs/cgroup/user.slice/job/memory.peak", "2000\n"},
@@ -88,13 +88,14 @@ static void version_2(void **state)
     EXPECT_ALL(&values, want);
 }
 
-/* A missing limit is known as "no limit". A file that an older kernel lacks is not supported, not 0. */
+/* If no file has a limit, the limit is known to be "no limit". If an older kernel lacks a file, its value is "not
+ * supported", not 0. */
 static void version_2_without_limits(void **state)
 {
     (void)state;
     write_file("/proc/77/cgroup", "w", "0::/\n");
     write_file("/proc/77/mountinfo", "w", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
-    write_file("/cg/memory.events", "w", "oom 0\n"); /* 4.13 and older: no oom_kill */
+    write_file("/cg/memory.events", "w", "oom 0\n"); /* kernels up to 4.13 write no oom_kill */
     gwi_values values = read_group();
     expect(&values, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, UINT64_MAX);
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
@@ -102,7 +103,8 @@ static void version_2_without_limits(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* Both versions at once, as on many machines: version 1 has the controllers. A container sees its group as the top. */
+/* A container on a machine with both versions, where version 1 has the controllers. The container sees its own group as
+ * the top of the tree. */
 static void version_1_in_a_container(void **state)
 {
     static const made_file files[] = {
@@ -130,7 +132,7 @@ static void version_1_in_a_container(void **state)
         {GW_METRIC_CGROUP_MEMORY_STALLED, GW_SAMPLE_NOT_SUPPORTED, 0},
         {GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, UINT64_MAX},
         {GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_SAMPLE_KNOWN, 123},
-        {GW_METRIC_CGROUP_PIDS, GW_SAMPLE_NOT_SUPPORTED, 0}, /* no such controller */
+        {GW_METRIC_CGROUP_PIDS, GW_SAMPLE_NOT_SUPPORTED, 0}, /* the machine has no pids controller */
     };
     (void)state;
     write_files(files);
@@ -141,7 +143,7 @@ static void version_1_in_a_container(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, 500);
 }
 
-/* Files with nonsense yield no values and do not crash the reader. */
+/* Damaged files yield no values and do not crash the reader. */
 static void nonsense(void **state)
 {
     (void)state;
@@ -175,7 +177,7 @@ static void nonsense(void **state)
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* Read the group of this machine, if it has one. */
+/* Read the group of this process. Skipped if this machine has no control groups for memory. */
 static void this_machine(void **state)
 {
     (void)state;

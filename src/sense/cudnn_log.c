@@ -1,5 +1,5 @@
-/* Parser for the error log of cuDNN: assembles lines, recognises the lines of an entry and reports its first
- * message. */
+/* Parses the error log of cuDNN: assembles lines, recognises the lines of an entry and reports the first error of each
+ * entry, or its first warning if it has no error. */
 #define _GNU_SOURCE
 #include "gw_cudnn_log.h"
 
@@ -36,7 +36,7 @@ static void tell(gw_cudnn_log *log, gw_cudnn_sink *sink, void *user)
     log->message = (gw_cudnn_message){0};
 }
 
-/* Matches "CuDNN (v90300 75) function cudnnBackendFinalize() called:", the start of an entry. */
+/* Match the start of an entry, "CuDNN (v90300 75) function cudnnBackendFinalize() called:". */
 static bool take_head(gw_cudnn_log *log, const char *text, gw_cudnn_sink *sink, void *user)
 {
     static const char mark[] = "cuDNN (v", function[] = ") function ";
@@ -50,7 +50,7 @@ static bool take_head(gw_cudnn_log *log, const char *text, gw_cudnn_sink *sink, 
     return true;
 }
 
-/* Matches "Error: CUDNN_STATUS_BAD_PARAM; Reason: ...". */
+/* Match a message, "Error: CUDNN_STATUS_BAD_PARAM; Reason: ...". An error replaces a warning that was stored before. */
 static bool take_message(gw_cudnn_log *log, const char *text)
 {
     bool is_error = begins(text, "Error: ");
@@ -72,7 +72,7 @@ static bool take_message(gw_cudnn_log *log, const char *text)
     return true;
 }
 
-/* Matches "Process=123; Thread=123; ..." or "Process: 123, Thread: ...", the end of an entry. */
+/* Match the end of an entry, "Process=123; Thread=123; ..." or "Process: 123, Thread: ...". */
 static bool take_process(gw_cudnn_log *log, const char *text, gw_cudnn_sink *sink, void *user)
 {
     if (!begins(text, "Process=") && !begins(text, "Process: "))

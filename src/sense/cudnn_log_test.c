@@ -1,4 +1,4 @@
-/* Tests of the cuDNN log parser with entries of both forms, read in pieces of various sizes. */
+/* Tests the cuDNN log parser with entries in both forms, fed in pieces of various sizes. */
 #include "gw_cudnn_log.h"
 
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void version_8_with_a_traceback(void **state)
     assert_string_equal(told[0].reason, "numUserNodes != 5");
 }
 
-/* A warning in the same entry may precede the error that follows from it. */
+/* An entry has a warning and then an error. The error must be reported. */
 static void an_error_counts_more(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void an_error_counts_more(void **state)
     assert_int_equal(told[0].pid, 0);
 }
 
-/* The documentation's form, and an error without a status. */
+/* Entries in the form of NVIDIA's documentation, without letters, and an error without a status. */
 static void without_letters(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Follows the kernel's log during a run and reports lines written since it was opened as events. */
+/* Follows the kernel's log during a run, and reports the lines written since gwi_kmsg_open() as events. */
 #ifndef GWI_KMSG_H
 #define GWI_KMSG_H
 
@@ -7,15 +7,15 @@
 
 enum { GWI_BURSTS_MAX = 16 };
 
-typedef struct gwi_burst { /* equal lines within a short time */
+typedef struct gwi_burst { /* equal lines within burst_ns (kmsg.c) */
     gw_klog klog;
-    uint64_t since_ns, untold; /* monotonic start of the burst; lines counted but not reported */
+    uint64_t since_ns, untold; /* monotonic time of the first line; lines that were counted but not reported */
     uint32_t told;
 } gwi_burst;
 
 typedef struct gwi_kmsg {
-    int fd;  /* -1: not readable */
-    int why; /* errno if it is not readable */
+    int fd;  /* -1: the log is not readable */
+    int why; /* errno if the log is not readable */
     uint64_t read_at_ns;
     uint64_t told;
     gwi_burst burst[GWI_BURSTS_MAX];
@@ -26,12 +26,12 @@ typedef struct gwi_kmsg_to {
     const gw_sense_options *options;
     const gw_sense_now *now;
     const gw_sense_sink *sink;
-    bool pids_are_ours; /* the kernel's pids are also this process's pids */
+    bool pids_are_ours; /* true if this process sees the kernel's own pids */
 } gwi_kmsg_to;
 
-/* Open the log at its end. On failure, `fd` is -1 and `why` is set. */
+/* Open the log at its end. On failure, `fd` is -1 and `why` is the errno. */
 void gwi_kmsg_open(gwi_kmsg *kmsg, const char *root);
-/* Report new lines. If `last`, also report the lines that were only counted so far. */
+/* Report new lines. If `last`, also report how many lines of current bursts were only counted. */
 void gwi_kmsg_read(gwi_kmsg *kmsg, const gwi_kmsg_to *to, bool last);
 void gwi_kmsg_close(gwi_kmsg *kmsg);
 

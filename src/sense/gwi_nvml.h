@@ -1,7 +1,7 @@
-/* Loads NVML at run time and maps its answers to metrics. Use one thread for all calls except gwi_nvml_wait().
+/* Loads NVML at run time and stores its values as metrics. Use one thread for all calls except gwi_nvml_wait().
  *
- * NVML is optional: if the library, a function or an answer is missing, the value is unknown and its reason is stored.
- * On a failing card a call may take seconds or never return. Callers that must not block use another process
+ * NVML is optional: if the library, a function or a value is missing, the metric is unknown and the reason is stored.
+ * On a failing card a call may take seconds or never return, so callers that must not block use another process
  * (sampler.c). */
 #ifndef GWI_NVML_H
 #define GWI_NVML_H
@@ -16,39 +16,40 @@
 
 enum { GWI_NVML_CARDS_MAX = 64, GWI_NVML_PROCESSES_MAX = 128 };
 
-/* Current activity of the thread, in shared memory so that the supervisor can watch it. */
+/* The NVML call in progress and the cost of all calls, in shared memory so that the supervisor can read them. */
 typedef struct gwi_nvml_progress {
-    _Atomic uint64_t inside_since_ns; /* monotonic; 0: not inside a call */
-    _Atomic uint32_t inside_row;      /* index for gwi_nvml_row_name() */
+    _Atomic uint64_t inside_since_ns; /* monotonic start of the current call; 0: no call in progress */
+    _Atomic uint32_t inside_row;      /* row of the current call, an index for gwi_nvml_row_name() */
     _Atomic uint64_t spent_ns;        /* processor time of all calls so far */
     _Atomic uint64_t call_count;
 } gwi_nvml_progress;
 
 typedef struct gwi_nvml gwi_nvml;
 
-/* Load `path` (NULL: search for the library) and initialise it. `progress` must outlive the handle. GW_MISSING:
- * there is no such library. GW_UNSUPPORTED: NVML does not work on this machine. `err` has the reason. */
+/* Load NVML from `path` (NULL: search for the library) and initialise it. `progress` must outlive the handle.
+ * Returns GW_MISSING if there is no such library, GW_UNSUPPORTED if NVML does not work on this machine; `err` then has
+ * the reason. */
 GW_MUST_CHECK gw_status gwi_nvml_open(const char *path, gwi_nvml_progress *progress, gwi_nvml **ret_nvml,
                                       gw_error *err);
 void gwi_nvml_close(gwi_nvml *nvml); /* takes NULL */
 
 uint32_t gwi_nvml_card_count(const gwi_nvml *nvml);
-/* Append the fact `card` of facts.def. Returns false if the card does not answer. */
+/* Append the card's identity in the form of the fact `card` (facts.def). Returns false if the card does not answer. */
 bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, gw_text *text);
-/* Append the fact `nvml` of facts.def. */
+/* Append the versions of NVML and the driver, in the form of the fact `nvml` of facts.def. */
 void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text);
 
-/* A row of the table is one NVML call that yields one or several metrics. */
+/* Number of rows of the table. A row is one NVML call that yields one or several metrics. */
 size_t gwi_nvml_row_count(void);
 const char *gwi_nvml_row_name(size_t row); /* static */
-/* Interval between reads of the row, in ns. 0: the value never changes. */
+/* Return the interval between reads of the row, in ns. 0: read the row only once, because its values never change. */
 uint64_t gwi_nvml_row_interval(size_t row);
-/* Read one row of a card. Writes up to GWI_NVML_ROW_METRICS values and returns their number. */
+/* Read one row of a card. Writes up to GWI_NVML_ROW_METRICS values to ret_value and returns their number. */
 enum { GWI_NVML_ROW_METRICS = 6 };
 size_t gwi_nvml_read(gwi_nvml *nvml, uint32_t card, size_t row, gw_sample_value *ret_value);
 
-/* Processes with memory on the card. Returns false with the reason in *ret_state if they are unknown. `bytes` is
- * UINT64_MAX if unknown. */
+/* Read the processes with memory on a card. `bytes` is UINT64_MAX if unknown. Returns false with the reason in
+ * *ret_state if the processes are unknown. */
 typedef struct gwi_nvml_process {
     uint32_t pid;
     uint64_t bytes;
@@ -56,14 +57,14 @@ typedef struct gwi_nvml_process {
 bool gwi_nvml_processes(gwi_nvml *nvml, uint32_t card, gwi_nvml_process *ret_process, size_t *ret_count,
                         uint8_t *ret_state);
 
-/* Wait for the next event of any card. Call this in a thread of its own. */
+/* Wait for the next event of any card. Call gwi_nvml_wait() in a thread of its own. */
 typedef struct gwi_nvml_event {
-    bool is_lost; /* NVML reports that the card is lost: `type` is the return code */
+    bool is_lost; /* NVML reports that the card is lost; `type` is the return code */
     uint32_t card;
     uint64_t type, data;
 } gwi_nvml_event;
 typedef enum gwi_nvml_waited { GWI_NVML_EVENT, GWI_NVML_NOTHING, GWI_NVML_NO_EVENTS } gwi_nvml_waited;
-/* Register for events. Returns false with the reason in `err` if this driver or card has no events. */
+/* Register for events. Returns false with the reason in `err` if the driver or the cards do not support events. */
 bool gwi_nvml_listen(gwi_nvml *nvml, gw_error *err);
 gwi_nvml_waited gwi_nvml_wait(gwi_nvml *nvml, unsigned timeout_ms, gwi_nvml_event *ret_event);
 

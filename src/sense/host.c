@@ -1,4 +1,4 @@
-/* Reads the numbers of the machine and of single processes from /proc, and finds the processes that use a card. */
+/* Reads values of the machine and of single processes from /proc, and finds the processes that use a card. */
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
@@ -145,7 +145,7 @@ bool gwi_host_counts_pids(const char *root)
 
 /* ---- a process ---- */
 
-/* Since 6.2 the size of /proc/PID/fd is the number of descriptors. Older kernels need a walk. */
+/* Since Linux 6.2 the size of /proc/PID/fd is the number of descriptors. On older kernels the entries are counted. */
 static bool count_descriptors(const char *root, pid_t pid, uint64_t *ret_count, int *ret_why)
 {
     char path[PATH_MAX];
@@ -175,14 +175,14 @@ bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
         return false;
     bool known = sscanf(text, "%" SCNu64 " %" SCNu64, &size, &resident) == 2;
     if (known && size == 0)
-        return false; /* a zombie: its parent has not waited for it yet */
+        return false; /* a zombie: it has ended, but its parent has not waited for it yet */
     gwi_values_number(values, GW_METRIC_PROCESS_MEMORY, known, resident * (uint64_t)sysconf(_SC_PAGESIZE), EINVAL);
     known = count_descriptors(root, pid, &count, &why);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS, known, count, why);
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
             gwi_text_number(text, "Max open files", &limit);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, known, limit, why);
-    /* time running, time waiting for a processor and time slices of the first thread */
+    /* the file has three numbers for the first thread: time running, time waiting for a processor, time slices */
     uint64_t ran_ns = 0, waited_ns = 0;
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/schedstat", root, (int)pid) > 0 &&
             sscanf(text, "%" SCNu64 " %" SCNu64, &ran_ns, &waited_ns) == 2;

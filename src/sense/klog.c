@@ -1,5 +1,4 @@
-/* Parser for lines of the kernel's log: Xid errors, other lines of the NVIDIA driver, OOM kills, crashes and bus
- * errors. */
+/* Parses lines of the kernel's log: Xid errors, other lines of the NVIDIA driver, OOM kills, crashes and bus errors. */
 #include "gw_klog.h"
 #include "gw_text.h"
 
@@ -8,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parse a number at `text`. Returns false if there is none or if it is too large. */
+/* Parse the number at `text`. Returns false if there is none or if it is too large. */
 static bool number_at(const char *text, int base, uint64_t *ret_number, const char **ret_end)
 {
     char *end;
@@ -41,7 +40,7 @@ static bool hex_at(const char **at, uint64_t max, uint32_t *ret_number)
     return true;
 }
 
-/* Parses "0000:01:00" and an optional ".0". */
+/* Parse a PCI address, "0000:01:00" or "0000:01:00.0". */
 static bool pci_at(const char *text, gw_klog *klog)
 {
     uint32_t domain, bus, slot;
@@ -73,7 +72,7 @@ static const char *skip_head(const char *line, gw_klog *klog)
         number_at(at + 1, 10, &stamp, &at) && *at == ',') {
         const char *message = strchr(at, ';');
         if (message == NULL || priority >> FACILITY_SHIFT != 0)
-            return NULL; /* any program may write to /dev/kmsg, but not with the facility of the kernel */
+            return NULL; /* other programs can write to /dev/kmsg too, but not with the kernel's facility, 0 */
         klog->has_stamp = true;
         klog->stamp_us = stamp;
         return message + 1;
@@ -95,7 +94,7 @@ static const char *skip_head(const char *line, gw_klog *klog)
 
 /* ---- Xid ---- */
 
-/* Parses "pid=1234, name=python3," or "pid='<unknown>', name=<unknown>,". */
+/* Parse the process of an Xid: "pid=1234, name=python3," or "pid='<unknown>', name=<unknown>,". */
 static void take_process(const char *text, gw_klog *klog)
 {
     const char *pid = strstr(text, "pid="), *name = strstr(text, "name=");
@@ -105,7 +104,8 @@ static void take_process(const char *text, gw_klog *klog)
         copy_name(klog, name + 5, strcspn(name + 5, ","));
 }
 
-/* Parse the number after "(PCI:0000:01:00 ...): ". `mark` is "Xid (" or similar. Returns 0 if there is none. */
+/* Parse the PCI address and the Xid number in "Xid (PCI:0000:01:00): 79". `mark` is the text before the address.
+ * Returns 0 if there is no number. */
 static uint32_t xid_at(const char *text, const char *mark, gw_klog *klog)
 {
     const char *place = strstr(text, mark);
@@ -171,7 +171,7 @@ static bool take_driver_line(const char *text, gw_klog *klog)
 
 /* ---- the host ---- */
 
-/* Parses "Memory cgroup out of memory: Killed process 123 (python3) total-vm:...". */
+/* Parse an OOM kill: "Memory cgroup out of memory: Killed process 123 (python3) total-vm:...". */
 static bool take_oom_kill(const char *text, gw_klog *klog)
 {
     const char *killed = strstr(text, "Killed process "), *at;
@@ -191,7 +191,7 @@ static bool take_oom_kill(const char *text, gw_klog *klog)
     return true;
 }
 
-/* Parse the process name before "[123]", which ends at `bracket`. The name may hold any characters. */
+/* Parse the process name before "[123]"; `bracket` is the closing bracket. The name may contain any characters. */
 static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
 {
     const char *open = bracket;
@@ -203,9 +203,8 @@ static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
     return true;
 }
 
-/* Parses "python3[123]: segfault at 7f.. ip .. sp .. error 6 in libc.so[..]",
- *  "traps: x[123] general protection fault ip:..", "x[123]: unhandled level 2 translation fault (11) at 0x.., esr
- * 0x..". */
+/* Parse a crash. Examples: "python3[123]: segfault at 7f.. ip .. sp .. error 6 in libc.so[..]", "traps: x[123] general
+ * protection fault ip:..", "x[123]: unhandled level 2 translation fault (11) at 0x.., esr 0x..". */
 static bool take_crash(const char *text, gw_klog *klog)
 {
     static const struct {
@@ -237,8 +236,8 @@ static bool take_crash(const char *text, gw_klog *klog)
     return false;
 }
 
-/* Parses "nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, ...",
- *  "pcieport 0000:00:01.0: AER: Corrected error received". */
+/* Parse a bus error: "nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, ..." or "pcieport 0000:00:01.0: AER:
+ * Corrected error received". */
 static bool take_bus_error(const char *text, gw_klog *klog)
 {
     const char *aer = strstr(text, ": AER: "), *bus = strstr(text, "PCIe Bus Error: severity=");

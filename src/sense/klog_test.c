@@ -1,4 +1,4 @@
-/* Tests of the kernel log parser with lines of real drivers and kernels, and with damaged ones. */
+/* Tests the kernel log parser with lines of real drivers and kernels, and with damaged lines. */
 #include "gw_klog.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 typedef struct row {
     const char *line;
-    gw_machine_event_kind kind; /* ANY: the parser skips the line */
+    gw_machine_event_kind kind; /* ANY: the parser must skip the line */
     uint32_t pid;
     uint64_t code, value;
     const char *name;
@@ -74,10 +74,10 @@ static const row rows[] = {
      GW_MACHINE_BUS_ERROR, 0, 1, 0, "", 0x41},
     {"nvidia 0000:41:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible", GW_MACHINE_BUS_ERROR, 0, 2,
      0, "", 0x41},
-    /* not about a GPU run */
+    /* lines that do not concern a GPU run */
     {"usb 1-1: new high-speed USB device", ANY, 0, 0, 0, NULL, -1},
     {"30,1,2,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", ANY, 0, 0, 0, NULL,
-     -1}, /* from user space */
+     -1}, /* not the kernel's facility: a program wrote it */
     {"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=python3,pid=5,uid=0", ANY, 0, 0, 0, NULL, -1},
     {"oom_reaper: reaped process 5 (python3), now anon-rss:0kB", ANY, 0, 0, 0, NULL, -1},
     {"pcieport 0000:00:01.0: AER: enabled with IRQ 26", ANY, 0, 0, 0, NULL, -1},
@@ -121,7 +121,7 @@ static void stamps_are_read(void **state)
     assert_false(klog.has_stamp);
 }
 
-/* Xid numbers are read with and without a process. */
+/* Each Xid number must be read, together with the process. */
 static void every_number_is_read(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void every_number_is_read(void **state)
     }
 }
 
-/* Lines cut at any place or with any byte changed do no harm, and the parser does not read past the end. */
+/* The parser must not crash or read past the end if a line is cut anywhere or any byte is changed. */
 static void damage_does_no_harm(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void damage_does_no_harm(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t bytes = strlen(rows[i].line);
         for (size_t cut = 0; cut <= bytes; cut++) {
-            char *copy = malloc(cut + 1); /* of the exact size, so that a sanitizer detects a read past the end */
+            char *copy = malloc(cut + 1); /* exact size, so that a sanitizer detects a read past the end */
             assert_non_null(copy);
             memcpy(copy, rows[i].line, cut);
             (void)gw_klog_parse(copy, cut, &klog);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Equal lines within this time are a burst. The first few are reported and the others are only counted. */
+/* Equal lines within this time are a burst. The first BURST_TOLD_MAX lines are reported, the others only counted. */
 static const uint64_t burst_ns = 1000000000u;
 enum { BURST_TOLD_MAX = 4, TOLD_MAX = 4096, READS_MAX = 512 };
 
@@ -36,7 +36,8 @@ void gwi_kmsg_close(gwi_kmsg *kmsg)
     kmsg->fd = -1;
 }
 
-/* Check, with what is known here, whether the line concerns this run. */
+/* True if the line may concern this run. A crash must be of a recorded process. Lines about real cards are skipped if
+ * the run's cards are virtual. */
 static bool is_wanted(const gwi_kmsg_to *to, const gw_klog *klog)
 {
     if (klog->kind == GW_MACHINE_OOM_KILL)
@@ -58,7 +59,7 @@ static void hand_out(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog *klog,
         return;
     kmsg->told++;
     snprintf(text, sizeof text, "%s", klog->text);
-    /* append the PCI address if the text lacks it: the verdict finds the card by it */
+    /* append the PCI address if the text lacks it: the model finds the card by the address */
     if (klog->has_pci && strstr(text, "PCI:") == NULL)
         snprintf(text + strlen(text), 32, " (PCI:%04x:%02x:%02x)", klog->domain, klog->bus, klog->slot);
     gw_item item = {.kind = GW_ITEM_MACHINE, .t_ns = t_ns, .pid = to->pids_are_ours ? klog->pid : 0};
@@ -78,7 +79,7 @@ static bool is_same(const gw_klog *a, const gw_klog *b)
            a->domain == b->domain && a->bus == b->bus && a->slot == b->slot;
 }
 
-/* Report the number of lines that were only counted. */
+/* Report how many lines of the burst were only counted. */
 static void settle(gwi_kmsg *kmsg, const gwi_kmsg_to *to, gwi_burst *burst)
 {
     if (burst->untold > 0)
@@ -94,7 +95,7 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
         if (is_same(&burst->klog, klog)) {
             if (t_ns - burst->since_ns <= burst_ns)
                 return burst;
-            oldest = burst; /* the burst of equal lines has ended: reuse it */
+            oldest = burst; /* a burst of equal lines has ended: reuse its entry */
             break;
         }
         oldest = burst->since_ns < oldest->since_ns ? burst : oldest;
@@ -108,8 +109,8 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
     return oldest;
 }
 
-/* Time when the line was written. The kernel's clock drifts from ours over weeks, but a new line was written after
- * the last read, so its time is limited to that range. */
+/* Return the time when the line was written. The kernel's clock drifts from CLOCK_MONOTONIC over weeks, but a new line
+ * was written after the last read, so its time is limited to the time between that read and now. */
 static uint64_t time_of(const gwi_kmsg *kmsg, const gw_klog *klog, uint64_t now_ns)
 {
     uint64_t t_ns = klog->has_stamp ? klog->stamp_us * 1000 : now_ns;
@@ -141,9 +142,9 @@ void gwi_kmsg_read(gwi_kmsg *kmsg, const gwi_kmsg_to *to, bool last)
     char record[8192];
     uint64_t now_ns = gw_monotonic_ns();
     for (int reads = 0; kmsg->fd >= 0 && reads < READS_MAX; reads++) {
-        ssize_t got = read(kmsg->fd, record, sizeof record); /* a read of the device returns one record */
+        ssize_t got = read(kmsg->fd, record, sizeof record); /* the device returns one record per read */
         if (got < 0 && (errno == EPIPE || errno == EINTR))
-            continue; /* old records were overwritten: continue with the next one */
+            continue; /* EPIPE: old records were overwritten; continue with the next record */
         if (got <= 0)
             break;
         for (size_t at = 0; at < (size_t)got;) {

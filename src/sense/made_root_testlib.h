@@ -1,4 +1,4 @@
-/* A made-up machine for tests: a folder that replaces /. For cmocka tests only, with one folder per test program. */
+/* A made-up machine for cmocka tests: a folder that replaces /. Each test program has one folder. */
 #ifndef GW_MADE_ROOT_TESTLIB_H
 #define GW_MADE_ROOT_TESTLIB_H
 
@@ -15,7 +15,7 @@
 
 static char made_root[32];
 
-/* Write a file and create its parent folders. `mode` is that of fopen(). */
+/* Write a file of the made-up machine and create its parent folders. `mode` is that of fopen(). */
 static inline void write_file(const char *name, const char *mode, const char *text)
 {
     char path[512];

@@ -1,4 +1,4 @@
-/* Calls NVML, loaded at run time, and maps its answers to metrics. The table of rows lists every call and its
+/* Calls NVML, which is loaded at run time, and stores its values as metrics. The table `rows` lists every call and its
  * interval. */
 #include "gwi_nvml.h"
 
@@ -65,7 +65,7 @@ struct gwi_nvml {
     uint32_t card_count;
     nvmlDevice_t card[GWI_NVML_CARDS_MAX]; /* NULL: no handle for this card */
     nvmlReturn_t card_answer[GWI_NVML_CARDS_MAX];
-    nvmlReturn_t status[GWI_NVML_CARDS_MAX]; /* the last return code that was about the card as a whole */
+    nvmlReturn_t status[GWI_NVML_CARDS_MAX]; /* last return code that describes the card as a whole */
     nvmlEventSet_t events;
 #define GW_X(name) gw_nvml_fn_##name *name;
     FUNCTIONS(GW_X)
@@ -97,7 +97,7 @@ static uint8_t state_of(nvmlReturn_t answer)
 /* ---- rows ---- */
 
 typedef struct row_info row_info;
-typedef struct request { /* read of one row for one card */
+typedef struct request { /* the read of one row for one card */
     gwi_nvml *nvml;
     nvmlDevice_t card;
     uint32_t index;
@@ -108,7 +108,7 @@ typedef struct request { /* read of one row for one card */
 struct row_info {
     const char *name;
     gw_metric first;
-    uint8_t count; /* number of metrics, starting at `first` */
+    uint8_t count; /* number of metrics that the row yields, starting with `first` */
     uint8_t argument;
     uint64_t interval_ns; /* 0: read once */
     void (*read)(const request *r);
@@ -133,7 +133,7 @@ static void put_all(const request *r, nvmlReturn_t answer)
         put(r, i, answer, 0);
 }
 
-/* A missing function counts as an answer, so that each reader calls only the functions that exist. */
+/* Call an NVML function for the card. If the function is missing, the result is NVML_ERROR_FUNCTION_NOT_FOUND. */
 #define ASK(r, name, ...)                                                                                              \
     ((r)->nvml->name == NULL ? NVML_ERROR_FUNCTION_NOT_FOUND : (r)->nvml->name((r)->card, __VA_ARGS__))
 
@@ -203,7 +203,7 @@ static void read_reasons(const request *r)
 {
     uint64_t bits = 0;
     nvmlReturn_t answer = ASK(r, nvmlDeviceGetCurrentClocksEventReasons, &bits);
-    if (answer == NVML_ERROR_FUNCTION_NOT_FOUND) /* drivers before 535 */
+    if (answer == NVML_ERROR_FUNCTION_NOT_FOUND) /* drivers before 535 have only the older name */
         answer = ASK(r, nvmlDeviceGetCurrentClocksThrottleReasons, &bits);
     put(r, 0, answer, bits);
 }
@@ -224,7 +224,7 @@ static void read_ecc_mode(const request *r)
     put(r, 0, answer, current);
 }
 
-/* Reads corrected and uncorrected errors, since the driver was loaded and over the card's lifetime. */
+/* Read corrected and uncorrected errors, first those since the driver was loaded, then those of the card's lifetime. */
 static void read_ecc(const request *r)
 {
     for (unsigned i = 0; i < r->row->count; i++) {
@@ -321,7 +321,8 @@ static void read_field(const request *r)
     put(r, 0, answer, number);
 }
 
-/* Sum over all links of the card: uses the card's own totals if it has them, else adds up the links. */
+/* Read the error counts of all NVLink links together: the card's own totals if it has them, else the sum over the
+ * links. */
 static void read_nvlink(const request *r)
 {
     static const struct {
@@ -353,7 +354,7 @@ static void read_nvlink(const request *r)
     }
 }
 
-/* The last row: the state of the card, derived from the return codes of the other rows. */
+/* Read the state of the card, which the return codes of the other rows determine. So this row must be the last. */
 static void read_status(const request *r)
 {
     r->value[0] = (gw_sample_value){(uint16_t)r->row->first, GW_SAMPLE_KNOWN, (uint64_t)r->nvml->status[r->index]};
@@ -557,8 +558,7 @@ void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text)
 static void add_process(gwi_nvml_process *list, size_t *count, unsigned pid, uint64_t bytes)
 {
     for (size_t i = 0; i < *count; i++)
-        if (list[i].pid == pid) { /* the process is in the lists of both graphics and compute: the larger number
-                                   * covers both */
+        if (list[i].pid == pid) { /* in both lists, graphics and compute: use the larger number */
             if (list[i].bytes == UINT64_MAX || (bytes != UINT64_MAX && bytes > list[i].bytes))
                 list[i].bytes = bytes;
             return;

@@ -1,4 +1,4 @@
-/* The sampler process: queries NVML and file systems at intervals, and sends the results to the supervisor by a
+/* The sampler process: queries NVML and file systems at intervals, and sends the results to the supervisor over a
  * socket. */
 #define _GNU_SOURCE
 #include "gwi_sampler.h"
@@ -25,10 +25,10 @@
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
-/* All rows together may use at most 1/SHARE_INVERSE of a processor. A slow row is read less often. */
+/* All rows together may use at most 1/SHARE_INVERSE of a processor, so slow rows are read less often. */
 enum { SHARE_INVERSE = 250 };
 
-/* Number of bytes of the message that are sent. */
+/* Return how many bytes of the message are sent. */
 static size_t message_bytes(const gwi_message *message)
 {
     size_t head = offsetof(gwi_message, sample);
@@ -52,8 +52,8 @@ typedef struct cell { /* one row of one card */
 
 typedef struct worker {
     int fd;
-    gwi_nvml *nvml; /* NULL: no NVML */
-    cell *cell;     /* rows of card 0, rows of card 1, ... */
+    gwi_nvml *nvml; /* NULL: NVML is not used */
+    cell *cell;     /* all rows of card 0, then all rows of card 1, ... */
     gwi_values *card;
     gwi_values disk;
     uint64_t disk_due_ns;
@@ -63,7 +63,7 @@ typedef struct worker {
 static void send_message(int fd, const gwi_message *message)
 {
     if (send(fd, message, message_bytes(message), MSG_NOSIGNAL) < 0 && errno != EAGAIN)
-        _exit(0); /* the supervisor has closed its end */
+        _exit(0); /* the supervisor has closed its end of the socket */
 }
 
 static void tell_fact(int fd, const char *key, const char *value)
@@ -90,7 +90,7 @@ static void read_disk(gwi_values *values, const char *path, gw_metric bytes_free
     bool known = statvfs(path, &info) == 0;
     int why = errno;
     gwi_values_number(values, bytes_free, known, (uint64_t)info.f_bavail * info.f_frsize, why);
-    bool counts = known && info.f_files > 0; /* some file systems have no fixed number of files, and report 0 */
+    bool counts = known && info.f_files > 0; /* some file systems have no fixed number of files and report 0 */
     gwi_values_number(values, files_free, counts, info.f_favail, known ? ENOENT : why);
 }
 
@@ -105,7 +105,7 @@ static void read_disks(worker *s, bool whole)
 
 /* ---- cards ---- */
 
-/* Schedule the next read of a row at its interval, or later if reading it is expensive. */
+/* Schedule the next read of a row: after its interval, or later if the read is expensive. */
 static void schedule(worker *s, cell *c, size_t row, uint64_t began_ns, uint64_t took_ns)
 {
     size_t cells = gwi_nvml_row_count() * gwi_nvml_card_count(s->nvml);
@@ -117,7 +117,7 @@ static void schedule(worker *s, cell *c, size_t row, uint64_t began_ns, uint64_t
         c->due_ns = began_ns + (bearable > wanted ? bearable : wanted) - fast_ns / 2;
 }
 
-/* Read the rows of a card that are due, or all of them if `all`. */
+/* Read the rows of a card that are due, or all rows if `all`. */
 static void read_card(worker *s, uint32_t card, bool all)
 {
     gw_sample_value value[GWI_NVML_ROW_METRICS];
@@ -196,7 +196,7 @@ static void *listen_to_events(void *user)
             tell_event(s->fd, &event);
         if (waited == GWI_NVML_EVENT && event.is_lost) {
             lost = true;
-            usleep(PAUSE_US); /* the wait returned at once and would do so again: avoid a busy loop */
+            usleep(PAUSE_US); /* once a card is lost, the wait returns at once: avoid a busy loop */
         }
     }
 }
@@ -248,7 +248,7 @@ static void serve(worker *s, const gwi_request *request)
 {
     if (request->fast_until_ns > s->fast_until_ns)
         s->fast_until_ns = request->fast_until_ns;
-    if (request->holders) /* first, because other processes may end meanwhile */
+    if (request->holders) /* first, because a process with card memory may end at any time */
         tell_holders(s);
     if (request->number == 0)
         return;
@@ -285,12 +285,12 @@ static _Noreturn void work(worker *s)
     }
 }
 
-/* Close all inherited files, so that readers of the program's pipes see their end. */
+/* Close all inherited files, because a reader of the program's pipes sees the end only when every copy is closed. */
 static void leave_files(int keep_fd)
 {
     enum { MINE = 3 };
     dup2(keep_fd, MINE);
-#ifdef SYS_close_range /* missing in older headers, refused by older kernels */
+#ifdef SYS_close_range /* old headers lack the call, and old kernels refuse it */
     bool done = syscall(SYS_close_range, MINE + 1, ~0u, 0) == 0;
 #else
     bool done = false;
@@ -370,7 +370,7 @@ int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message)
 
 bool gwi_sampler_stop(gwi_sampler *sampler)
 {
-    enum { PATIENCE_MS = 1000 }; /* a busy machine may take long to end the process */
+    enum { PATIENCE_MS = 1000 }; /* on a busy machine, the process may take long to end */
     bool ended = sampler->pid <= 0;
     if (sampler->pid > 0)
         kill(sampler->pid, SIGKILL);

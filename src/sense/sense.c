@@ -1,5 +1,5 @@
-/* Runs the sampling of a run: the kernel's log, the host's values and the sampler process, and the rate at which
- * each is read. */
+/* Controls the sampling of a run: reads the kernel's log and the host's values, queries the sampler process, and
+ * decides how often each is read. */
 #include "gw_sense.h"
 
 #include "gw_clock.h"
@@ -17,13 +17,13 @@
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
-/* At the start and after failures, everything is read ten times a second. */
+/* For this time after the start and after each failure, values are read ten times a second. */
 static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
 /* A program that ends earlier is not sampled, so that it does not pay for it. */
 static const uint64_t settle_standard_ns = 4000000u;
-/* A call longer than this is reported as stuck. NVML's slowest healthy calls take a fraction of it. */
+/* An NVML call longer than this is reported as stuck. The slowest calls on healthy cards are much shorter. */
 static const uint64_t stuck_ns = 3000000000u;
-/* The driver may report a fault a little after the call that failed. */
+/* The driver may report a fault shortly after the call that failed, so gw_sense_last() waits this long for it. */
 static const uint64_t trailing_ns = 100000000u;
 enum { PROCESSES_MAX = 32, HOLDERS_ASKED_MAX = 16 };
 
@@ -48,8 +48,8 @@ struct gw_sense {
     gwi_sampler sampler;
     bool sampler_tried, stuck_told;
     uint64_t failure_seen_ns, request_number, done_number;
-    uint64_t holders_asked_ns; /* run time */
-    uint32_t holders_asked;    /* number of requests for holders */
+    uint64_t holders_asked_ns; /* time in the run of the last request for holders */
+    uint32_t holders_asked;    /* number of requests for the processes with card memory */
     bool users_told;
     uint64_t card_events; /* number of events that NVML reported */
 };
@@ -127,7 +127,8 @@ static void tell_values(const gw_sense *sense, const gw_sense_sink *sink, gwi_va
 
 /* ---- the host ---- */
 
-/* Read on every look, because the time of an increase shows which process was killed. */
+/* Report processes of the control group that were killed for lack of memory. The count is read at every look, because
+ * the time of an increase shows which process was killed. */
 static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
 {
     uint64_t count;
@@ -206,8 +207,8 @@ static bool is_ours(const gw_sense *sense, const gw_sense_now *now, uint32_t pid
     return ours;
 }
 
-/* Reports the processes with memory on a card. In a container the driver may report host pids, while this process
- * sees pids of its namespace. Then `matched` is false, because one of the holders may be the program itself. */
+/* Report the processes with memory on a card. In a container, NVML may report pids of the host, while this process sees
+ * pids of its namespace. `matched` is false then, because one of the processes may be the program itself. */
 static void take_holders(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink,
                          const gwi_message *message)
 {
@@ -294,7 +295,7 @@ static void look_at_sampler(gw_sense *sense, const gw_sense_sink *sink)
     tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 1, now - since, text);
 }
 
-/* True after a refused allocation. Refusals within a second of each other share one query. */
+/* True if an allocation was refused since the last query for holders. Queries are at least a second apart. */
 static bool wants_holders(const gw_sense *sense, const gw_sense_now *now)
 {
     if (now->holders_known || sense->holders_asked >= HOLDERS_ASKED_MAX ||
@@ -317,7 +318,7 @@ static void ask(gw_sense *sense, const gw_sense_now *now, bool everything)
     sense->holders_asked_ns = run_time(sense, gw_monotonic_ns());
 }
 
-/* Record the cost of reading the cards. */
+/* Record the number of NVML calls and their processor time. */
 static void tell_cost(const gw_sense *sense, const gw_sense_sink *sink)
 {
     const gwi_nvml_progress *progress = sense->sampler.progress;
@@ -342,8 +343,8 @@ static void tell_user(void *user, uint32_t pid)
     sink->holder(sink->user, GW_NO_DEVICE, pid, UINT64_MAX, true);
 }
 
-/* Runs at the first refused allocation, because NVML may list no process, or pids that mean nothing in this
- * namespace. */
+/* At the first refused allocation, report the processes that have a card's device file open. NVML may list none of
+ * them, or list them by pids that mean nothing in this namespace. */
 static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
 {
     if (now->out_of_memory_at_ns == 0 || sense->users_told || sense->options.is_virtual)
@@ -352,7 +353,7 @@ static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sen
     gwi_host_device_users(sense->options.root, tell_user, (void *)(uintptr_t)sink);
 }
 
-/* On a new failure, read everything more often. */
+/* After a new failure, read all values more often. */
 static void look_at_failure(gw_sense *sense, const gw_sense_now *now)
 {
     bool is_new = now->failure_at_ns != 0 && now->failure_at_ns > sense->failure_seen_ns;
@@ -406,7 +407,7 @@ static void wait_for_answer(gw_sense *sense, const gw_sense_now *now, const gw_s
     }
 }
 
-/* True if the program failed a moment ago for another reason than lack of card memory, and no card has reported an
+/* True if the program failed a moment ago for a reason other than lack of card memory, and no card has reported an
  * event yet. */
 static bool is_fresh_fault(const gw_sense *sense, const gw_sense_now *now)
 {
@@ -440,7 +441,7 @@ void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink
     wait_for_answer(sense, now, sink, until_ns);
     if (is_fresh_fault(sense, now))
         wait_for_events(sense, now, sink, gw_monotonic_ns() + trailing_ns);
-    gwi_kmsg_read(&sense->kmsg, &to, true); /* lines written while waiting */
+    gwi_kmsg_read(&sense->kmsg, &to, true); /* lines that were written during the wait */
     tell_cost(sense, sink);
     if (!gwi_sampler_stop(&sense->sampler))
         tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 3, 0,

@@ -1,4 +1,4 @@
-/* Tests of the sampling as a whole, with a fake libnvidia-ml whose answers are known and a made-up kernel log. */
+/* Tests the sampling as a whole, with a fake libnvidia-ml and a made-up kernel log. */
 #define _GNU_SOURCE
 #include "gw_sense.h"
 
@@ -63,7 +63,7 @@ static void take_item(void *user, const gw_item *item)
 static void take_holder(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched)
 {
     seen *s = user;
-    if (card == GW_NO_DEVICE) { /* the holder of a device file, perhaps a real process of this machine */
+    if (card == GW_NO_DEVICE) { /* a process with a card's device file open, perhaps a real one of this machine */
         s->users++;
         s->last_user = pid;
         return;
@@ -102,7 +102,7 @@ static gw_sense *open_senses(const char *words, const char *root)
     return sense;
 }
 
-/* Call gw_sense_look() until `*until` is not 0, for as long as a busy machine may need. */
+/* Call gw_sense_look() until `*until` is not 0, but for no longer than WAIT_MS. */
 static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t *until)
 {
     uint64_t end_ns = gw_monotonic_ns() + (uint64_t)WAIT_MS * 1000000;
@@ -112,7 +112,7 @@ static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t 
     }
 }
 
-/* Call gw_sense_look() `times` times, each after the time in which a program is too short to be sampled. */
+/* Call gw_sense_look() `times` times. Each wait is longer than the time below which a program is not sampled. */
 static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -145,7 +145,7 @@ static void every_answer_is_told_with_its_reason(void **state)
     expect(all.card[1], GW_METRIC_CARD_MEMORY_TOTAL, GW_SAMPLE_KNOWN, 1001);
     expect(all.card[0], GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 70000);
     expect(all.card[1], GW_METRIC_CARD_POWER, GW_SAMPLE_NO_PERMISSION, 0);
-    expect(all.card[0], GW_METRIC_CARD_POWER_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0); /* the function is missing */
+    expect(all.card[0], GW_METRIC_CARD_POWER_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0); /* the library lacks the function */
     expect(all.card[0], GW_METRIC_CARD_ECC_UNCORRECTED, GW_SAMPLE_NOT_SUPPORTED, 0);
     expect(all.card[0], GW_METRIC_CARD_PCIE_REPLAYS, GW_SAMPLE_FAILED, 999);
     expect(all.card[0], GW_METRIC_CARD_CLOCK_REASONS, GW_SAMPLE_KNOWN, GW_CLOCK_REASON_POWER_CAP);
@@ -154,7 +154,7 @@ static void every_answer_is_told_with_its_reason(void **state)
     expect(all.card[0], GW_METRIC_CARD_RECOVERY_ACTION, GW_SAMPLE_KNOWN, 1);
     expect(all.card[0], GW_METRIC_CARD_TEMPERATURE_MEMORY, GW_SAMPLE_NOT_SUPPORTED, 0);
     assert_int_equal(all.card[1][GW_METRIC_CARD_ECC_UNCORRECTED].state, GW_SAMPLE_KNOWN);
-    assert_true(all.wholes >= 4); /* the first and the last samples of both cards */
+    assert_true(all.wholes >= 4); /* a full sample at the start and at the end, for each of two cards */
     assert_int_equal(all.host[GW_METRIC_DISK_CWD_FREE].state, GW_SAMPLE_KNOWN);
     assert_int_equal(all.host[GW_METRIC_HOST_MEMORY_TOTAL].state, GW_SAMPLE_KNOWN);
     assert_int_equal(all.host[GW_METRIC_PROCESS_DESCRIPTORS].state, GW_SAMPLE_KNOWN);
@@ -173,13 +173,13 @@ static void holders_are_asked_at_a_refusal(void **state)
     look_until(sense, &now, &all.holders);
     gw_sense_last(sense, &now, &sink, WAIT_MS);
     gw_sense_close(sense);
-    assert_int_equal(all.holders, 2); /* reported once, not again at the end */
+    assert_int_equal(all.holders, 2); /* one query at the refusal, and no second query at the end */
     assert_int_equal(all.unmatched, 0);
     assert_int_equal(all.holder_bytes, 100);
-    assert_non_null(strstr(all.facts, "nvml.no_processes=not supported")); /* the other card */
+    assert_non_null(strstr(all.facts, "nvml.no_processes=not supported")); /* of the second card */
 }
 
-/* The supervisor does not block: looks continue and the end is reached. */
+/* If an NVML call never returns, the supervisor must not block: it reports the call and still ends. */
 static void a_call_that_hangs_is_said(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* ---- a made-up machine ---- */
 
-/* Only lines written since the start count, a burst is counted, and only the program's own crashes are reported. */
+/* Only lines written after the start are reported. Of 100 equal lines, four are reported and the others are counted. */
 static void the_kernel_log_is_followed(void **state)
 {
     (void)state;
@@ -263,12 +263,12 @@ static void the_kernel_log_is_followed(void **state)
     gw_sense_close(sense);
     assert_int_equal(all.log_count, 100);
     assert_int_equal(all.events[GW_MACHINE_XID], 5);
-    /* the made-up machine does not show its pid namespace, so pids in its log are not trusted */
+    /* the made-up machine does not show its pid namespace, so the pids in its log cannot be matched */
     assert_int_equal(all.events[GW_MACHINE_CRASH], 0);
     assert_non_null(strstr(all.facts, "sense.pids=of a namespace"));
 }
 
-/* Processes that have a card's device file open are found, whatever NVML lists. */
+/* Processes with a card's device file open must be found even if NVML does not list them. */
 static void users_of_device_files_are_found(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@
 typedef struct survey {
     gw_survey_fact *fact;
     void *user;
-    void *library; /* owned; a second handle of the library that gwi_nvml_open() loaded */
+    void *library; /* owned; a second handle of the library that gwi_nvml_open() loads */
 } survey;
 
 __attribute__((format(printf, 4, 5))) static void say(const survey *s, uint32_t card, const char *what,
@@ -29,7 +29,7 @@ __attribute__((format(printf, 4, 5))) static void say(const survey *s, uint32_t 
     s->fact(s->user, key, value);
 }
 
-/* Parses "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200". The name is last and may contain blanks. */
+/* Report PCI address, UUID and name from the fact "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200". */
 static void say_names(const survey *s, gwi_nvml *nvml, uint32_t card)
 {
     gw_text text = {0};
@@ -128,7 +128,7 @@ static void say_metric(const survey *s, uint32_t card, const gw_sample_value *va
         memcpy(&variable, &found, sizeof found);                                                                       \
     }
 
-/* A card in MIG mode without an instance accepts no work. */
+/* Report the MIG mode: "off", "on", or "empty" if the card has no instance and therefore accepts no work. */
 static void say_mig(const survey *s, uint32_t card, nvmlDevice_t device)
 {
     typedef nvmlReturn_t handle_function(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance);

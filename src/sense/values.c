@@ -1,9 +1,10 @@
-/* Keeps the last values of an object and decides which ones to record again. */
+/* Stores the last values of an object and decides which values to record again. */
 #include "gwi_values.h"
 
 #include <errno.h>
 
-/* Write all values at this interval, even unchanged ones: near its size limit a recording keeps only full samples. */
+/* All values are recorded at this interval, even unchanged ones: near its size limit a recording keeps only full
+ * samples. */
 static const uint64_t whole_every_ns = 60000000000u;
 
 void gwi_values_keep(gwi_values *values, gw_metric metric, gw_sample_state state, uint64_t value)

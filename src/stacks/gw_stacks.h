@@ -1,15 +1,16 @@
-/* The threads of another process, read from outside: what each one waits for, and its stack.
+/* Reads the threads of another process from outside: what each thread waits for, and its stack.
  *
- * Most data is read from /proc and from the process's memory, without disturbing the process. To read a native stack
+ * Most data is read from /proc and from the process's memory, without disturbing the process. To read a native stack,
  * the thread must be stopped for some milliseconds (ptrace). Only threads whose system call restarts by itself are
- * stopped, so that the program does not notice. The caller needs the right to trace the process: the same user, and, if
- * the kernel's yama module restricts tracing (scope 1, the usual setting), the process must be our descendant. Data
- * that may not be read is unknown, with the reason.
+ * stopped, so that the program does not notice. The caller needs the right to trace the process: it must run as the
+ * same user, and if the kernel's yama module restricts tracing (scope 1, the usual setting), the process must be its
+ * descendant. Data that may not be read is unknown, and the reason is stored.
  *
- * Native stacks are walked with elfutils; a build without it has none. Python's frames (CPython 3.9 to 3.14, as in the
- * hook) are read from the process's memory. For a thread that is stopped for its native stack, they are read during the
- * stop. For a thread that may not be stopped, they are read twice and used only if the thread did not run in between.
- * Stacks are numbers, as in gw_site.h, together with the data that is needed to name them.
+ * Native stacks are walked with elfutils. A build without elfutils has no native stacks. Python frames (CPython 3.9 to
+ * 3.14, as in the hook) are read from the process's memory. If a thread is stopped for its native stack, its Python
+ * frames are read during the stop. If a thread may not be stopped, its Python frames are read twice and used only if
+ * the thread did not run in between. Frames are numbers, as in gw_site.h, together with the data that is needed to name
+ * them.
  *
  * Call these functions from one thread at a time. */
 #ifndef GW_STACKS_H
@@ -22,14 +23,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a thread is doing. X(name, word) */
+/* What a thread is doing, or what it waits for. X(name, word) */
 #define GW_WAITS(X)                                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
     X(RUNNING, "running")                                                                                              \
-    X(LOCK, "lock")               /* without a time limit; only a thread of the same process can release it */         \
+    X(LOCK, "lock")               /* no time limit; only a thread of the same process can release the lock */          \
     X(JOIN, "join")               /* the end of a thread of the same process */                                        \
     X(TIMED_LOCK, "timed-lock")   /* like lock or join, with a time limit */                                           \
-    X(SHARED_LOCK, "shared-lock") /* another process can release it */                                                 \
+    X(SHARED_LOCK, "shared-lock") /* a lock that another process can release */                                        \
     X(INPUT, "input")             /* data, a connection, a signal, a kernel event */                                   \
     X(SLEEP, "sleep")                                                                                                  \
     X(CHILD, "child")   /* the end of another process */                                                               \
@@ -43,7 +44,7 @@ typedef enum gw_wait {
         GW_WAIT_COUNT
 } gw_wait;
 
-/* The word for a wait. Static; "unknown" for values out of range. */
+/* Return the word for a wait, a static string. Returns "unknown" for values out of range. */
 const char *gw_wait_word(gw_wait wait);
 
 typedef struct gw_stack_thread {
@@ -51,28 +52,28 @@ typedef struct gw_stack_thread {
     char name[16];
     char state; /* as in /proc: R, S, D, T, Z; '?': unknown */
     gw_wait wait;
-    int syscall;           /* -1: none, or not known */
-    uint64_t lock_address; /* for the three kinds of locks; 0: not known */
-    uint32_t owner_tid;    /* LOCK: the thread that holds it; JOIN: the thread whose end is awaited; 0: not known */
-    char where[40];        /* the kernel function that it sleeps in; "": not known */
-    uint64_t cpu_ms;       /* CPU time since its start */
+    int syscall;           /* number of the system call; -1: none, or not known */
+    uint64_t lock_address; /* LOCK, TIMED_LOCK, SHARED_LOCK: address of the lock; 0: not known */
+    uint32_t owner_tid;    /* LOCK: the thread that holds the lock; JOIN: the thread that must end; 0: not known */
+    char where[40];        /* the kernel function in which the thread sleeps; "": not known */
+    uint64_t cpu_ms;       /* CPU time since the thread started */
     uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in SITE_FRAMES; the code of a Python frame is an index into the process's
                                            list */
     size_t frame_count;
-    unsigned flags; /* gw_site_flag: the missing parts of the stack */
+    unsigned flags; /* bits of gw_site_flag that mark missing parts of the stack */
 } gw_stack_thread;
 
-/* The code of a Python frame, as in PYTHON_CODE. */
+/* The code object of a Python frame, as in PYTHON_CODE. */
 typedef struct gw_stack_code {
     uint64_t address;
     char *text; /* owned */
     int32_t first_line;
     uint16_t version;
-    uint8_t *table;       /* owned; NULL: not stored */
+    uint8_t *table;       /* line table; owned; NULL: not stored */
     uint32_t table_bytes; /* GW_PYTHON_TABLE_NOT_KEPT if there is no table */
 } gw_stack_code;
 
-/* A file with native frames, as in MAPPED. */
+/* A file that contains native frames, as in MAPPED. */
 typedef struct gw_stack_mapping {
     uint64_t start, bytes, bias, build_id;
     char *path; /* owned */
@@ -81,28 +82,27 @@ typedef struct gw_stack_mapping {
 typedef struct gw_stack_process {
     gw_stack_thread *thread; /* owned */
     size_t thread_count;
-    uint64_t threads_left_out; /* number of threads beyond the limit */
+    uint64_t threads_left_out; /* number of threads that were not read because of the limit */
     char no_waits[160];        /* why the waits are not known; "": they are known */
-    char no_stacks[160];       /* why stacks are missing, of some threads or of all; "": none are missing */
-    char no_python[160];       /* why Python frames are missing, of some threads or of all; "": none are missing */
+    char no_stacks[160];       /* why stacks of some or all threads are missing; "": none are missing */
+    char no_python[160];       /* why Python frames of some or all threads are missing; "": none are missing */
     gw_stack_code *code;       /* owned */
     size_t code_count;
     gw_stack_mapping *mapping; /* owned */
     size_t mapping_count;
 } gw_stack_process;
 
-/* Read the threads of `pid`. If `stacks` is false, no thread is stopped and there are no frames. GW_OK: *ret_process is
- * the caller's, freed by gw_stack_process_free(). GW_MISSING: there is no such process. GW_IO: its threads cannot be
- * listed. GW_NOMEM. */
+/* Read the threads of `pid`. If `stacks` is false, no thread is stopped and no frames are read. On GW_OK the caller
+ * owns *ret_process and frees it with gw_stack_process_free(). Returns GW_MISSING if there is no such process, GW_IO if
+ * its threads cannot be listed, or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err);
 void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
 
-/* Release threads that did not stop in time and have stopped later. A program that continues to run after
- * gw_stacks_look() with stacks must call this from time to time until the process has ended. Does nothing if there are
- * no such threads. */
+/* Release threads that did not stop in time but stopped later. If the program continues to run after gw_stacks_look()
+ * with `stacks`, call this from time to time until the process has ended. Does nothing if there are no such threads. */
 void gw_stacks_let_go(void);
 
-/* CPU time used by all threads of `pid`, in ms. False: not known. */
+/* Return in *ret_ms the CPU time of all threads of `pid`, in ms. Returns false if it is not known. */
 bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms);
 
 #endif

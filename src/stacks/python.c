@@ -1,5 +1,5 @@
-/* Follow another process's memory from the symbol _PyRuntime to interpreters, thread states, frames and code
- * objects. */
+/* Reads Python frames from another process's memory: follows it from the symbol _PyRuntime to interpreters, thread
+ * states, frames and code objects. */
 #include "gwi_python.h"
 
 #include "gw_array.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    INTERPRETERS_MAX = 64, /* in one copy of Python: the main one and its sub-interpreters */
+    INTERPRETERS_MAX = 64, /* limit for one copy of Python: the main interpreter and its sub-interpreters */
     CODES_MAX = 4096,
     TABLE_BYTES_MAX = 1 << 16, /* longer line tables are not stored */
     NAME_BYTES_MAX = 400,
-    TEXT_CHARACTERS_MAX = 4096, /* longer than any path */
+    TEXT_CHARACTERS_MAX = 4096, /* more than any path has */
     TEXT_BYTES_MAX = GW_TEXT_BYTES_MAX
 };
 
@@ -51,8 +51,8 @@ static size_t furthest(size_t a, size_t b)
 
 /* ---- an interpreter ---- */
 
-/* Return the version, 0x030B for 3.11; 0: not known. Before 3.11 no number is published, so the version is derived from
- * the functions that exist; the sizes of the types must match too (fits()). */
+/* Return the Python version, e.g. 0x030B for 3.11; 0: not known. Before 3.11 Python exports no version number, so the
+ * version is derived from the functions that exist. fits() then checks the sizes of the types too. */
 static unsigned version_of(const gwi_python *python, const gw_image *image, unsigned long *ret_hex)
 {
     uint64_t at;
@@ -64,7 +64,7 @@ static unsigned version_of(const gwi_python *python, const gw_image *image, unsi
     return gw_image_find(image, "PyThreadState_GetFrame", &at) ? 0x0309 : 0;
 }
 
-/* A type stores the size of its objects: this detects a build whose structures differ from our layout. */
+/* True if objects of the type have the size of our layout. A different size reveals a build with other structures. */
 static bool type_fits(const gwi_python *python, uint64_t type, uint16_t bytes)
 {
     enum { TYPE_OBJECT_BYTES = 32 };
@@ -117,9 +117,9 @@ void gwi_python_try(gwi_python *python, uint64_t base)
 
 /* ---- thread states ---- */
 
-/* Return the kernel thread id of a thread state. The state has two fields for it: the kernel's thread id, and the
- * address of the C library's structure for the thread, in which glibc stores that id. After a fork the first may still
- * be the parent's. 0: not known. */
+/* Return the kernel thread id of a thread state; 0: not known. The state has two fields for it: the id itself, and the
+ * address of the C library's structure for the thread, in which glibc stores the id. After a fork the first field may
+ * still contain the parent's id. */
 static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native_id)
 {
 #if defined(__x86_64__)
@@ -136,7 +136,7 @@ static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native
     return native_id <= UINT32_MAX && native_id != 0 ? (uint32_t)native_id : tid;
 }
 
-/* The fields that we read of a thread state. */
+/* The fields of a thread state that are needed here. */
 typedef struct state_fields {
     uint64_t next, interpreter, frame;
     uint32_t tid;
@@ -160,7 +160,7 @@ static bool read_state(const gwi_python *python, const gwi_interpreter *copy, ui
     return true;
 }
 
-/* Return whether there is an interpreter at this address: its first thread must point back to it. */
+/* True if there is an interpreter at this address. Its first thread must point back to it. */
 static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t address)
 {
     uint64_t thread, interpreter;
@@ -169,11 +169,11 @@ static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy
            interpreter == address;
 }
 
-/* Find the newest interpreter, from which the others are linked; 0: Python is not initialised, or finalised. False: not
- * known.
+/* Find the newest interpreter, from which the others are linked. *ret_interpreter is 0 if Python is not initialised, or
+ * finalised. Returns false if the interpreter is not known.
  *
- * If no offset is published, search for it: the next word is the main interpreter, which is the same as the newest one
- * if there are no others. */
+ * If Python does not publish the offset, search the start of _PyRuntime for two pointers to interpreters: the first is
+ * the newest interpreter, the second the main one. They are equal if there are no others. */
 static bool first_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t *ret_interpreter)
 {
     enum { WORDS = 16 };
@@ -193,7 +193,7 @@ static bool first_interpreter(const gwi_python *python, const gwi_interpreter *c
     return word[0] == 0 && word[1] == 0; /* not initialised yet */
 }
 
-/* False: the list changed during the read, or is longer than the limit. */
+/* Read the list of an interpreter's threads. Returns false if the list changed during the read, or is too long. */
 static bool list_threads(gwi_python *python, size_t index, uint64_t interpreter)
 {
     const gwi_interpreter *copy = &python->copy[index];
@@ -243,14 +243,14 @@ void gwi_python_list(gwi_python *python)
 
 /* ---- code ---- */
 
-/* The data was copied already. */
+/* Copy a part of a text that take_text() has already read from the process. */
 static void fetch_own(void *user, uintptr_t at, void *out, size_t bytes)
 {
     (void)user;
     memcpy(out, (const void *)at, bytes);
 }
 
-/* Append a Python string to `out` as one line. Returns the number of bytes; 0: not a string, or too long. */
+/* Append a Python string to `out` as one line. Returns the number of bytes; 0: it is not a string, or too long. */
 static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, bool is_path,
                         char *out, size_t room)
 {
@@ -273,7 +273,8 @@ static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, u
     return is_path ? gw_python_text_put_end(&text, out, room) : gw_python_text_put(&text, 0, out, room);
 }
 
-/* Copy the line table; NULL: not stored. The caller owns the result. */
+/* Copy the line table of a code object. The caller owns the result. Returns NULL if the table is too long or
+ * unreadable. */
 static uint8_t *take_table(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, uint32_t *ret_bytes)
 {
     uint8_t head[GW_PYTHON_OB_SIZE + 8];
@@ -298,9 +299,9 @@ static bool same_code(const gw_stack_code *a, const gw_stack_code *b)
            (a->table == NULL || memcmp(a->table, b->table, a->table_bytes) == 0);
 }
 
-/* Return the index of this code in the process's list; -1: no memory, or the list is full. Takes ownership of the
- * members of `code`. Code may have been freed and its address reused since another thread was read, so two entries are
- * the same only if all fields are equal. */
+/* Add a code object to the process's list and return its index; -1: no memory, or the list is full. Takes ownership of
+ * the members of `code`. An equal entry is used again. All fields are compared, because the code may have been freed
+ * and its address reused since another thread was read. */
 static int keep_code(gw_stack_process *process, gw_stack_code *code)
 {
     size_t count = process->code_count;
@@ -347,13 +348,13 @@ static int take_code(const gwi_python *python, const gwi_interpreter *copy, uint
 
 /* ---- frames ---- */
 
-/* A walk along the frames of a thread, and where they go. */
+/* A walk along the frames of one thread, and where the frames are stored. */
 typedef struct walk {
     const gwi_python *python;
     const gwi_interpreter *copy;
     gw_stack_process *process;
     uint64_t *first;
-    uint64_t at; /* of the frame in `bytes` */
+    uint64_t at; /* address of the frame in `bytes` */
     uint8_t bytes[1024];
 } walk;
 
@@ -386,7 +387,7 @@ static void enter_frame(void *user, size_t index)
     it->first[index] |= GW_FRAME_ENTRY;
 }
 
-/* Read the frames. False: the memory does not look like frames. */
+/* Read the frames from the innermost one at `at`. Returns false if the memory does not look like frames. */
 static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
                         gw_stack_thread *thread)
 {
@@ -401,7 +402,7 @@ static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, u
     return true;
 }
 
-/* Find the innermost frame; 0: none. False: not known. */
+/* Find the innermost frame of a thread; 0: it runs no Python. Returns false if the frame is not known. */
 static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t tid, uint64_t *ret_frame)
 {
     const gwi_interpreter *copy = &python->copy[state->copy];
@@ -436,7 +437,7 @@ void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_t
     if (claims == 0 && !torn && !python->incomplete)
         return; /* this thread runs no Python */
     unsigned flags = thread->flags;
-    /* If two interpreters have frames of this thread, their nesting is not known. */
+    /* If two interpreters have frames of this thread, it is not known which frames are inner ones. */
     if (claims == 1 && !torn && read_frames(python, &python->copy[found->copy], frame, process, thread))
         return;
     thread->flags = flags | GW_SITE_PYTHON_UNKNOWN;

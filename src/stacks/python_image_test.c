@@ -1,5 +1,5 @@
-/* Test memory images of every version, intact and damaged ones: the result must be the right frames or "unknown", and
- * reading must end. */
+/* Reads made-up memory images of every Python version, intact and damaged. The result must be the right frames or
+ * "unknown", and reading must end. */
 #include "gwi_python_image.h"
 
 #include <setjmp.h>
@@ -54,7 +54,7 @@ static void whole(void **state)
             assert_int_equal(GW_FRAME_INSTRUCTION(thread.frame[i]), 2 * i);
             assert_int_equal((thread.frame[i] & GW_FRAME_ENTRY) != 0, all_enter || i + 1 == IMAGE_FRAMES);
         }
-        thread.tid++; /* another thread has no frames */
+        thread.tid++; /* an id without a thread state */
         thread.frame_count = 0;
         gwi_python_frames(&image.python, &process, &thread);
         assert_int_equal(thread.frame_count, 0);
@@ -62,7 +62,7 @@ static void whole(void **state)
     }
 }
 
-/* Links that lead back to an earlier object. */
+/* A link leads back to an earlier object. Reading must end, and the missing frames must be marked. */
 static void circles_end(void **state)
 {
     (void)state;
@@ -86,7 +86,8 @@ static void circles_end(void **state)
     }
 }
 
-/* A thread has ended between the list and the frames, and another thread has its memory. */
+/* After the lists were read, the thread has ended and its state's memory belongs to another thread. Its frames must be
+ * unknown. */
 static void a_state_of_somebody_else_counts_not(void **state)
 {
     (void)state;
@@ -105,8 +106,7 @@ static void a_state_of_somebody_else_counts_not(void **state)
     }
 }
 
-/* If Python is not initialised, the thread runs no Python. If its interpreters are not found, the frames are
- * unknown. */
+/* If Python is not initialised, the thread runs no Python. If no interpreter can be found, the frames are unknown. */
 static void without_interpreters(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void objects_of_another_type_are_none(void **state)
     }
 }
 
-/* Replace each word in turn. */
+/* Replace each word of the image by several wrong values in turn. */
 static void damaged(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* For python_test.py: the data read of a process from outside, as text. Leaves out native stacks, so no thread is
- * stopped. */
+/* A library for python_test.py: returns as text what is read of a process from outside. It reads no native stacks, so
+ * no thread is stopped. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -40,7 +40,8 @@ static void print_thread(FILE *out, const gw_stack_process *process, const gw_st
         print_frame(out, process, thread->frame[i]);
 }
 
-/* Return the text of all threads, freed by test_free(). NULL: the process could not be read. */
+/* Return the Python frames of all threads of `pid` as text, to be freed with test_free(). Returns NULL if the process
+ * could not be read. */
 EXPORT char *test_look(unsigned pid);
 char *test_look(unsigned pid)
 {
@@ -71,7 +72,7 @@ void test_free(char *text)
 
 typedef struct damaging {
     uint64_t random, reads;
-    unsigned one_in; /* one in this many reads is damaged */
+    unsigned one_in; /* on average, one read in this many is damaged */
 } damaging;
 
 static uint64_t next_random(damaging *it)
@@ -81,7 +82,7 @@ static uint64_t next_random(damaging *it)
     return it->random ^= it->random << 17;
 }
 
-/* Read our own memory. Sometimes a word, a byte or a bit is changed, or the read fails. */
+/* Read our own memory. Sometimes the read fails, or a word, a byte or a bit of the result is changed. */
 static bool read_damaged(void *user, uint64_t at, void *out, size_t bytes)
 {
     damaging *it = user;
@@ -104,15 +105,15 @@ static bool read_damaged(void *user, uint64_t at, void *out, size_t bytes)
     case 2:
         *byte = (char)(*byte ^ 1 << (value & 7));
         return true;
-    default: /* a word that points elsewhere, perhaps to mapped memory */
+    default: /* replace a word by another pointer, perhaps to mapped memory */
         value = (value & 1) != 0 ? value : at + (value >> 8) % 4096;
         memcpy((char *)out + place / 8 * 8, &value, bytes - place / 8 * 8 < 8 ? bytes - place / 8 * 8 : 8);
         return true;
     }
 }
 
-/* Read the threads `rounds` times, each time with other damage, and walk the result, so that a wrong bound is detected.
- * Returns the total number of frames; -1: a bound was exceeded. */
+/* Read the Python frames of the threads `rounds` times, each time with other damage, and check all bounds of the
+ * result. Returns the total number of frames, or -1 if a bound was exceeded. */
 EXPORT long test_damage(uint64_t base, const uint32_t *tids, unsigned count, unsigned rounds, unsigned one_in);
 long test_damage(uint64_t base, const uint32_t *tids, unsigned count, unsigned rounds, unsigned one_in)
 {
