@@ -40,32 +40,6 @@ typedef struct explain_options {
 static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-/* Read a folder's run.meta. Returns false if there is none. */
-typedef struct run_meta {
-    gw_path recording; /* "": none */
-    pid_t supervisor;
-} run_meta;
-
-static bool read_meta(const char *folder, run_meta *ret_meta)
-{
-    gw_path path;
-    gw_reader *reader = NULL;
-    const gw_item *item;
-    *ret_meta = (run_meta){0};
-    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(path, &reader, NULL) != GW_OK)
-        return false;
-    while (gw_reader_next(reader, &item, NULL) == GW_OK) {
-        if (item->kind != GW_ITEM_META)
-            continue;
-        if (strcmp(item->pair.key, "run.recording") == 0)
-            snprintf(ret_meta->recording, sizeof ret_meta->recording, "%s", item->pair.value);
-        if (strcmp(item->pair.key, "run.supervisor_pid") == 0)
-            ret_meta->supervisor = (pid_t)strtol(item->pair.value, NULL, 10);
-    }
-    gw_reader_close(reader);
-    return true;
-}
-
 static bool is_alive(pid_t pid)
 {
     return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
@@ -81,26 +55,28 @@ typedef struct folder_search {
 static void compare(void *user, const char *folder)
 {
     folder_search *search = user;
-    static run_meta meta;
-    if (!read_meta(folder, &meta) || strcmp(meta.recording, search->recording) != 0)
+    static gw_path recording;
+    pid_t supervisor;
+    if (!gw_run_meta_read(folder, recording, &supervisor) || strcmp(recording, search->recording) != 0)
         return;
     snprintf(search->folder, sizeof search->folder, "%s", folder);
-    search->running = is_alive(meta.supervisor);
+    search->running = is_alive(supervisor);
 }
 
 /* Return what to read for `file`: the file itself, or its run folder if the folder has more of the recording. */
 static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
-    static run_meta meta;
+    static gw_path recording;
+    pid_t supervisor;
     if (gw_torch_is_snapshot(file))
         return file;
     if (realpath(file, search->recording) == NULL)
         return file;              /* the recording's reader prints the reason */
-    if (read_meta(file, &meta)) { /* the file is itself a run folder */
-        search->running = is_alive(meta.supervisor);
-        if (meta.recording[0] != '\0')
-            snprintf(search->recording, sizeof search->recording, "%s", meta.recording);
+    if (gw_run_meta_read(file, recording, &supervisor)) { /* the file is itself a run folder */
+        search->running = is_alive(supervisor);
+        if (recording[0] != '\0')
+            snprintf(search->recording, sizeof search->recording, "%s", recording);
         return file;
     }
     gw_run_folders_visit(compare, search);

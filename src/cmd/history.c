@@ -6,8 +6,10 @@
 #include "gwi_options.h"
 
 #include "gw_clock.h"
+#include "gw_keep.h"
 #include "gw_render.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #define GWI_HISTORY_OPTIONS(X)                                                                                         \
     X(FLAG, bool, all, "--all", NULL, NULL, "list all known runs, not only the last 20")                               \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(FLAG, bool, prune, "--prune", NULL, NULL, "remove old recordings now, by the limits in docs/config.md")          \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct history_options {
@@ -31,6 +34,20 @@ enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2 };
 static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
 /* A difference with a higher probability than this is called chance. */
 static const double chance_max = 0.1;
+
+static gw_status prune(gw_error *err)
+{
+    gw_keep_limits limits;
+    gw_keep_result result = {0};
+    char removed[GW_BYTES_TEXT_MAX], kept[GW_BYTES_TEXT_MAX];
+    gw_status st = gw_keep_limits_read(&limits, err);
+    if (st == GW_OK)
+        st = gw_keep_apply(&limits, &result, err);
+    if (st == GW_OK)
+        printf("removed %" PRIu64 " recordings (%s), kept %" PRIu64 " (%s)\n", result.removed,
+               gw_bytes_text(removed, result.removed_bytes), result.kept, gw_bytes_text(kept, result.kept_bytes));
+    return st;
+}
 
 static int help(void)
 {
@@ -249,6 +266,12 @@ int gwi_cmd_history(int argc, char **argv)
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
     if (st == GW_OK && options.help)
         return help();
+    if (st == GW_OK && options.prune && (options.json || options.all || first < argc))
+        st = gw_fail(&err, GW_USAGE, "--prune stands alone: limits are in the configuration, see docs/config.md");
+    else if (st == GW_OK && options.prune)
+        st = prune(&err);
+    if (st != GW_OK || options.prune)
+        return st == GW_OK ? GW_EXIT_OK : fail(&err);
     for (int i = first; st == GW_OK && i < argc; i++)
         gw_text_addf(&words, "%s%s", i == first ? "" : " ", argv[i]);
     if (st == GW_OK)

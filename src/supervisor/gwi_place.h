@@ -4,6 +4,7 @@
 
 #include "gw_place.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -17,8 +18,18 @@ GW_MUST_CHECK gw_status gwi_run_folder_make(gw_path out, bool *ret_is_on_disk, g
 /* Remove a folder and its contents, two levels deep. Reports nothing. */
 void gwi_folder_remove(const char *path);
 
-/* Remove run folders of supervisors that were killed, because they occupy memory. A folder must be a day old, and no
- * process may still write into it. */
+enum { GWI_FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+/* True if the file system of `path` is a tmpfs. */
+bool gwi_is_in_memory(const char *path);
+
+/* left.c. Lock the folder's run.meta: shared, as the folder's supervisor does, or `alone`, as a process does that takes
+ * the folder away. A lock ends with its process, and works between containers that share the folder but see different
+ * pids. The caller closes the descriptor. -1: `errno` is ENOENT if there is no run.meta, and EWOULDBLOCK if another
+ * process has the lock. */
+int gwi_run_folder_lock(const char *folder, bool alone);
+/* left.c. Take away the run folders of supervisors that were killed, unless a process still writes into their buffers.
+ * If its recording is in the state folder, a folder in memory is moved there, because it has the last events of the
+ * recording, and it stays as long as the recording does. Any other folder is removed when it is a day old. */
 void gwi_run_folders_tidy(void);
 
 /* Find or create folder number `index` for code that the program loads; 0 is the best, and the last of

@@ -76,6 +76,7 @@ typedef struct gwi_record {
     gw_path spare_path; /* takes over if the disk of `path` is full; "": none */
     bool is_on_spare;
     bool is_temporary; /* the file is in the run folder, and is removed after the verdict */
+    int lock_fd;       /* run.meta, locked while the supervisor lives, for gwi_run_folders_tidy(); -1: none */
     uint64_t t0_monotonic_ns;
     uint64_t synced_at_ns;
     /* Filled by the sink: */

@@ -1,9 +1,9 @@
-/* Finds our libraries, creates the run folder on a tmpfs, names recordings, and removes what killed runs left behind.
- */
+/* Finds our libraries, creates the run folder on a tmpfs, and names recordings. */
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
 #include "gw_own.h"
+#include "gw_recording.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,8 +23,6 @@
 
 enum { TMPFS_MAGIC_NUMBER = 0x01021994 };
 static const uint64_t run_folder_bytes_min = 16u << 20;
-static const time_t old_seconds = 24 * 3600;
-enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 gw_status gw_path_format(gw_path out, gw_error *err, const char *format, ...)
 {
@@ -97,6 +95,12 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
 static bool is_memory(uint64_t type)
 {
     return type == TMPFS_MAGIC_NUMBER;
+}
+
+bool gwi_is_in_memory(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && is_memory((uint32_t)fs.f_type);
 }
 
 /* Local file systems that reserve blocks too. Others, above all network file systems, can refuse a page when it is
@@ -173,7 +177,7 @@ static void remove_entries(int fd, int depth)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             unlinkat(fd, entry->d_name, 0) == 0 || errno != EISDIR || depth == 0)
             continue;
-        int inner = openat(fd, entry->d_name, FOLDER_FLAGS);
+        int inner = openat(fd, entry->d_name, GWI_FOLDER_FLAGS);
         if (inner >= 0)
             remove_entries(inner, depth - 1);
         unlinkat(fd, entry->d_name, AT_REMOVEDIR);
@@ -183,7 +187,7 @@ static void remove_entries(int fd, int depth)
 
 void gwi_folder_remove(const char *path)
 {
-    int fd = open(path, FOLDER_FLAGS);
+    int fd = open(path, GWI_FOLDER_FLAGS);
     if (fd >= 0)
         remove_entries(fd, 1);
     rmdir(path);
@@ -216,63 +220,25 @@ void gw_run_folders_visit(void (*visit)(void *user, const char *folder), void *u
     }
 }
 
-static uint64_t own_pid_namespace(void)
+bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supervisor)
 {
-    char text[40] = "";
-    ssize_t bytes = readlink("/proc/self/ns/pid", text, sizeof text - 1);
-    const char *digits = bytes > 0 ? strpbrk(text, "0123456789") : NULL;
-    return digits == NULL ? 0 : strtoull(digits, NULL, 10);
-}
-
-/* True if the process that writes this buffer may be alive. Processes of other pid namespaces cannot be seen, so they
- * count as alive. */
-static bool may_have_writer(int folder, const char *name)
-{
-    gw_buffer_head head;
-    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? -1 : pread(fd, &head, sizeof head, 0);
-    if (fd >= 0)
-        close(fd);
-    if (bytes == (ssize_t)sizeof head && head.pid_namespace != 0 && head.pid_namespace != own_pid_namespace())
-        return true;
-    pid_t pid = (pid_t)strtoul(name, NULL, 10);
-    return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
-}
-
-/* True if a process may still write into the folder's buffers. */
-static bool has_writers(const char *path)
-{
-    int fd = open(path, FOLDER_FLAGS);
-    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-    bool found = folder == NULL;
-    for (struct dirent *entry; !found && (entry = readdir(folder)) != NULL;) {
-        size_t bytes = strlen(entry->d_name);
-        found = bytes > 4 && strcmp(entry->d_name + bytes - 4, ".buf") == 0 && may_have_writer(fd, entry->d_name);
+    gw_path path;
+    gw_reader *reader = NULL;
+    const gw_item *item;
+    ret_recording[0] = '\0';
+    *ret_supervisor = 0;
+    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(path, &reader, NULL) != GW_OK)
+        return false;
+    while (gw_reader_next(reader, &item, NULL) == GW_OK) {
+        if (item->kind != GW_ITEM_META)
+            continue;
+        if (strcmp(item->pair.key, "run.recording") == 0)
+            snprintf(ret_recording, PATH_MAX, "%s", item->pair.value);
+        if (strcmp(item->pair.key, "run.supervisor_pid") == 0)
+            *ret_supervisor = (pid_t)strtol(item->pair.value, NULL, 10);
     }
-    if (folder != NULL)
-        closedir(folder);
-    else if (fd >= 0)
-        close(fd);
-    return found;
-}
-
-static void remove_when_old(void *user, const char *folder)
-{
-    (void)user;
-    int pid = 0;
-    struct stat stat_;
-    const char *name = strrchr(folder, '/');
-    if (sscanf(name, "/gpuwhy-%*u-%d-", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
-        return;
-    if (lstat(folder, &stat_) < 0 || !S_ISDIR(stat_.st_mode) || stat_.st_uid != getuid() ||
-        stat_.st_mtime + old_seconds > time(NULL) || has_writers(folder))
-        return;
-    gwi_folder_remove(folder);
-}
-
-void gwi_run_folders_tidy(void)
-{
-    gw_run_folders_visit(remove_when_old, NULL);
+    gw_reader_close(reader);
+    return true;
 }
 
 /* True unless we are root and the folder, or the nearest folder above it that exists, belongs to another user. Root
@@ -323,6 +289,13 @@ gw_status gw_state_folder(gw_path out, gw_error *err)
     if (st == GW_OK)
         close(fd);
     return st;
+}
+
+gw_status gw_config_path(gw_path out, gw_error *err)
+{
+    gw_path folder;
+    gw_status st = user_folder("XDG_CONFIG_HOME", ".config", folder, err);
+    return st == GW_OK ? gw_path_format(out, err, "%s/config", folder) : st;
 }
 
 static bool can_hold_code(const char *path)

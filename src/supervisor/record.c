@@ -44,7 +44,7 @@ uint64_t gwi_record_now_ns(const gwi_record *record)
 
 void gwi_record_init(gwi_record *record)
 {
-    *record = (gwi_record){.t0_monotonic_ns = gw_monotonic_ns()};
+    *record = (gwi_record){.t0_monotonic_ns = gw_monotonic_ns(), .lock_fd = -1};
 }
 
 /* ---- opening ---- */
@@ -158,6 +158,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
     gw_error why;
     if (gw_run_meta_write(run_folder, &meta, function_names(), GW_FN_COUNT, &why) != GW_OK)
         gw_say("if gpuwhy is killed, this run cannot be explained: %s", why.text);
+    record->lock_fd = gwi_run_folder_lock(run_folder, false);
     free_list(shown);
     if (gw_drain_open(run_folder, record->t0_monotonic_ns, &record->drain, &why) != GW_OK)
         gw_say("GPU calls are not recorded: %s", why.text);
@@ -470,4 +471,7 @@ void gwi_record_close(gwi_record *record)
     record->drain = NULL;
     gw_sites_free(record->sites);
     record->sites = NULL;
+    if (record->lock_fd >= 0)
+        close(record->lock_fd);
+    record->lock_fd = -1;
 }

@@ -1,5 +1,6 @@
 /* Set up a run and clean up after it. The setup finds the program, makes the driver load through the facade ("opens the
  * doors"), opens the recording and starts the program. */
+#include "gw_keep.h"
 #include "gwi_state.h"
 
 #include "gw_exit.h"
@@ -179,6 +180,18 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
 
 /* ---- after ---- */
 
+/* If the limits cannot be read, nothing is removed: the user may have wanted to keep more. */
+static void remove_old_recordings(void)
+{
+    gw_keep_limits limits;
+    gw_keep_result result;
+    gw_error err;
+    if (gw_keep_limits_read(&limits, &err) != GW_OK)
+        gw_say("no old recording is removed: %s", err.text);
+    else if (gw_keep_apply(&limits, &result, &err) != GW_OK)
+        gw_say("old recordings cannot be removed: %s", err.text);
+}
+
 void gwi_supervisor_clean_up(gw_supervisor *run)
 {
     gwi_cudnn_end(&run->cudnn); /* for a program that was not started */
@@ -189,6 +202,8 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     gwi_handout_end(&run->handout);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
+    if (!run->is_second)
+        remove_old_recordings();
     gwi_signals_end(&run->signals);
 }
 

@@ -1,0 +1,35 @@
+/* How long recordings are kept: the state folder is limited in number, bytes and age.
+ *
+ * Only files that gpuwhy named itself are removed, never a recording that was written with -o. The newest recording and
+ * recordings of runs that are going on stay. */
+#ifndef GW_KEEP_H
+#define GW_KEEP_H
+
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Limits of the state folder. 0: no limit. */
+typedef struct gw_keep_limits {
+    uint64_t recordings; /* a recording counts once, together with its core dumps, logs and second run */
+    uint64_t bytes;      /* on the disk */
+    uint64_t days;
+} gw_keep_limits;
+
+extern const gw_keep_limits gw_keep_standard; /* 500 recordings, 8 GiB, 90 days */
+
+/* Read the limits from the user's configuration. What the file does not name has its standard value, and so has
+ * everything without a file. GW_USAGE: `err` names the file, the place and the reason. GW_IO, GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err);
+
+typedef struct gw_keep_result {
+    uint64_t kept, kept_bytes;
+    uint64_t removed, removed_bytes;
+} gw_keep_result;
+
+/* Remove the oldest recordings until the rest is within the limits. Safe while other runs are going on. GW_IO,
+ * GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_keep_apply(const gw_keep_limits *limits, gw_keep_result *ret_result, gw_error *err);
+
+#endif
