@@ -1,4 +1,5 @@
-/* Users of planned memory: arenas, and the workspace that algorithms share. Both end with their scope. */
+/* The two helpers that use planned memory: the arena, which repeats a plan, and the workspace, which algorithms share.
+ * Both end with their scope. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"
@@ -6,14 +7,14 @@
 #include <stdlib.h>
 
 struct gs_arena {
-    gwi_helper helper;   /* first member: the scope frees it */
+    gwi_helper helper;   /* must be the first member, because the scope frees it by this address */
     const gs_plan *plan; /* borrowed from the caller */
     CUdeviceptr base;
     size_t step;
 };
 
 struct gs_workspace {
-    gwi_helper helper; /* first member */
+    gwi_helper helper; /* must be the first member */
     uint64_t budget_bytes;
     CUdeviceptr block; /* 0: none */
     size_t block_bytes;
@@ -65,7 +66,8 @@ CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block)
     return gs_plan_offset(arena->plan, block, &offset) == GS_OK ? arena->base + offset : 0;
 }
 
-/* Read the plan's next step and check that it is a free (`is_free`) or an allocation. */
+/* Return the plan's next step in *ret_step. The step must be a free if `is_free`, and an allocation otherwise. Returns
+ * GS_DIFFERS if it is not, or if no step is left. */
 static gs_status next_step(gs_arena *arena, bool is_free, const char *call, const char *file, int line,
                            gwi_plan_step *ret_step)
 {
@@ -138,8 +140,8 @@ gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_worksp
     return GS_OK;
 }
 
-/* Release the old block first, because the budget has room for only one. Its release waits for the device, so it is
- * no longer in use. */
+/* Replace the workspace's block by a larger one. The old block is released first, because the budget has room for only
+ * one. The release waits for the device, so no kernel still uses the old block. */
 static gs_status grow(gs_workspace *workspace, size_t bytes, const char *file, int line)
 {
     gs_scope *scope = workspace->helper.scope;

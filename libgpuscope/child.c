@@ -1,8 +1,8 @@
 /* Run a function in a new process: start the program again, where gs_child_main() calls the function.
  *
- * Input and output are in two anonymous files, so that neither process waits for the other and the output survives
- * when the child dies. The output file begins with a header that the child writes last. The child also has the write
- * end of a pipe, to which it writes nothing: when the child ends, the pipe closes, and the parent detects this. */
+ * Input and output are in two anonymous files, so that neither process must wait for the other, and the output survives
+ * when the child dies. The output file begins with a header, which the child writes last. The child also has the write
+ * end of a pipe, but writes nothing to it. The pipe closes when the child ends, and so the parent notices the end. */
 #include "gwi_scope.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VARIABLE "GPUSCOPE_CHILD" /* value "INPUT:OUTPUT:LIFE:NAME": three descriptors and the name of the entry */
+#define VARIABLE "GPUSCOPE_CHILD" /* value "INPUT:OUTPUT:LIFE:NAME": three descriptors and the function's name */
 
 typedef struct header {
     uint64_t magic; /* 0 until the function has returned */
@@ -34,7 +34,7 @@ struct gs_reply {
 
 extern char **environ;
 
-static const gs_child_entry *known_entries; /* the program's list, which stays valid; set by gs_child_main() */
+static const gs_child_entry *known_entries; /* set by gs_child_main(); borrowed from the program */
 static const char *known_program;
 
 static gs_status write_all(int fd, const void *data, size_t bytes)
@@ -97,7 +97,7 @@ void gs_child_main(int argc, char **argv, const gs_child_entry *entries)
     set_close_on_exec(input);
     set_close_on_exec(output);
     set_close_on_exec(life);
-    unsetenv(VARIABLE); /* invalidates `name`, which is not used below */
+    unsetenv(VARIABLE); /* `name` is part of this variable and becomes invalid, but is not used below */
     if (entries->name != NULL)
         end.status = run(entries, input, output);
     end.has_failure = gwi_process_failure(&end.failure);
@@ -144,7 +144,8 @@ static gs_status make_files(child *c, const void *input, size_t input_bytes)
     return status == GS_OK ? write_all(c->output, &none, sizeof none) : status;
 }
 
-/* Build the child's environment. The caller owns the returned array and its first string. */
+/* Build the child's environment. The caller owns the returned array and its first string. Returns NULL if there is no
+ * memory. */
 static char **make_environment(const char *name, const int numbers[3])
 {
     size_t count = 0;
@@ -161,8 +162,8 @@ static char **make_environment(const char *name, const int numbers[3])
     return copy;
 }
 
-/* Start the child. The descriptors get numbers that are free in the parent and in the child. Other programs that are
- * started meanwhile do not inherit them. */
+/* Start the child. Its descriptors have the same numbers as in the parent. Other programs that the parent starts
+ * meanwhile do not inherit them. */
 static gs_status start(child *c, const char *name)
 {
     gs_status status = GS_FAILED;
@@ -206,7 +207,8 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Wait for the child. Returns false if the timeout expired and the child was killed. */
+/* Wait until the child ends or the timeout expires. After a timeout, kill the child and return false. If `timeout_ms`
+ * is 0, return at once. */
 static bool wait_for_end(const child *c, unsigned timeout_ms)
 {
     int64_t until = now_ms() + timeout_ms;

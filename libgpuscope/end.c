@@ -1,8 +1,8 @@
-/* End a scope: wait for its work, release everything in the right order, compare the free memory, and release the
- * context.
+/* End a scope: wait for its work, release everything in the right order, compare the free memory with the beginning,
+ * and release the context.
  *
- * A dead scope cannot wait, and no release works any more. Only its context is released, which frees everything in
- * the context. Memory that the driver still keeps is freed when the process ends. */
+ * In a dead scope, the driver can neither wait nor release single resources. So only the context is released, which
+ * frees everything in it. Memory that the driver still keeps is freed when the process ends. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -15,16 +15,17 @@
 
 typedef struct ending {
     gs_scope *scope;
-    gs_report *report;  /* owned until it is passed to the caller */
-    gwi_thing **things; /* owned: all things of the scope and its inner scopes, in the order of release */
+    gs_report *report;  /* owned until the caller receives it */
+    gwi_thing **things; /* owned; all things of the scope and its inner scopes, in the order of their release */
     size_t thing_count;
     const char *file;
     int line;
     CUcontext before; /* the context to make current again at the end */
-    bool is_switched; /* the scope's context was not current and had to be made so */
+    bool is_switched; /* the scope's context was not current, so it was made current */
 } ending;
 
-/* Return the next scope of a walk over `outer` and its inner scopes. Outer scopes come first. */
+/* Return the scope after `at` in a walk over `outer` and its inner scopes; NULL at the end. A scope comes before its
+ * inner scopes. */
 static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 {
     if (at->children != NULL)
@@ -36,7 +37,7 @@ static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 
 /* ---- before anything is done ---- */
 
-/* Return an entry of another thread. Returns NULL if there is none. */
+/* Return an entry that another thread has in the scope or its inner scopes. Returns NULL if there is none. */
 static const gwi_entry *other_entry_locked(gs_scope *scope)
 {
     long self = syscall(SYS_gettid);
@@ -65,13 +66,15 @@ static void set_ending_locked(gs_scope *scope, bool is_ending)
         at->is_ending = is_ending;
 }
 
-/* Prevent all threads from entering the scope. */
+/* Prevent threads from entering the scope. Returns GS_BUSY if another thread is inside, or if the scope is already
+ * ending. */
 static gs_status shut(ending *end)
 {
     gs_status status = GS_OK;
     char why[200] = "the scope is being ended already";
     pthread_mutex_lock(&gwi_lock);
-    /* After a fork, only one thread is left and its id is new. Entries of other threads do not count then. */
+    /* After a fork, only one thread runs, and its id is new. So ignore the entries, which are those of the parent's
+     * threads. */
     const gwi_entry *other = gwi_driver_is_forked() ? NULL : other_entry_locked(end->scope);
     if (other != NULL)
         snprintf(why, sizeof why, "thread %ld is inside, since %s:%d", other->thread, other->file, other->line);
@@ -103,7 +106,7 @@ static bool is_same_place(const gwi_thing *a, const gwi_thing *b)
     return compare_things(&left, &right) == 0;
 }
 
-/* Allocate all memory that the end needs before anything is changed. */
+/* Allocate all memory that the end needs, before it changes anything. */
 static gs_status make_room(ending *end)
 {
     end->report = calloc(1, sizeof *end->report);
@@ -181,7 +184,7 @@ static gs_status failed(ending *end, gs_source source, int code, const char *cal
     return gwi_failed(end->scope, source, code, call, NULL, end->file, end->line);
 }
 
-/* Make the scope's context current. Returns false on failure: nothing can then be released one by one. */
+/* Make the scope's context current. Returns false on failure: then no resource can be released individually. */
 static bool enter_context(ending *end)
 {
     const char *call = "cuCtxGetCurrent";
@@ -211,8 +214,9 @@ static void wait_for_work(ending *end)
     }
 }
 
-/* True if a failed release may be repeated. It may for memory, because the driver reports an error if the address is no
- * longer valid. It may not for a handle that might be destroyed already, because drivers crash on such a handle. */
+/* True if a failed release may be repeated. This is safe for memory, because the driver returns an error if the address
+ * is no longer valid. It is not safe for other handles: they may be destroyed already, and drivers crash on such
+ * handles. */
 static bool may_try_again(const gwi_thing *thing, int code)
 {
     bool is_memory = thing->kind == GS_KIND_ORDERED || thing->kind == GS_KIND_DEVICE || thing->kind == GS_KIND_MAPPED ||
@@ -220,7 +224,7 @@ static bool may_try_again(const gwi_thing *thing, int code)
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
-/* Release one thing. Returns true if it was released. *ret_again: the parent scope may try again. */
+/* Release one thing. Returns true if it was released. Otherwise, *ret_again says if the parent scope may try again. */
 static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 {
     gs_source source;
@@ -239,7 +243,7 @@ static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 static void release_all(ending *end, bool can_release)
 {
     gs_scope *parent = end->scope->parent;
-    bool has_ordered = false; /* stream-ordered memory was released; it is in the pool only after its stream's work */
+    bool has_ordered = false; /* stream-ordered memory was freed; it is in the pool only after its stream's work */
     for (size_t i = 0; i < end->thing_count; i++) {
         gwi_thing *thing = end->things[i];
         bool again = can_release;
@@ -265,8 +269,8 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
 }
 
-/* Return the memory that a context normally keeps after everything was released: 0.55 MiB for each stream, counting the
- * largest number of streams that existed at once, and one page that is shared by small blocks. */
+/* Return the memory that a context normally keeps after everything was released: 0.56 MiB for each stream that was
+ * created in the scope, and one page that small blocks share. */
 static uint64_t allowed_bytes_locked(const gs_scope *scope)
 {
     enum { STREAM_BYTES = 576 << 10 };
@@ -312,8 +316,8 @@ static void leave(ending *end)
         failed(end, GS_FROM_DRIVER, code, "cuCtxSetCurrent");
 }
 
-/* Release the context only once. After a failed release it is unknown whether it took effect, and a second release
- * might take the context away from other users. */
+/* Release the context only once. If the release fails, it is unknown whether the context was released, and a second
+ * release might take it away from its other users. */
 static void release_context(ending *end)
 {
     gs_report *report = end->report;

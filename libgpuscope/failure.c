@@ -1,4 +1,5 @@
-/* Record the first failure: which call failed, where, and whether the context is still usable. */
+/* Record the first failure of a scope and of the process: which call failed, where, and whether the context is still
+ * usable. */
 #include "gwi_scope.h"
 
 #include "gw_data.h"
@@ -22,7 +23,7 @@ const char *gs_status_text(int status)
     return status >= 0 && status < GS_STATUS_COUNT ? texts[status] : "not a status";
 }
 
-/* Copy the end of a path if it is too long. The end is more useful than the beginning. */
+/* Copy a string. If it is too long, copy its end, which is the useful part of a path. */
 static void copy_end(char *to, size_t to_bytes, const char *from)
 {
     size_t bytes = from == NULL ? 0 : strlen(from);
@@ -46,7 +47,7 @@ static void describe_code(gs_failure *failure)
         name = error->driver_name != NULL ? error->driver_name : error->runtime_name;
         text = error->meaning;
     }
-    if (gwi_driver_is_loaded()) { /* prefer the driver's own message */
+    if (gwi_driver_is_loaded()) { /* prefer the driver's own name and text */
         const char *own_name = NULL, *own_text = NULL;
         if (gwi_cuda.cuGetErrorName(failure->code, &own_name) == 0 && own_name != NULL)
             name = own_name;
@@ -57,7 +58,7 @@ static void describe_code(gs_failure *failure)
              text == NULL ? "" : text);
 }
 
-/* Look up whether the error is sticky. Returns -1 if the number does not determine it. */
+/* Look up whether an error is sticky: 1 if it is, 0 if it is not, -1 if its number does not determine this. */
 static int sticks_by_table(gs_source source, int code)
 {
     const gw_cuda_error *error = source == GS_FROM_DRIVER ? gw_data_cuda_error((unsigned)code) : NULL;
@@ -70,7 +71,7 @@ static int sticks_by_table(gs_source source, int code)
     case GW_STICKY_PRACTICE:
         return 1;
     case GW_STICKY_NO:
-        return error->usable == GW_USABLE_NO; /* a destroyed context has the same effect as a sticky error */
+        return error->usable == GW_USABLE_NO; /* after such an error the context is as unusable as after a sticky one */
     default:
         return -1;
     }
@@ -160,7 +161,7 @@ bool gwi_process_failure(gs_failure *ret_failure)
     return has;
 }
 
-/* If the error number does not show whether the context is dead, make a harmless call to find out. */
+/* If the error number does not show whether the context is still usable, make a harmless driver call to find out. */
 static void ask_driver(gs_failure *failure)
 {
     size_t free_bytes, total_bytes;
@@ -217,7 +218,7 @@ int gs_death(const gs_scope *scope, gs_failure *ret_failure)
     if (scope == NULL || !gwi_is_dead(scope))
         return 0;
     if (gwi_driver_is_forked())
-        gwi_driver_load(ret_failure); /* sets the reason why the driver is not usable */
+        gwi_driver_load(ret_failure); /* fails, and sets the reason */
     else
         *ret_failure = scope->device->death;
     return 1;

@@ -1,5 +1,5 @@
-/* Load the CUDA driver at run time. The functions in gwi_driver have their exported names, whose meaning never changes.
- * Their types are taken from api/driver.api. */
+/* Load the CUDA driver at run time. Each member of gwi_driver has the exported name of its function, because the
+ * meaning of an exported name never changes. The types come from api/driver.api. */
 #ifndef GWI_DRIVER_H
 #define GWI_DRIVER_H
 
@@ -55,16 +55,16 @@ typedef struct gwi_driver {
 #undef GWI_X
 } gwi_driver;
 
-/* The driver's functions. gwi_driver_load() fills them in; they do not change afterwards. */
+/* The driver's functions. gwi_driver_load() sets them once. */
 extern gwi_driver gwi_cuda;
 
-/* Load and initialise the driver once per process. After a failure the next call tries again. Any thread may call this.
- * Unless GS_OK is returned, *ret_failure contains the reason. */
+/* Load and initialise the driver. Later calls do nothing if this succeeded, and try again if it failed. Any thread may
+ * call this. Unless GS_OK is returned, *ret_failure contains the reason. */
 gs_status gwi_driver_load(gs_failure *ret_failure);
 /* True if the driver is loaded and its functions may be called. */
 int gwi_driver_is_loaded(void);
 void *gwi_driver_symbol(const char *name);
-/* True if the process was forked after the driver was initialised. The driver does not work in such a process. */
+/* True if the process was forked after the driver was initialised. The driver does not work in a forked process. */
 int gwi_driver_is_forked(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* Internal header of libgpuscope: its objects, and the functions that the files of this folder share.
+/* Internal header of libgpuscope: its objects, and the functions that its files share.
  *
  * One lock, gwi_lock, protects all lists and counts of the process. It is never held during a call of the driver, of
- * a library or of a user's callback. Functions with "locked" in their name require it to be held. */
+ * a library or of a user's callback. Functions whose names end in "_locked" must be called with the lock held. */
 #ifndef GWI_SCOPE_H
 #define GWI_SCOPE_H
 
@@ -16,14 +16,15 @@ enum { GWI_DEVICES_MAX = 64, GWI_NAME_BYTES = 32, GWI_PAGE_BYTES = 2 << 20, GWI_
 typedef struct gwi_device {
     int ordinal;
     int device;
-    CUcontext context; /* keeps its value for the life of the process */
+    CUcontext context; /* the device's primary context; never changes once it is set */
     atomic_int is_dead;
     gs_failure death;      /* written once, before is_dead is set */
-    uint64_t taken_bytes;  /* device memory used by all scopes, in whole pages */
-    bool has_shared_pages; /* small blocks were allocated; small blocks share pages */
+    uint64_t taken_bytes;  /* device memory of all scopes, rounded as in gwi_taken_bytes() */
+    bool has_shared_pages; /* blocks small enough to share a page were allocated */
 } gwi_device;
 
-/* A resource that a scope owns. It is in the scope's list and in the global table. */
+/* A resource that a scope owns: memory, a stream, an event and so on. It is in the scope's list and in the table of all
+ * things. */
 typedef struct gwi_thing {
     gs_kind kind;
     uint64_t handle;
@@ -31,20 +32,20 @@ typedef struct gwi_thing {
     uint64_t taken_bytes; /* device memory that the driver uses for it */
     const char *file;     /* the caller's source file; a static string */
     int line;
-    bool is_inner;  /* a pool, or the block of an arena or workspace: not to be freed by its address */
+    bool is_inner;  /* a pool, or the block of an arena or workspace: the program cannot free it by its address */
     bool is_failed; /* the release of the thing failed */
     gs_scope *scope;
     struct gwi_thing *next, *previous;
     struct gwi_thing *bucket_next;
 } gwi_thing;
 
-/* A host object that ends with a scope: an arena or a workspace. */
+/* First member of a host object that a scope frees: an arena or a workspace. */
 typedef struct gwi_helper {
     struct gwi_helper *next;
     gs_scope *scope;
 } gwi_helper;
 
-/* A thread that has entered a scope. */
+/* One entry of a thread into a scope. It exists until the thread leaves the scope. */
 typedef struct gwi_entry {
     gs_scope *scope;
     long thread; /* the system's thread id */
@@ -71,7 +72,7 @@ struct gs_scope {
     gwi_helper *helpers;
     gwi_entry *entries;
     bool is_ending;
-    uint64_t pool; /* 0: none yet */
+    uint64_t pool; /* handle of the scope's memory pool; 0: not created yet */
     bool has_no_pools;
 
     /* The sums below include inner scopes. */
@@ -88,22 +89,22 @@ struct gs_scope {
 extern pthread_mutex_t gwi_lock;
 
 /* failure.c */
-/* Fill in a failure without storing it in any list. */
+/* Fill in a failure, but do not store it as the first failure of a scope or the process. */
 void gwi_describe(gs_failure *failure, gs_source source, int code, const char *call, const char *file, int line);
-/* Fill in a failure for an error detected by libgpuscope. Returns `status`. `failure` may be NULL. */
+/* Fill in a failure for an error that libgpuscope itself detected. `failure` may be NULL. Returns `status`. */
 __attribute__((format(printf, 4, 5))) gs_status gwi_refusal(gs_failure *failure, gs_status status, const char *call,
                                                             const char *format, ...);
-/* Store the failure as the first failure of the process and of `scope` (may be NULL), unless they already have one. A
- * failure with status GS_DEAD marks the scope's device as dead. */
+/* Store the failure as the first failure of the process and of `scope` (may be NULL), unless they already have one. If
+ * its status is GS_DEAD, mark the scope's device as dead. */
 void gwi_keep(gs_scope *scope, const gs_failure *failure);
-/* Handle a failed call: store the failure if it is the first, and find out whether it is sticky. Returns GS_DEAD,
- * GS_NO_MEMORY or GS_FAILED. `note` (may be NULL) is appended to the text. */
+/* Handle a call that failed: find out whether the error is sticky, and call gwi_keep(). Returns GS_DEAD, GS_NO_MEMORY
+ * or GS_FAILED. `note` (may be NULL) is appended to the failure's text. */
 gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *call, const char *note, const char *file,
                      int line);
-/* Report an error detected by libgpuscope, and store it if it is the first failure. `scope` may be NULL. */
+/* Like gwi_failed(), but for an error that libgpuscope itself detected. Returns `status`. */
 __attribute__((format(printf, 6, 7))) gs_status gwi_refuse(gs_scope *scope, gs_status status, const char *call,
                                                            const char *file, int line, const char *format, ...);
-/* While this is true, out-of-memory failures of this thread are not stored, because a smaller request follows. */
+/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because it tries smaller sizes next. */
 extern _Thread_local bool gwi_is_trial;
 bool gwi_is_dead(const gs_scope *scope);
 /* Read the first failure of the process. Returns false if there is none. */
@@ -112,47 +113,48 @@ bool gwi_process_failure(gs_failure *ret_failure);
 /* scope.c */
 /* Return the innermost scope of the calling thread. Returns NULL if there is none. */
 gs_scope *gwi_current(void);
-/* Check that the calling thread may use the scope. Returns GS_OK, GS_DEAD, or GS_MISUSE, which is stored as a
+/* Check that the calling thread may use the scope. Returns GS_OK, GS_DEAD or GS_MISUSE. GS_MISUSE is also stored as a
  * failure. */
 gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int line);
 /* Pass a line to the user's log callback, if there is one. */
 __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *format, ...);
-/* Remove all entries of the calling thread from `scope` and its inner scopes. *ret_before is the context that was
- * current before the thread entered them. Returns false if there were no entries. */
+/* Remove the calling thread's entries in `scope` and its inner scopes. *ret_before is the context that was current
+ * before the first of these entries. Returns false if there were no entries. */
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
-/* Create a thing and reserve `taken_bytes` in the budgets. The caller must finish with gwi_thing_own() or
- * gwi_thing_drop(). Returns GS_OK, or stores and returns GS_NO_MEMORY or GS_NO_HOST_MEMORY. */
+/* Create a thing and reserve its memory in the budgets. The caller must finish with gwi_thing_own() or
+ * gwi_thing_drop(). Returns GS_OK. Otherwise stores a failure and returns GS_NO_MEMORY or GS_NO_HOST_MEMORY. */
 gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const char *call, const char *file, int line,
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
-void gwi_thing_drop(gwi_thing *thing); /* free a thing that is not in any list */
-/* Remove a thing from its owner, which is `scope` or a scope around it. Returns NULL if there is no such thing. */
+void gwi_thing_drop(gwi_thing *thing); /* frees a thing that is in no list, and returns its bytes to the budgets */
+/* Remove a thing from its owner, which must be `scope` or a scope around it. A thing with is_inner is found only if
+ * `inner_too`. Returns NULL if there is no such thing. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);
-/* True if the error means that the driver does not know the thing. A second release could then destroy an unrelated
- * object. */
+/* True if the error means that the driver does not know the handle. The thing must not be released again, because that
+ * could destroy an unrelated object. */
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
-/* Add a thing that gwi_thing_take() removed to the list of `scope`. */
+/* Make `scope` the owner of a thing that gwi_thing_take() removed. */
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
-/* Release a thing. Returns 0 or the error of the driver or library. *ret_call is the name of the function that was
- * called. */
+/* Release a thing with the call for its kind, and set *ret_call to the name of this call. Returns 0, or the error of
+ * the driver or library. */
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
 
 /* libraries.c */
-const char *gwi_library_error(gs_source source, int code); /* NULL if the error is unknown */
+const char *gwi_library_error(gs_source source, int code); /* static; NULL: the error is unknown */
 int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const char **ret_call);
 void *gwi_library_symbol(gs_source source, const char *name);
 
 /* memory.c */
 gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr *ret, const char *call,
                     const char *file, int line);
-/* Return the memory that the driver uses for a block of device memory: multiples of 512 bytes up to 1 MiB, whole pages
- * for larger blocks. */
+/* Return the device memory that the driver uses for a block of `bytes`: a multiple of 512 bytes for up to 1 MiB, whole
+ * pages for more. */
 uint64_t gwi_taken_bytes(uint64_t bytes);
 
 /* plan.c */
@@ -164,7 +166,7 @@ typedef struct gwi_plan_step {
 } gwi_plan_step;
 size_t gwi_plan_step_count(const gs_plan *plan);
 gwi_plan_step gwi_plan_step_at(const gs_plan *plan, size_t step);
-uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: the plan is not closed, or is empty */
+uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: the plan is empty or not closed */
 
 /* work.c */
 /* The latest launch of this thread. */

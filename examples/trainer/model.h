@@ -3,20 +3,20 @@
  *     input 3 28 28                 channels, height, width; always the first line
  *     conv 64 3 pad 1 relu          channels, kernel; options: stride N (1), pad N (0), nobias, relu
  *     batchnorm relu
- *     maxpool 3 stride 2 pad 1      the stride is the kernel unless given
+ *     maxpool 3 stride 2 pad 1      kernel; options: stride N (as large as the kernel), pad N (0)
  *     averagepool                   over the whole image
  *     linear 10
- *     segment                       separates parts that may be computed again instead of being kept
+ *     segment                       begins a new segment: results in a segment may be computed again, not kept
  *
  * Each layer reads the output of the line above. Names allow other connections:
  *
- *     start = maxpool 2             names the output of a line
- *     short = conv 256 1 from start reads a named output instead of the line above
- *     add short relu                adds a named output to the line above
+ *     start = maxpool 2             names the output of this layer
+ *     short = conv 256 1 from start reads a named output instead of that of the line above
+ *     add short relu                adds a named output to that of the line above
  *
- * The last line gives the classes. Text after # is a comment. Images are stored as rows, columns, channels (channels
- * last), and weights as output channel, row, column, input channel. A model is plain data: it needs no GPU and may
- * be used by any thread. */
+ * The last layer has one output per class. Text after # is a comment. Images are stored in the order rows, columns,
+ * channels (channels last), and weights in the order output channel, row, column, input channel. A model is plain data:
+ * it needs no GPU and may be used by any thread. */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
@@ -55,7 +55,8 @@ struct layer {
      * that the layer has none. For batch normalisation, the weights are the scale and the bias is the shift. */
     size_t weight_at, weight_count;
     size_t bias_at, bias_count;
-    /* Index in the statistics vector of the layer's running means. Their variances follow: out.channels of each. */
+    /* Index in the statistics vector. The running means of the layer begin there, and the variances follow. There are
+     * out.channels of each. */
     size_t statistics_at;
     size_t segment; /* number of the layer's segment, from 0 */
     int line;
@@ -63,7 +64,7 @@ struct layer {
 
 struct model {
     char name[64];        /* file name without folder and extension */
-    struct layer *layers; /* owned; [0] is the input, the last layer gives the classes */
+    struct layer *layers; /* owned; [0] is the input; the last layer has one output per class */
     size_t layer_count;
     size_t class_count;
     size_t parameter_count;  /* number of elements in the parameter vector; each layer begins at a multiple of 64 */

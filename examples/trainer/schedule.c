@@ -17,7 +17,7 @@ struct maker {
     struct reason *reason;
     size_t step_room, block_room;
     /* Arrays with one entry per layer: */
-    size_t *y;        /* block of the result that was computed last (the second one with checkpointing) */
+    size_t *y;        /* block of the layer's result; with checkpointing, of the result that is computed again */
     size_t *saved;    /* block that the forward step saves for the backward step */
     size_t *gradient; /* block with the gradient of the layer's result; NO_BLOCK: none yet */
     bool *is_trained; /* the layer or a layer that it depends on has parameters */

@@ -29,7 +29,7 @@ enum step_kind {
     /* Set dy to 0 in place where y is 0: the backward step of a ReLU. The layer's STEP_BACKWARD follows. Batch
      * normalisation has no STEP_RELU, because its STEP_BACKWARD does this without writing to dy. */
     STEP_RELU,
-    STEP_BACKWARD, /* dx = gradient of x, or dx += it; add to the parameters' gradients; dx may be NO_BLOCK */
+    STEP_BACKWARD, /* dx = or += gradient of x; parameter gradients += theirs; NO_BLOCK as dx: do not compute it */
     STEP_COPY,     /* dx = dy */
     STEP_SUM,      /* dx += dy */
     STEP_KIND_COUNT
@@ -102,7 +102,7 @@ void schedule_clear(struct schedule *schedule); /* accepts a zeroed struct */
 /* Return the offset of a block from the beginning of the run's memory. */
 uint64_t schedule_offset(const struct schedule *schedule, size_t block);
 /* schedule_input() returns the block for images, and schedule_labels() the block for labels. There are two of each:
- * `turn` is 0 or 1. The steps name only those of turn 0, as x of STEP_INPUT and x2 of STEP_LOSS. */
+ * `turn` is 0 or 1. The steps contain only the blocks of turn 0, as x of STEP_INPUT and x2 of STEP_LOSS. */
 size_t schedule_input(const struct schedule *schedule, unsigned turn);
 size_t schedule_labels(const struct schedule *schedule, unsigned turn);
 

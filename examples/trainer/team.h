@@ -10,7 +10,7 @@ struct team {
     int count;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* Protected by the lock, like the fields below: number of devices in team_meet(), and of those that have left. */
+    /* Protected by the lock, like the fields below. arrived: devices in team_meet(); left: devices that have left. */
     int arrived, left;
     uint64_t meetings;
     bool has_failed;

@@ -44,8 +44,8 @@ struct train_options {
     uint64_t scale_after; /* a dynamic scale doubles after this many good steps; 0: after SCALE_AFTER */
 
     bool evaluates;          /* evaluate after the last step */
-    uint64_t evaluate_every; /* if `evaluates`: also evaluate after every so many steps; 0: only after the last step */
-    /* Number of steps after which the host reads the results; 0: every step. Each read waits for the device. With a
+    uint64_t evaluate_every; /* if `evaluates`: steps between evaluations; 0: evaluate only after the last step */
+    /* The host reads the results once in this many steps; 0: after every step. Each read waits for the device. With a
      * dynamic loss scale, the host reads the results after every step. */
     uint64_t results_every;
     const char *checkpoint_path; /* NULL: write no checkpoint */
@@ -65,14 +65,14 @@ struct train_result {
     bool was_stopped;
     double loss, accuracy;           /* of the last step whose results the host read; -1: no results were read */
     double test_loss, test_accuracy; /* -1: not evaluated */
-    double images_per_s; /* mean over the steps that were timed, which excludes the first; -1: no step was timed */
+    double images_per_s;             /* mean over all steps after the first; -1: there were none */
     struct fit fit;
-    /* From the report of the first device's scope. has_scope: there was a report. */
+    /* From the report of the first device's scope. has_scope: there is such a report. */
     bool has_scope;
     uint64_t peak_bytes, pinned_peak_bytes;
     bool has_free; /* the next two fields are known: free memory of the first device's GPU before and after the run */
     uint64_t free_begin_bytes, free_end_bytes;
-    int64_t own_bytes; /* maximum of the memory that the process was seen to use on one GPU; -1: unknown */
+    int64_t own_bytes; /* largest memory use of this process that was observed on one GPU; -1: unknown */
 };
 
 /* Run a training. Returns true if the training reached its last step or was stopped by train_stop(), and everything was

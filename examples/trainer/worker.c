@@ -242,7 +242,7 @@ static bool reads_results(const struct worker *worker)
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
            options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
            is_checkpoint_due(worker) ||
-           (way->devices == 1 && is_stop_wanted()); /* gather() stops several devices after the same step */
+           (way->devices == 1 && is_stop_wanted()); /* several devices stop together: see gather() */
 }
 
 /* Wait until the device has finished the step, and sum the results of all devices. */

@@ -23,7 +23,7 @@ struct training {
     gs_nccl_id id;
     int64_t taken_bytes[TRAIN_DEVICES_MAX], free_bytes[TRAIN_DEVICES_MAX]; /* each device writes only its own entry */
     struct results results[TRAIN_DEVICES_MAX];
-    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* GPU memory missing after the run, by device; 0: an allowed amount */
+    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* GPU memory missing after the run if more than is allowed, else 0 */
     struct report *report;                    /* used only by the first device */
     struct train_result result;
 };
@@ -41,7 +41,7 @@ struct worker {
     bool is_stopped;
     int64_t free_begin_bytes; /* free memory of the GPU before the back end was opened; -1: unknown */
     bool is_warm;             /* the results of at least one step were read */
-    double interval_begin;    /* on the first device: end of the work after the last step whose results were read */
+    double interval_begin;    /* on the first device: start of the steps whose results were not read yet */
     uint64_t interval_steps;
     double counted_s; /* duration of the counted_steps, which begin when is_warm is set */
     uint64_t counted_steps;

@@ -1,19 +1,20 @@
-/* Describe to the virtual card what the kernels of a test module would do.
+/* Describe what the kernels of a test module do, so that the virtual card can imitate them without running them.
  *
- * The virtual card computes nothing. For a kernel `name`, a module may contain a data object `gpuwhy_model_<name>` (in
- * .global or .const memory, with an initial value) with the layout below. A real card ignores the object and runs the
- * kernel. The virtual card follows the object and ignores the kernel's code, so that the same binary runs on both. On
- * the virtual card, a kernel without an object has no effect and takes no time. Kernel names have no meaning.
+ * For a kernel `name`, a module may contain a data object `gpuwhy_model_<name>` with the layout below, in .global or
+ * .const memory and with an initial value. The virtual card does what the object says and ignores the kernel's code. A
+ * real card runs the kernel and ignores the object. So the same binary works on both. On the virtual card, a kernel
+ * without such an object has no effect and takes no time. The name of a kernel has no other meaning.
  *
- * In PTX (ten 64-bit words; trailing words may be left out):
+ * An example in PTX (ten 64-bit words; trailing words may be left out):
  *
  *     .visible .global .align 8 .u64 gpuwhy_model_store[5] = {0x4D4B594857555047, 1, 1, 1, 0};
  *
- * makes the kernel `store` fail with an illegal address (fault 1) if parameter 0 is unmapped (when 1). The same in CUDA
- * C: `extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};`
+ * This makes the kernel `store` fail with an illegal address (fault 1) if its parameter 0 is not a mapped address
+ * (when 1). The same in CUDA C:
+ * `extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};`
  *
- * For an assertion, a second object `gpuwhy_text_<name>` may contain three strings, each ending with a NUL: file,
- * function, message. */
+ * For an assertion, a second object `gpuwhy_text_<name>` may contain three strings, each of which ends with a NUL:
+ * file, function, message. */
 #ifndef GPUWHY_KERNEL_MODEL_H
 #define GPUWHY_KERNEL_MODEL_H
 
@@ -22,10 +23,11 @@
 /* The bytes "GPUWHYKM" in memory order. */
 #define GW_KERNEL_MODEL_MAGIC   0x4D4B594857555047u
 #define GW_KERNEL_MODEL_VERSION 1u
-/* Value of `duration_us` for a kernel that never ends. */
+/* A value of `duration_us`: the kernel never ends. */
 #define GW_KERNEL_ENDLESS UINT64_MAX
 
-/* The kind of fault. The number in each comment is the CUresult of the next synchronising call on a real card. */
+/* The fault of a kernel. The number in each comment is the CUresult that the next synchronising call returns on a real
+ * card. */
 enum gw_kernel_fault {
     GW_KERNEL_FAULT_NONE = 0,
     GW_KERNEL_FAULT_ILLEGAL_ADDRESS = 1,     /* 700 */
@@ -39,10 +41,10 @@ enum gw_kernel_fault {
     GW_KERNEL_FAULT_COUNT
 };
 
-/* The condition for the fault. `parameter` is the index of a kernel parameter of at most 64 bits. */
+/* The condition for the fault. A kernel parameter in a condition has at most 64 bits. */
 enum gw_kernel_when {
     GW_KERNEL_WHEN_ALWAYS = 0,
-    GW_KERNEL_WHEN_UNMAPPED = 1,       /* the parameter is an address in no live block of this context */
+    GW_KERNEL_WHEN_UNMAPPED = 1,       /* the parameter is not an address in a live block of this context */
     GW_KERNEL_WHEN_NULL = 2,           /* the parameter is 0 */
     GW_KERNEL_WHEN_AT_LEAST = 3,       /* the parameter is >= `operand` */
     GW_KERNEL_WHEN_AT_LEAST_PARAM = 4, /* the parameter is >= the parameter with index `operand` */
@@ -55,10 +57,10 @@ struct gw_kernel_model {
     uint64_t fault;              /* enum gw_kernel_fault */
     uint64_t when;               /* enum gw_kernel_when */
     uint64_t parameter;          /* index */
-    uint64_t operand;            /* its meaning depends on `when` */
-    uint64_t duration_us;        /* time that the kernel runs; if it faults: time until the fault */
-    uint64_t duration_parameter; /* 1 + index of a parameter with the duration in ns; 0: use duration_us */
-    uint64_t line;               /* line number of the assertion */
+    uint64_t operand;            /* a number or the index of a parameter, depending on `when` */
+    uint64_t duration_us;        /* run time of the kernel, or time until its fault */
+    uint64_t duration_parameter; /* 1 + index of the parameter that contains the run time in ns; 0: use duration_us */
+    uint64_t line;               /* line number of the assertion in the source */
     uint64_t reserved;           /* 0 */
 };
 

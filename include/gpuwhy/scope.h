@@ -11,22 +11,22 @@
  *     gs_report_print(report, stderr);
  *     gs_report_free(report);
  *
- * C11 or later, or C++11. The driver and CUDA's libraries are loaded at run time: a program builds without a toolkit
- * and starts without a driver, and gs_open() then returns GS_NO_DRIVER. The header may be included before or after
- * <cuda.h>. A device is never reset.
+ * C11 or later, or C++11. The driver and CUDA's libraries are loaded at run time. So a program builds without a
+ * toolkit, and starts without a driver (gs_open() then returns GS_NO_DRIVER). The header may be included before or
+ * after <cuda.h>. The library never resets a device.
  *
  * These rules apply to every call:
  * - Every call returns a status and writes its outputs only on GS_OK. The first failure of a scope is stored
  *   (gs_first_failure()).
- * - A thread works in the scopes that it has entered, innermost first. gs_open() and gs_begin() enter the new
- *   scope; other threads call gs_enter(). While a thread is inside, the scope's context is current in it. Code
- *   that makes another context current must restore it. A call for a scope from a thread that is in no scope of
- *   that device returns GS_MISUSE.
- * - Any number of threads may use one scope at once. Only gs_end() requires that the others have left, and returns
- *   GS_BUSY otherwise.
+ * - A thread must enter a scope before it works in it. gs_open() and gs_begin() enter the new scope; other threads
+ *   call gs_enter(). While a thread is inside, the scope's context is current in it. Code that makes another context
+ *   current must restore the scope's context. A call for a scope returns GS_MISUSE if the innermost scope of the
+ *   calling thread is on another device, or if the thread has entered no scope.
+ * - Any number of threads may use one scope at once. But gs_end() returns GS_BUSY if another thread is still in the
+ *   scope.
  * - A sticky error (an illegal address, an assertion, a lost card) makes the context unusable, and with it the
- *   process. All scopes of the device are then dead, and every later call returns GS_DEAD at once, without calling
- *   the driver. Use gs_run_in_child() to continue.
+ *   process. All scopes of the device are then dead: every later call returns GS_DEAD at once, without calling the
+ *   driver. Use gs_run_in_child() to continue the work in a new process.
  * - Text arguments: `file` must stay valid while the scope lives (as __FILE__ does); `name` is copied.
  *
  * docs/scope.md has the whole contract, examples and limits. */
@@ -86,7 +86,7 @@ typedef enum gs_status {
 } gs_status;
 GS_API const char *gs_status_text(int status); /* static, never NULL */
 
-/* The origin of a failure, which defines the meaning of its `code`. */
+/* Where a failure comes from. The meaning of its `code` depends on this. */
 typedef enum gs_source {
     GS_FROM_DRIVER,
     GS_FROM_CUDNN,
@@ -97,15 +97,15 @@ typedef enum gs_source {
     GS_SOURCE_COUNT
 } gs_source;
 
-/* A failure. It is plain data, which may be copied, stored, and sent to another process. */
+/* A failure, as plain data: it may be copied, stored, and sent to another process. */
 typedef struct gs_failure {
     gs_status status;
     gs_source source;
     int code;
     int is_sticky;
-    int line, launch_line; /* launch_*: the latest launch of this thread before the failure; "" and 0: none */
+    int line, launch_line; /* launch_*: this thread's latest launch before the failure; "" and 0: none */
     char call[128];        /* source text of the failed call */
-    char file[128];        /* only the end of a longer path is stored */
+    char file[128];        /* the end of the path, if the path is longer */
     char text[320];        /* name, number and text of the error */
     char launch_file[128];
     char launch_call[64]; /* source text of the kernel argument */
@@ -115,13 +115,13 @@ typedef struct gs_failure {
  * NULL, read the first failure of the process. Returns 1 if there is a failure. Otherwise returns 0 and leaves
  * *ret_failure unchanged. */
 GS_API int gs_first_failure(const gs_scope *scope, gs_failure *ret_failure);
-/* Read the failure that killed the scope's device. It may be later than the scope's first failure. Returns 0 if the
- * device is alive. */
+/* Read the failure that killed the scope's device. This failure may be later than the scope's first failure. Returns 1,
+ * or 0 if the device is not dead. */
 GS_API int gs_death(const gs_scope *scope, gs_failure *ret_failure);
-/* Forget the first failure after the program handled it, so that the next failure becomes the first. A dead scope stays
- * dead. */
+/* Forget the scope's first failure, usually because the program has handled it. The next failure then counts as the
+ * first. A dead scope stays dead. */
 GS_API void gs_forgive(gs_scope *scope);
-/* Write "file:line: call: text" and other details in one or two lines. Returns `out`. */
+/* Write "file:line: call: text" to `out`. For a sticky error, a second line has the latest launch. Returns `out`. */
 GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes);
 
 /* ---- checked calls ----------------------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ GS_API gs_status gs_launch(CUfunction kernel, gs_dims grid, gs_dims block, unsig
 
 /* Return a function of the driver or of a library. `name` is its exported name ("cuMemcpyDtoHAsync_v2",
  * "cudnnSetTensor4dDescriptor"). Returns NULL if the library is not loaded or has no such function. gs_open() loads the
- * driver. The first handle of a library loads the library. */
+ * driver. A library is loaded when its first handle is created. */
 GS_API void *gs_symbol(gs_source source, const char *name);
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
@@ -172,11 +172,11 @@ enum {
                               * Slow: use it only to find a fault */
 };
 
-/* 0 selects the default of every option. */
+/* In each member, 0 or NULL selects the default. */
 typedef struct gs_options {
-    const char *name;      /* name of the scope and of a phase for gpuwhy; NULL: none */
+    const char *name;      /* name of the scope, also set as gpuwhy's phase; NULL: none */
     int device;            /* used only by gs_open() */
-    unsigned flags;        /* inherited by inner scopes */
+    unsigned flags;        /* 0 or GS_WAIT_FOR_LAUNCHES; inherited by inner scopes */
     uint64_t memory_bytes; /* limit of the device memory of the scope and its inner scopes; 0: no limit */
     void (*log)(void *user, const char *line); /* reports fall-backs and resources held at the end; inherited; called
                                                 * from any thread */
@@ -184,8 +184,8 @@ typedef struct gs_options {
     uint64_t reserved[4]; /* must be 0 */
 } gs_options;
 
-/* Open an outermost scope. The scope retains the device's primary context. Unless GS_OK is returned, *ret_failure is
- * written (`ret_failure` may be NULL). */
+/* Open an outermost scope. The scope retains the device's primary context. If the call fails, *ret_failure contains the
+ * reason (`ret_failure` may be NULL). */
 #define gs_open(options, ret_scope, ret_failure) gs_open_at((options), (ret_scope), (ret_failure), GS_HERE)
 GS_API gs_status gs_open_at(const gs_options *options, gs_scope **ret_scope, gs_failure *ret_failure, const char *file,
                             int line);
@@ -196,8 +196,8 @@ GS_API gs_status gs_open_at(const gs_options *options, gs_scope **ret_scope, gs_
 GS_API gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_scope **ret_scope, const char *file,
                              int line);
 
-/* Enter and leave a scope in a thread that did not open it. A thread leaves the scope that it entered last first. When
- * a thread ends, it leaves all its scopes. */
+/* Enter and leave a scope in a thread that did not open it. A thread must leave its innermost scope first. When a
+ * thread ends, it leaves all its scopes. */
 #define gs_enter(scope) gs_enter_at((scope), GS_HERE)
 #define gs_leave(scope) gs_leave_at((scope), GS_HERE)
 GS_API gs_status gs_enter_at(gs_scope *scope, const char *file, int line);
@@ -221,7 +221,7 @@ typedef enum gs_kind {
 } gs_kind;
 GS_API const char *gs_kind_text(int kind); /* "device memory"; static */
 
-/* Resources that were still held at the end of the scope and were created at the same place in the source. */
+/* Resources of one kind that were created at the same place in the source and still held at the end of the scope. */
 typedef struct gs_held {
     gs_kind kind;
     size_t count;
@@ -233,8 +233,8 @@ typedef struct gs_held {
 } gs_held;
 
 typedef enum gs_context_end {
-    GS_CONTEXT_STAYS,    /* this was an inner scope, or others still retain the context */
-    GS_CONTEXT_RELEASED, /* the context was released, and no one else retains it */
+    GS_CONTEXT_STAYS,    /* this was an inner scope, or the context is still retained elsewhere */
+    GS_CONTEXT_RELEASED, /* the context was released and is no longer active */
     GS_CONTEXT_UNSURE    /* the release failed */
 } gs_context_end;
 
@@ -244,16 +244,16 @@ typedef struct gs_report {
     int has_failure;
     gs_failure failure; /* the first failure of the scope */
     size_t held_count;  /* number of resources still held at the end */
-    size_t kept_count;  /* number of resources that could not be released. An inner scope passes them to its parent;
-                         * after the outermost scope they remain in the context */
+    size_t kept_count;  /* number of resources that could not be released. An inner scope passes them to its parent.
+                         * After the outermost scope, they remain in the context */
     size_t entry_count;
     gs_held *entries;    /* owned; sorted by kind, file, line */
-    uint64_t peak_bytes; /* largest sum of the device memory requested by the scope and its inner scopes */
+    uint64_t peak_bytes; /* maximum of the device memory held at one time by the scope and its inner scopes */
     uint64_t pinned_peak_bytes;
-    int has_memory; /* the driver could report free memory both at the start and at the end */
+    int has_memory; /* the driver reported its free memory at the start and at the end */
     uint64_t free_begin_bytes, free_end_bytes;
-    int64_t missing_bytes; /* decrease of free memory, minus the memory that scopes still open took meanwhile */
-    /* part of missing_bytes that a context normally keeps (streams, shared pages); a larger value indicates a leak */
+    int64_t missing_bytes; /* decrease of free memory, minus the memory that other open scopes allocated meanwhile */
+    /* memory that a context normally keeps (for streams and shared pages); more missing_bytes indicate a leak */
     uint64_t allowed_bytes;
     gs_context_end context;
 } gs_report;
@@ -262,8 +262,9 @@ typedef struct gs_report {
  * scope. The calling thread need not have entered the scope. `ret_report` may be NULL; otherwise the caller frees the
  * report.
  *
- * The scope is freed with these results: GS_OK; GS_FAILED: a resource could not be released; GS_DEAD: the context was
- * released without waiting. The scope is unchanged with these results: GS_BUSY, GS_MISUSE, GS_NO_HOST_MEMORY. */
+ * These results mean that the scope was freed: GS_OK; GS_FAILED: a resource could not be released; GS_DEAD: the context
+ * was released without waiting. These results mean that the scope is unchanged and still open: GS_BUSY, GS_MISUSE,
+ * GS_NO_HOST_MEMORY. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
 GS_API void gs_report_print(const gs_report *report, FILE *out);
@@ -271,7 +272,7 @@ GS_API void gs_report_free(gs_report *report);
 
 typedef struct gs_memory {
     uint64_t live_bytes, peak_bytes; /* requested device memory of the scope and its inner scopes */
-    uint64_t taken_bytes;            /* the same, rounded to the driver's pages; memory_bytes limits this value */
+    uint64_t taken_bytes; /* live_bytes, each block rounded up as the driver does; memory_bytes limits this */
     uint64_t pinned_live_bytes, pinned_peak_bytes;
     uint64_t limit_bytes;             /* 0: none */
     uint64_t free_bytes, total_bytes; /* memory of the whole card, reported by the driver */
@@ -279,13 +280,14 @@ typedef struct gs_memory {
 #define gs_memory_of(scope, ret_memory) gs_memory_of_at((scope), (ret_memory), GS_HERE)
 GS_API gs_status gs_memory_of_at(gs_scope *scope, gs_memory *ret_memory, const char *file, int line);
 
-/* Set the phase of the process for gpuwhy (gpuwhy.h). A scope with a name sets the phase when it begins. When the scope
- * ends, the name of its parent becomes the phase again. */
+/* Set the phase of the process for gpuwhy (see gpuwhy.h). A scope that has a name sets the phase when it begins. When
+ * the scope ends, the phase becomes the name of the scope around it. */
 GS_API void gs_phase(const char *name);
 
 /* ---- resources of a scope ----------------------------------------------------------------------------------------
- * Each resource is released by its own call or at the end of its scope, whichever comes first. The scope passed to the
- * release is the owner or a scope inside it. GS_MISUSE: it does not own the resource. */
+ * Each resource is released by its own call or at the end of its scope, whichever comes first. Pass the owner of the
+ * resource, or a scope inside it, to the releasing call. Returns GS_MISUSE if that scope and the scopes around it do
+ * not own the resource. */
 
 #define gs_alloc(scope, bytes, ret)                 gs_alloc_at((scope), (bytes), (ret), GS_HERE)
 #define gs_free(scope, address)                     gs_free_at((scope), (address), GS_HERE)
@@ -305,14 +307,14 @@ GS_API void gs_phase(const char *name);
 
 /* Allocate device memory. After GS_NO_MEMORY the scope remains usable: request less memory, or free some first. */
 GS_API gs_status gs_alloc_at(gs_scope *scope, size_t bytes, CUdeviceptr *ret, const char *file, int line);
-GS_API gs_status gs_free_at(gs_scope *scope, CUdeviceptr address, const char *file,
-                            int line); /* waits for the device */
-/* Allocate stream-ordered memory from the scope's own pool. The pool keeps its memory until the scope ends. On cards
- * and drivers without pools, the call allocates plain device memory and logs this. */
+/* Free device memory. The call first waits for the device. */
+GS_API gs_status gs_free_at(gs_scope *scope, CUdeviceptr address, const char *file, int line);
+/* Allocate stream-ordered memory from the scope's own pool. The pool keeps its memory until the scope ends. If the card
+ * or the driver has no pools, the call allocates plain device memory and logs this. */
 GS_API gs_status gs_alloc_ordered_at(gs_scope *scope, size_t bytes, CUstream stream, CUdeviceptr *ret, const char *file,
                                      int line);
 GS_API gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stream, const char *file, int line);
-/* Allocate page-locked host memory. For mapped memory, *ret_address is the address that the card uses. */
+/* Allocate page-locked host memory. For mapped memory, *ret_address is the address for use on the card. */
 GS_API gs_status gs_alloc_pinned_at(gs_scope *scope, size_t bytes, void **ret, const char *file, int line);
 GS_API gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdeviceptr *ret_address,
                                     const char *file, int line);
@@ -326,14 +328,14 @@ GS_API gs_status gs_event_close_at(gs_scope *scope, CUevent event, const char *f
  * driver's compiler. */
 GS_API gs_status gs_module_at(gs_scope *scope, const void *image, CUmodule *ret, const char *file, int line);
 GS_API gs_status gs_module_close_at(gs_scope *scope, CUmodule module, const char *file, int line);
-/* Find a kernel, which is valid as long as its module. */
+/* Find a kernel of a module. The kernel is valid until the module is unloaded. */
 GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name, CUfunction *ret, const char *file,
                               int line);
 
 /* Create handles of CUDA's libraries: cudnnHandle_t, cublasHandle_t, cublasLtHandle_t, ncclComm_t. The first handle
- * loads the library. The handle works on `stream` (not with cuBLASLt and NCCL). By default, the library file with the
- * newest known name is loaded. The environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT and
- * GPUSCOPE_NCCL name another file. */
+ * loads the library. Handles of cuDNN and cuBLAS work on `stream`. By default, the newest library file whose name is
+ * known is loaded. The environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT and GPUSCOPE_NCCL can
+ * name another file. */
 typedef struct gs_nccl_id {
     char bytes[128];
 } gs_nccl_id;
@@ -364,7 +366,7 @@ GS_API gs_status gs_handle_close_at(gs_scope *scope, gs_kind kind, void *handle,
 #define gs_wait_all()                        gs_wait_all_at(GS_HERE)
 #define gs_elapsed(begin, end, ret_ms)       gs_elapsed_at((begin), (end), (ret_ms), GS_HERE)
 
-/* Copies and fills run in stream order. For the host, they are complete after gs_wait(). */
+/* Copies and fills run in stream order. Call gs_wait() before the host uses their result or changes their source. */
 GS_API gs_status gs_copy_in_at(CUdeviceptr to, const void *from, size_t bytes, CUstream stream, const char *file,
                                int line);
 GS_API gs_status gs_copy_out_at(void *to, CUdeviceptr from, size_t bytes, CUstream stream, const char *file, int line);
@@ -373,45 +375,45 @@ GS_API gs_status gs_copy_at(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
 GS_API gs_status gs_fill_at(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream, const char *file,
                             int line);
 GS_API gs_status gs_record_at(CUevent event, CUstream stream, const char *file, int line);
-GS_API gs_status gs_follow_at(CUstream stream, CUevent event, const char *file,
-                              int line); /* the stream waits, not the host */
+/* Make the stream wait for the event. The host does not wait. */
+GS_API gs_status gs_follow_at(CUstream stream, CUevent event, const char *file, int line);
 GS_API gs_status gs_wait_at(CUstream stream, const char *file, int line);
 GS_API gs_status gs_wait_event_at(CUevent event, const char *file, int line);
 GS_API gs_status gs_wait_all_at(const char *file, int line);
 GS_API gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, const char *file, int line);
 
 /* ---- planned memory ----------------------------------------------------------------------------------------------
- * The program first describes one iteration without running it: all allocations and frees, in order. Each block then
- * has a fixed place in one block of device memory, so that memory cannot fragment and the peak is known before the
- * first step. A plan is plain host data: it needs no driver and no scope, and is used by one thread at a time. Blocks
- * that share a place use it in the order of the plan. An iteration that works on several streams must order them where
- * one reuses the memory of another. */
+ * The program first describes one iteration without running it: all allocations and frees, in order. Each block of the
+ * plan is then given a fixed place in one large allocation of device memory. So memory cannot become fragmented, and
+ * the peak is known before the first step. A plan is plain host data, which needs no driver and no scope. Only one
+ * thread at a time may use it. Blocks that share a place use it one after the other, in the order of the plan. If an
+ * iteration uses several streams, the program must make a stream wait before it reuses memory of another stream. */
 typedef struct gs_plan gs_plan;
 typedef struct gs_plan_size {
     size_t block_count;
     uint64_t live_peak_bytes; /* largest sum of the blocks alive at the same time, each rounded to the alignment; no
                                * layout can be smaller */
-    uint64_t arena_bytes;     /* size of this layout */
+    uint64_t arena_bytes;     /* size of the memory that this layout needs */
 } gs_plan_size;
 GS_API gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan);       /* a power of two; 0: 512 */
-GS_API void gs_plan_delete(gs_plan *plan);                                      /* takes NULL */
+GS_API void gs_plan_delete(gs_plan *plan);                                      /* `plan` may be NULL */
 GS_API gs_status gs_plan_alloc(gs_plan *plan, size_t bytes, size_t *ret_block); /* blocks are numbered from 0 */
 GS_API gs_status gs_plan_free(gs_plan *plan, size_t block);
-/* End the description and compute the places of the blocks. Blocks that were not freed live until the end of the
+/* End the description and compute the places of the blocks. A block that was not freed lives until the end of the
  * iteration. The plan does not change after this call. */
 GS_API gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size);
 GS_API gs_status gs_plan_offset(const gs_plan *plan, size_t block, uint64_t *ret_offset);
 
 typedef struct gs_arena gs_arena;
-/* Allocate the device memory for a closed plan. The plan must live as long as the arena. The scope owns the arena. */
+/* Allocate the device memory for a closed plan. The plan must live as long as the arena. The scope frees the arena. */
 #define gs_arena_open(scope, plan, ret_arena) gs_arena_open_at((scope), (plan), (ret_arena), GS_HERE)
 GS_API gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, const char *file,
                                   int line);
 /* Return the address of a block of the plan. Returns 0 if there is no such block. */
 GS_API CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block);
-/* Repeat the allocations and frees of the plan call by call. gs_arena_restart() begins an iteration; it returns
- * GS_DIFFERS if the previous iteration was not complete. The other calls return GS_DIFFERS if the call differs from the
- * plan. The failure's text then names the step, and the arena is unchanged. */
+/* Repeat the allocations and frees of the plan, call by call. gs_arena_restart() begins an iteration. It returns
+ * GS_DIFFERS if the previous iteration was not complete. The other two return GS_DIFFERS if the next step of the plan
+ * is a different one. The failure's text then names the step, and the arena is unchanged. */
 #define gs_arena_restart(arena)           gs_arena_restart_at((arena), GS_HERE)
 #define gs_arena_alloc(arena, bytes, ret) gs_arena_alloc_at((arena), (bytes), (ret), GS_HERE)
 #define gs_arena_free(arena, address)     gs_arena_free_at((arena), (address), GS_HERE)
@@ -420,35 +422,35 @@ GS_API gs_status gs_arena_alloc_at(gs_arena *arena, size_t bytes, CUdeviceptr *r
 GS_API gs_status gs_arena_free_at(gs_arena *arena, CUdeviceptr address, const char *file, int line);
 
 /* ---- workspace of library algorithms -----------------------------------------------------------------------------
- * A block of memory that grows as needed up to a budget. The algorithm is selected by the memory available: the first
- * of the given sizes that fits the budget and the card's free memory. Sizes that did not fit are logged. Use it on one
- * stream at a time. */
+ * A workspace is a block of memory that grows as needed, up to a budget. The program passes the sizes that its
+ * algorithms need, and the first one that fits the budget and the card's free memory is chosen. Sizes that did not fit
+ * are logged. Use a workspace on only one stream at a time. */
 typedef struct gs_workspace gs_workspace;
 #define gs_workspace_open(scope, budget_bytes, ret) gs_workspace_open_at((scope), (budget_bytes), (ret), GS_HERE)
 #define gs_workspace_choose(workspace, sizes, count, ret_choice, ret)                                                  \
     gs_workspace_choose_at((workspace), (sizes), (count), (ret_choice), (ret), GS_HERE)
 GS_API gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_workspace **ret, const char *file,
                                       int line);
-/* Choose an algorithm by its workspace. `sizes` begins with the best algorithm. *ret_choice is the index of the chosen
- * size, and *ret is the workspace, which is valid until the next call (0 for a size of 0 bytes). GS_NO_MEMORY: no size
- * fits. */
+/* Choose the first algorithm whose workspace fits. `sizes` begins with the best algorithm. *ret_choice is the index of
+ * the chosen size, and *ret is the workspace, which is valid until the next call (0 for a size of 0 bytes). Returns
+ * GS_NO_MEMORY if no size fits. */
 GS_API gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, size_t count, size_t *ret_choice,
                                         CUdeviceptr *ret, const char *file, int line);
 
 /* ---- largest batch that fits ------------------------------------------------------------------------------------- */
 
-/* Compute the memory that a micro-batch of `n` needs, for example from a plan. Return GS_OK and set *ret_bytes;
- * GS_NO_MEMORY: the size is too large to compute; GS_UNSUPPORTED: n is not possible. Any other status ends the
- * search. */
+/* Compute the memory that a micro-batch of `n` needs, for example from a plan. The function must set *ret_bytes and
+ * return GS_OK, or return GS_NO_MEMORY if the size is too large to compute, or GS_UNSUPPORTED if n is not possible. Any
+ * other status ends the search. */
 typedef gs_status gs_bytes_for(void *user, size_t n, uint64_t *ret_bytes);
 typedef struct gs_fit {
     uint64_t budget_bytes;
     size_t n_min, n_max; /* n_min: 0 means 1. n_max must be set */
-    size_t divides; /* allow only divisors of this number, so that gradient accumulation has equal parts; 0: any n */
+    size_t divides; /* allow only divisors of this number, so that gradient accumulation has equal parts; 0: all n */
 } gs_fit;
-/* Find the largest n that fits. A larger n may need less memory because algorithms change, so every n is tried,
- * starting with the largest. GS_NO_MEMORY: no n fits, and *ret_bytes is the need of the smallest possible n
- * (UINT64_MAX: unknown). */
+/* Find the largest n that fits. A larger n may need less memory, because algorithms change with n. So every n is tried,
+ * starting with the largest. Returns GS_NO_MEMORY if no n fits; *ret_bytes is then the memory that the smallest
+ * possible n needs (UINT64_MAX: unknown). */
 GS_API gs_status gs_fit_batch(const gs_fit *fit, gs_bytes_for *bytes_for, void *user, size_t *ret_n,
                               uint64_t *ret_bytes);
 
@@ -466,7 +468,7 @@ GS_API void gs_child_main(int argc, char **argv, const gs_child_entry *entries);
 GS_API gs_status gs_reply_write(gs_reply *reply, const void *data, size_t bytes);
 
 typedef struct gs_child_result {
-    gs_status status; /* return value of the function, or GS_CHILD_DIED or GS_TIMEOUT */
+    gs_status status; /* what the function returned, or GS_CHILD_DIED or GS_TIMEOUT */
     int exit_status;  /* exit status of the process; -1: a signal ended it */
     int signal;       /* 0: none */
     int has_failure;
@@ -474,9 +476,10 @@ typedef struct gs_child_result {
     void *output;       /* owned; release it with free() */
     size_t output_bytes;
 } gs_child_result;
-/* Run the function in a child process. The child is killed after `timeout_ms` (0: no limit). GS_OK: a child ran,
- * and *ret_result is written (its `status` may be an error); GS_MISUSE: the function is not in the list, or
- * gs_child_main() was not called; GS_FAILED: no process could be started (see errno); GS_NO_HOST_MEMORY. */
+/* Run the function in a child process. The child is killed after `timeout_ms` (0: no limit). Returns GS_OK if a child
+ * ran: then *ret_result is set, and its `status` may be an error. Returns GS_MISUSE if the function is not in the list
+ * or gs_child_main() was not called, and GS_FAILED if no process could be started (see errno). GS_NO_HOST_MEMORY is
+ * also possible. */
 GS_API gs_status gs_run_in_child(gs_child_function *function, const void *input, size_t input_bytes,
                                  unsigned timeout_ms, gs_child_result *ret_result);
 
