@@ -14,6 +14,7 @@ function(gw_optimise_sanitized)
 endfunction()
 
 if(GW_SANITIZE)
-  add_compile_options(-fsanitize=${GW_SANITIZE} -fno-omit-frame-pointer)
+  # Undefined behaviour ends the program, so that no test passes with a report.
+  add_compile_options(-fsanitize=${GW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${GW_SANITIZE})
 endif()

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Run the fuzzer of every parser under the sanitizers, for GPUWHY_FUZZ_S seconds each (60). Needs clang.
+# Fuzz every parser of data from outside, and the model and the verdict behind them, under the sanitizers; then judge
+# recordings that are large in one way (tests/sized). FUZZ_SECONDS (60) is the time for each fuzzer, and for the large
+# recordings of each shape group. Needs clang.
 set -eu
 sh tools/build.sh build-fuzz -DCMAKE_BUILD_TYPE=Debug -DGW_FUZZ=ON -DCMAKE_C_COMPILER=clang
-seconds=${GPUWHY_FUZZ_S:-60}
+seconds=${FUZZ_SECONDS:-60}
 for program in build-fuzz/tests/fuzz/fuzz_*; do
     if [ -f "$program" ] && [ -x "$program" ]; then
         corpus=build-fuzz/corpus/${program##*/}
@@ -22,3 +24,7 @@ for program in build-fuzz/tests/fuzz/fuzz_*; do
         sed -nE 's/^stat::number_of_executed_units: */  inputs tried: /p' "$corpus.log"
     fi
 done
+
+echo "== recordings of 1,000 to 1,000,000 items of each kind, one after the other for $((seconds * 10)) s"
+sh tools/build.sh build -DCMAKE_BUILD_TYPE=Release
+python3 -B tests/sized/sized.py build --all --shuffle --count 1000 --steps 3 --seconds $((seconds * 10))

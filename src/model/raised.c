@@ -22,7 +22,8 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
         model->inner->nomem = true;
         return;
     }
-    memcpy(process->raised + process->raised_bytes, event->text, bytes);
+    if (bytes > 0)
+        memcpy(process->raised + process->raised_bytes, event->text, bytes);
     process->raised_bytes += bytes;
     process->raised[process->raised_bytes++] = '\n';
     process->raised[process->raised_bytes] = '\0';

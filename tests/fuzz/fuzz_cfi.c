@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A valid region. The table is at 4, and the instruction at 4,108, the second one of the function. Header, common

@@ -3,7 +3,6 @@
  *
  * Input: records of { u16 place, u8 length, bytes }. The places are mapped so that header, slots, rings, chunk headers
  * and records are all hit often. */
-#define _GNU_SOURCE
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"

@@ -1,5 +1,4 @@
 /* Fuzz the reader of GPU core dumps. Seeds: tests/fixtures/gpucore, unpacked into the corpus folder. */
-#define _GNU_SOURCE
 #include "gw_gpucore.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* Fuzz the reader of process core dumps. Seeds: any real dump. */
-#define _GNU_SOURCE
 #include "gw_hostcore.h"
 
 #include <stdlib.h>

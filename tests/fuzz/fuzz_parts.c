@@ -1,6 +1,5 @@
 /* Fuzz the lookup of an address in the function parts of an ELF file. Input: the address (8 bytes), then the file.
  * Seed: a program. */
-#define _GNU_SOURCE
 #include "gwi_parts.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* Fuzz memory snapshots saved by PyTorch: read, model and judge them. */
-#define _GNU_SOURCE
 #include "gw_torch.h"
 #include "gw_verdict.h"
 #include "seeds.h"

@@ -1,5 +1,4 @@
 /* Fuzz the reader of recordings: read a recording to its end, and access everything that the reader returns. */
-#define _GNU_SOURCE
 #include "gw_recording.h"
 #include "seeds.h"
 

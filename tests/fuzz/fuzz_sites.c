@@ -112,6 +112,8 @@ static void look(gw_sites *sites)
     }
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static void (*const feeders[])(gw_sites *, const uint8_t **, const uint8_t *) = {

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const gw_stack_process *process, const gw_stack_thread *thread)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
