@@ -48,7 +48,7 @@ show_failed() { # log
 run_failed_alone() { # folder
     show_failed "$1/check.log"
     ! grep -qE '(Address|Thread|Leak)Sanitizer:|runtime error:' "$1/check.log" || return 0
-    (cd "$1" && ctest --rerun-failed --timeout 300 --output-on-failure --no-tests=error) >"$1/check.alone.log" 2>&1
+    (cd "$1" && ctest --rerun-failed -FA '.*' --timeout 300 --output-on-failure --no-tests=error) >"$1/check.alone.log" 2>&1
     ended=$?
     show_failed "$1/check.alone.log"
     sed -E -f tools/results.sed "$1/check.alone.log" >"$1/check.alone"

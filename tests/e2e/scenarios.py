@@ -13,7 +13,8 @@ import shutil
 import signal
 import sys
 
-from harness import (CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, bytes_text, expect, expect_same, expect_screens,
+import invariants
+from harness import (BUILD, CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, bytes_text, expect, expect_same, expect_screens,
                      expect_text, expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
 
 PYTHON = sys.executable
@@ -777,9 +778,10 @@ def run_both(argv, card, place, signal_when, is_twin=False, options=()):
         skip(f"{argv[0]} is not there")
     plain = run_plain(argv, card, new_folder(place, "plain"), signal_when)
     observed = run_observed(argv, card, new_folder(place, "observed"), options, signal_when)
-    if card.same_without_gpuwhy() or is_twin:
+    is_same = card.same_without_gpuwhy() or is_twin
+    if is_same:
         expect_same(plain, observed)
-    return observed
+    return plain, observed, is_same
 
 
 def judge(run, status, cause):
@@ -798,20 +800,22 @@ def judge(run, status, cause):
 
 
 def run_fault(scenario, place):
-    run = run_both(scenario.argv, scenario.card, place, scenario.signal_when, options=scenario.options)
+    plain, run, is_same = run_both(scenario.argv, scenario.card, place, scenario.signal_when, options=scenario.options)
     expect(run.status == scenario.exit,
            f"exit status {run.status}, expected {scenario.exit}: {run.stderr.decode(errors='replace')}")
     verdict = judge(run, scenario.status, scenario.cause)
     if scenario.check is not None:
         scenario.check(run, verdict)
+    return invariants.check(plain, run, verdict, scenario.cause, is_same)
 
 
 def run_twin(scenario, place):
-    run = run_both(scenario.twin, scenario.twin_card, place, None, is_twin=True, options=scenario.options)
+    plain, run, is_same = run_both(scenario.twin, scenario.twin_card, place, None, is_twin=True, options=scenario.options)
     expect(run.status == 0, f"the twin failed ({run.status}): {run.stderr.decode(errors='replace')}")
     verdict = judge(run, "clean", None)
     if scenario.twin_check is not None:
         scenario.twin_check(run, verdict)
+    return invariants.check(plain, run, verdict, None, is_same)
 
 
 def run_one(name):
@@ -827,7 +831,9 @@ def run_one(name):
     if scenario.kernel is not None and release < scenario.kernel and not is_twin:
         skip(f"Linux {scenario.kernel} tells how somebody else's child ended; this is {os.uname().release}")
     with Workplace() as place:
-        (run_twin if is_twin else run_fault)(scenario, place)
+        row = (run_twin if is_twin else run_fault)(scenario, place)
+        if not REAL:
+            invariants.leave(BUILD / "tests" / "e2e" / "invariants", name, row)
 
 
 if __name__ == "__main__":
