@@ -28,15 +28,18 @@ static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
     gw_text_free(&part);
 }
 
-/* Quote the field where needed. */
-static void put_field(FILE *file, const char *text, size_t bytes)
+/* Quote the field where needed. For a spreadsheet, an apostrophe marks a text that it would compute as a formula. */
+static void put_field(const gw_export_to *to, const char *text, size_t bytes)
 {
+    FILE *file = to->file;
     gw_text clean = {0};
     add_cleaned(&clean, text, bytes);
     const char *at = gw_text_str(&clean);
     bool quoted = strpbrk(at, ",\"\r\n") != NULL;
     if (quoted)
         fputc('"', file);
+    if (to->no_formulas && at[0] != '\0' && strchr("=+-@\t\r", at[0]) != NULL)
+        fputc('\'', file);
     for (; *at != '\0'; at++) {
         if (*at == '"')
             fputc('"', file);
@@ -47,12 +50,12 @@ static void put_field(FILE *file, const char *text, size_t bytes)
     gw_text_free(&clean);
 }
 
-static void put_pair(FILE *file, const char *key, const char *value)
+static void put_pair(gw_export_to *to, const char *key, const char *value)
 {
-    fputs(",,,,,,,,,,,,,,", file); /* no columns of an event; `key` is the 18th column */
-    put_field(file, key, strlen(key));
-    fputc(',', file);
-    put_field(file, value, strlen(value));
+    fputs(",,,,,,,,,,,,,,", to->file); /* no columns of an event; `key` is the 18th column */
+    put_field(to, key, strlen(key));
+    fputc(',', to->file);
+    put_field(to, value, strlen(value));
 }
 
 /* The column `kind` holds the source, arg0 the card. */
@@ -63,9 +66,9 @@ static void put_machine_pair(gw_export_to *to, const char *source, uint32_t devi
         fprintf(to->file, ",%" PRIu32 ",,,,arg0=card,", device);
     else
         fputs(",,,,,,", to->file);
-    put_field(to->file, key, strlen(key));
+    put_field(to, key, strlen(key));
     fputc(',', to->file);
-    put_field(to->file, value, strlen(value));
+    put_field(to, value, strlen(value));
 }
 
 static void put_event(gw_export_to *to, const gw_event *event)
@@ -74,7 +77,7 @@ static void put_event(gw_export_to *to, const gw_event *event)
     fprintf(to->file, ",%s,", gw_event_kind_name(event->kind));
     bool is_call = gw_event_kind_price(event->kind) != GW_PRICE_FACT;
     const char *fn_name = is_call ? gw_reader_fn_name(to->reader, event->fn) : "";
-    put_field(to->file, fn_name, strlen(fn_name));
+    put_field(to, fn_name, strlen(fn_name));
     fprintf(to->file, ",%u,%u,%u,%u,%u,%" PRIu64, event->result, event->took_us, event->flags, event->site,
             event->extra, event->context);
     for (int i = 0; i < 4; i++)
@@ -89,7 +92,7 @@ static void put_event(gw_export_to *to, const gw_event *event)
     }
     fprintf(to->file, ",%s,", event->text == NULL ? "" : "text");
     if (event->text != NULL)
-        put_field(to->file, event->text, event->text_bytes);
+        put_field(to, event->text, event->text_bytes);
 }
 
 static void put_counters(gw_export_to *to, const gw_item *item)
@@ -103,7 +106,7 @@ static void put_counters(gw_export_to *to, const gw_item *item)
     if (item->counters.inside_fn_plus_1 != 0 && used > 0 && (size_t)used < sizeof text)
         snprintf(text + used, sizeof text - (size_t)used, " inside=%.64s",
                  gw_reader_fn_name(to->reader, (uint16_t)(item->counters.inside_fn_plus_1 - 1)));
-    put_pair(to->file, item->counters.thread_name, text);
+    put_pair(to, item->counters.thread_name, text);
 }
 
 static void put_head(gw_export_to *to, const gw_item *item)
@@ -120,12 +123,12 @@ static void put_ring(gw_export_to *to, const gw_item *item)
         if (i > 0)
             fputs("\r\n", to->file);
         fprintf(to->file, "%" PRIu64 ",ring,%u,%u,,", call->t_ns, item->pid, item->tid);
-        put_field(to->file, fn_name, strlen(fn_name));
+        put_field(to, fn_name, strlen(fn_name));
         fprintf(to->file, ",,,,,,,%" PRIu64 ",,,%" PRIu64 ",arg0=what arg3=stream,,", call->what, call->stream);
     }
     if (item->ring.count == 0) {
         put_head(to, item);
-        put_pair(to->file, "", "");
+        put_pair(to, "", "");
     }
 }
 
@@ -135,7 +138,7 @@ static void put_process(gw_export_to *to, const gw_item *item)
     snprintf(text, sizeof text, "parent_pid=%u start_realtime_ns=%" PRIu64 " driver_build_id=%.64s driver=%.1500s",
              item->process.parent_pid, item->process.start_realtime_ns, item->process.driver_build_id,
              item->process.driver_path);
-    put_pair(to->file, item->process.exe, text);
+    put_pair(to, item->process.exe, text);
 }
 
 static void put_exit(gw_export_to *to, const gw_exit_fact *exit_fact)
@@ -144,7 +147,7 @@ static void put_exit(gw_export_to *to, const gw_exit_fact *exit_fact)
     if (exit_fact->status_known)
         snprintf(text, sizeof text, "code=%d signal=%d core=%d", exit_fact->exit_code, exit_fact->signal,
                  exit_fact->core_dumped);
-    put_pair(to->file, exit_fact->is_command ? "command" : "process", exit_fact->status_known ? text : "unknown");
+    put_pair(to, exit_fact->is_command ? "command" : "process", exit_fact->status_known ? text : "unknown");
 }
 
 static void put_lost(gw_export_to *to, const gw_item *item)
@@ -152,7 +155,7 @@ static void put_lost(gw_export_to *to, const gw_item *item)
     char text[96];
     snprintf(text, sizeof text, "events=%" PRIu64 " failures=%" PRIu64 " threads=%" PRIu64, item->lost.events,
              item->lost.failures, item->lost.threads);
-    put_pair(to->file, "", text);
+    put_pair(to, "", text);
 }
 
 static void put_symbol(gw_export_to *to, const gw_item *item)
@@ -165,7 +168,7 @@ static void put_symbol(gw_export_to *to, const gw_item *item)
     }
     gw_text place = {0};
     gw_text_addf(&place, "%s+0x%" PRIx64, item->symbol.path, item->symbol.address);
-    put_pair(to->file, gw_text_str(&place), gw_text_str(&text));
+    put_pair(to, gw_text_str(&place), gw_text_str(&text));
     gw_text_free(&place);
     gw_text_free(&text);
 }
@@ -186,7 +189,7 @@ static void put_sample(gw_export_to *to, const gw_item *item)
                          value->state == GW_SAMPLE_KNOWN ? text : gw_sample_state_text(value->state));
     }
     if (item->sample.count == 0)
-        put_pair(to->file, "", "");
+        put_pair(to, "", "");
 }
 
 static void put_machine(gw_export_to *to, const gw_item *item)
@@ -218,7 +221,7 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
     case GW_ITEM_META:
     case GW_ITEM_SUPERVISOR:
     case GW_ITEM_MAPS:
-        put_pair(to->file, item->pair.key, item->pair.value);
+        put_pair(to, item->pair.key, item->pair.value);
         break;
     case GW_ITEM_PROCESS:
         put_process(to, item);
@@ -233,8 +236,8 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
         put_lost(to, item);
         break;
     case GW_ITEM_STDERR:
-        put_pair(to->file, "", "");
-        put_field(to->file, item->stderr_part.bytes, item->stderr_part.count);
+        put_pair(to, "", "");
+        put_field(to, item->stderr_part.bytes, item->stderr_part.count);
         break;
     case GW_ITEM_EXIT:
         put_exit(to, &item->exit);
@@ -249,7 +252,7 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
         put_machine(to, item);
         break;
     default:
-        put_pair(to->file, "", "");
+        put_pair(to, "", "");
         break;
     }
     fputs("\r\n", to->file);
@@ -260,7 +263,7 @@ static gw_status put_fault(gw_export_to *to, const char *reason, gw_error *err)
 {
     (void)err;
     fputs(",damage,,", to->file);
-    put_pair(to->file, "", reason);
+    put_pair(to, "", reason);
     fputs("\r\n", to->file);
     return GW_OK;
 }
@@ -269,6 +272,20 @@ const gw_export_format gwi_export_csv = {
     .name = "csv",
     .about = "one table, one line per item",
     .begin = begin,
+    .item = put_item,
+    .fault = put_fault,
+};
+
+static gw_status begin_sheet(gw_export_to *to, gw_error *err)
+{
+    to->no_formulas = true;
+    return begin(to, err);
+}
+
+const gw_export_format gwi_export_csv_sheet = {
+    .name = "csv-sheet",
+    .about = "the same for a spreadsheet: a text that begins like a formula (= + - @) gets a leading apostrophe",
+    .begin = begin_sheet,
     .item = put_item,
     .fault = put_fault,
 };

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-static const gw_export_format *const formats[] = {&gwi_export_json, &gwi_export_csv};
+static const gw_export_format *const formats[] = {&gwi_export_json, &gwi_export_csv, &gwi_export_csv_sheet};
 
 const gw_export_format *gw_export_at(unsigned index)
 {

@@ -73,6 +73,8 @@ static int write_recording(void **state)
                      .pid = 5,
                      .machine = {GW_MACHINE_XID, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 1, 79, 0, "fallen, \"off\""}};
     put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_META, .pair = {"env.A", "=CMD(1,2)"}};
+    put(writer, &item);
     return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
 }
 
@@ -134,7 +136,7 @@ static void csv_lines_have_all_columns(void **state)
         if (fields != columns)
             fail_msg("%u fields: %.*s", fields, (int)(at - line), line);
     }
-    assert_int_equal(lines, 15);
+    assert_int_equal(lines, 16);
     assert_non_null(strstr(text, "7,event,5,6,ALLOC,cuMemAlloc_v2,0,9,3,0,0,0,18446744073709551615,4096,0,0,"
                                  "arg0=address arg1=bytes arg2=space arg3=detail,text,"));
     assert_non_null(strstr(text, "argv,\"a, \"\"quoted\"\"\nword\""));
@@ -143,6 +145,20 @@ static void csv_lines_have_all_columns(void **state)
     assert_non_null(strstr(text, "arg0=card,card.ecc.mode,not supported"));
     assert_non_null(strstr(text, "machine,5,0,kernel log,,,,,,,,,,,,,xid,"));
     free(text);
+}
+
+/* A spreadsheet must not compute what a program wrote. */
+static void formulas_are_texts_in_a_sheet(void **state)
+{
+    (void)state;
+    uint64_t faults;
+    char *plain = export_text("csv", &faults), *sheet = export_text("csv-sheet", &faults);
+    assert_non_null(strstr(plain, "env.A,\"=CMD(1,2)\"\r\n"));
+    assert_non_null(strstr(sheet, "env.A,\"'=CMD(1,2)\"\r\n"));
+    assert_non_null(strstr(sheet, "argv,\"a, \"\"quoted\"\"\nword\""));
+    assert_int_equal(strlen(sheet), strlen(plain) + 1);
+    free(plain);
+    free(sheet);
 }
 
 static json_object *get(json_object *object, const char *key)
@@ -162,7 +178,7 @@ static void json_is_parsed_back(void **state)
     assert_int_equal(json_object_get_int(get(all, "schema")), 1);
     assert_int_equal(json_object_array_length(get(all, "functions")), 2);
     json_object *items = get(all, "items");
-    assert_int_equal(json_object_array_length(items), 13);
+    assert_int_equal(json_object_array_length(items), 14);
     json_object *event = json_object_array_get_idx(items, 2);
     assert_string_equal(json_object_get_string(get(event, "item")), "event");
     assert_string_equal(json_object_get_string(get(event, "kind")), "ALLOC");
@@ -223,9 +239,9 @@ static void formats_are_found_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats_are_found_by_name), cmocka_unit_test(csv_lines_have_all_columns),
-        cmocka_unit_test(json_is_parsed_back),       cmocka_unit_test(a_full_disk_is_noticed),
-        cmocka_unit_test(damage_is_shown),
+        cmocka_unit_test(formats_are_found_by_name),     cmocka_unit_test(csv_lines_have_all_columns),
+        cmocka_unit_test(json_is_parsed_back),           cmocka_unit_test(a_full_disk_is_noticed),
+        cmocka_unit_test(formulas_are_texts_in_a_sheet), cmocka_unit_test(damage_is_shown),
     };
     return cmocka_run_group_tests(tests, write_recording, remove_recording);
 }

@@ -9,12 +9,14 @@
 #include "gw_recording.h"
 #include "gw_status.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Destination of the output, and the source of function names. */
 typedef struct gw_export_to {
     FILE *file;              /* borrowed */
     const gw_reader *reader; /* borrowed, for gw_reader_fn_name() */
+    bool no_formulas;        /* set by `begin` of a format for spreadsheets */
     uint64_t item_count;     /* items written so far */
 } gw_export_to;
 

@@ -6,6 +6,7 @@
 
 extern const gw_export_format gwi_export_json;
 extern const gw_export_format gwi_export_csv;
+extern const gw_export_format gwi_export_csv_sheet;
 
 /* "event", "counters", ...; static. */
 const char *gwi_item_name(gw_item_kind kind);

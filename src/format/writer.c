@@ -41,6 +41,13 @@ struct gw_writer {
     gw_error spare_reason; /* "": the writer has not moved */
 };
 
+/* Length at which the file is compacted. It is below the limit, so that the blocks of one flush do not exceed it. */
+static uint64_t full_at(uint64_t bytes_max)
+{
+    const uint64_t room_max = 512 << 10;
+    return bytes_max - (bytes_max / 16 < room_max ? bytes_max / 16 : room_max);
+}
+
 static void writer_free(gw_writer *writer)
 {
     if (writer == NULL)
@@ -68,7 +75,7 @@ static gw_status new_writer(const char *path, uint64_t bytes_max, const char *co
     writer->fn_count = fn_count < GWI_FN_UNKNOWN ? fn_count : GWI_FN_UNKNOWN;
     if (bytes_max != 0)
         writer->bytes_max = bytes_max < BYTES_MAX_MIN ? BYTES_MAX_MIN : bytes_max;
-    writer->compact_at = writer->bytes_max;
+    writer->compact_at = full_at(writer->bytes_max);
     if (writer->path == NULL || writer->encoder == NULL ||
         gwi_dict_encode(&writer->dict, fn_names, writer->fn_count) != GW_OK) {
         writer_free(writer);
@@ -205,8 +212,8 @@ static void compact(gw_writer *writer)
     writer->synced_sequence = smaller.sequence > unsynced ? smaller.sequence - unsynced : 0;
     writer->dropped_count += done.events_dropped;
     writer->alive_dropped_count += done.alive_dropped;
-    writer->compact_at =
-        smaller.end < writer->bytes_max * 3 / 4 ? writer->bytes_max : smaller.end + writer->bytes_max / 4;
+    writer->compact_at = smaller.end < writer->bytes_max * 3 / 4 ? full_at(writer->bytes_max)
+                                                                 : smaller.end + writer->bytes_max / 4;
 }
 
 static bool copy_bytes(int from, int to, uint64_t bytes)
@@ -240,8 +247,10 @@ static bool move_to_spare(gw_writer *writer)
     writer->path = writer->spare;
     writer->out.path = writer->path;
     writer->spare = NULL;
-    if (writer->bytes_max == 0 || writer->bytes_max > writer->spare_bytes_max)
-        writer->bytes_max = writer->compact_at = writer->spare_bytes_max;
+    if (writer->bytes_max == 0 || writer->bytes_max > writer->spare_bytes_max) {
+        writer->bytes_max = writer->spare_bytes_max;
+        writer->compact_at = full_at(writer->bytes_max);
+    }
     return true;
 }
 

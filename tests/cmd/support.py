@@ -39,7 +39,7 @@ def wait_until(condition, what):
 def lines_of(path):
     try:
         return pathlib.Path(path).read_text().splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # a process may end between open and read
         return []
 
 
