@@ -72,7 +72,7 @@ static const char *where_to_read(const char *file, folder_search *search)
     if (gw_torch_is_snapshot(file))
         return file;
     if (realpath(file, search->recording) == NULL)
-        return file;              /* the recording's reader prints the reason */
+        return file;                                      /* the recording's reader prints the reason */
     if (gw_run_meta_read(file, recording, &supervisor)) { /* the file is itself a run folder */
         search->running = is_alive(supervisor);
         if (recording[0] != '\0')

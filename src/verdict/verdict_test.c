@@ -1120,6 +1120,48 @@ static void test_capacity_and_lost_events(void **state)
     }
 }
 
+/* A request that is larger than the card is its own cause, even if the program keeps memory, and even if the frees of
+ * that memory may have been lost. */
+static void test_no_leak_explains_an_impossible_request(void **state)
+{
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(16 * gib);
+        for (int i = 0; i < 40; i++) {
+            uint64_t batch = gw_feed_alloc(&feed, 8 * mib);
+            gw_feed_alloc(&feed, 4 * mib);
+            gw_feed_launch(&feed, KERNEL, STREAM);
+            gw_feed_sync(&feed);
+            gw_feed_free(&feed, batch);
+        }
+        lose(lost * 1000);
+        gw_feed_no_room(&feed, 32 * gib, 15 * gib, 16 * gib);
+        close_program(1);
+        expect_fault("gpu-oom-capacity", lost == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
+        judge_close();
+    }
+}
+
+/* A few blocks that seem to be kept are no leak if events were lost: a context takes more memory than they do. */
+static void test_few_blocks_and_lost_events(void **state)
+{
+    (void)state;
+    open_program(4 * gib);
+    for (int i = 0; i < 40; i++) {
+        uint64_t batch = gw_feed_alloc(&feed, 8 * mib);
+        gw_feed_alloc(&feed, 4 * mib);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+    lose(1000);
+    gw_feed_no_room(&feed, 3600 * mib, 3500 * mib, 4 * gib);
+    close_program(1);
+    judge_open();
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
+    judge_close();
+}
+
 /* Blocks that seem to be kept may have been freed in the lost events, unless the driver has as much memory in use. */
 static void test_leak_and_lost_events(void **state)
 {
@@ -2712,6 +2754,8 @@ static const struct CMUnitTest others[] = {
     cmocka_unit_test(test_other_process_and_a_first_step_that_keeps),
     cmocka_unit_test(test_other_process_by_difference_and_lost_events),
     cmocka_unit_test(test_capacity_and_lost_events),
+    cmocka_unit_test(test_no_leak_explains_an_impossible_request),
+    cmocka_unit_test(test_few_blocks_and_lost_events),
     cmocka_unit_test(test_leak_and_lost_events),
     cmocka_unit_test(test_driver_fragmentation_and_lost_events),
     cmocka_unit_test(test_device_faults_near_another_code),

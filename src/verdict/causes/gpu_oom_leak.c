@@ -378,6 +378,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         judge_runs,           judge_steps,      judge_streams_and_contexts, judge_arrays};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
+    if (c->memory.limit_bytes != 0 && c->memory.wanted_bytes > c->memory.limit_bytes)
+        return GW_CERTAINTY_NONE; /* the request would not fit into an empty card either */
     gw_certainty most = GW_CERTAINTY_NONE;
     bool caught = false;
     /* A caught failure explains more than the memory that it kept, so it comes first. Otherwise, the most certain kind

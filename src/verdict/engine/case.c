@@ -251,12 +251,17 @@ static void find_rest(gwi_memory *memory)
 }
 
 /* True if the count of the process's own memory may be wrong, because events were lost. The count is accepted if it
- * explains nearly all memory that the driver had in use. A framework's allocator keeps its own count. */
+ * explains nearly all memory that the driver had in use. If frees were lost, the memory that is counted too much
+ * belongs to contexts, so it cannot be more than contexts use; the count must be several times that. A framework's
+ * allocator keeps its own count. */
 static bool has_gaps(const gwi_case *c)
 {
-    const uint64_t context_bytes = (uint64_t)1 << 30; /* a context with its libraries */
     const gwi_memory *memory = &c->memory;
-    bool confirmed = memory->rest_known && memory->rest_bytes <= context_bytes * (1 + memory->context_count);
+    const uint64_t contexts_bytes = ((uint64_t)1 << 30) * (1 + memory->context_count); /* with their libraries */
+    uint64_t pages = memory->snapshot == NULL ? 0 : memory->snapshot->held_bytes;
+    uint64_t own_bytes = pages > memory->own_bytes ? pages : memory->own_bytes;
+    bool confirmed = memory->rest_known && memory->rest_bytes <= contexts_bytes &&
+                     (contexts_bytes - memory->rest_bytes) * 4 <= own_bytes;
     return c->process != NULL && c->process->lost_events > 0 && memory->report == NULL && !confirmed;
 }
 
