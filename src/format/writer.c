@@ -212,8 +212,8 @@ static void compact(gw_writer *writer)
     writer->synced_sequence = smaller.sequence > unsynced ? smaller.sequence - unsynced : 0;
     writer->dropped_count += done.events_dropped;
     writer->alive_dropped_count += done.alive_dropped;
-    writer->compact_at = smaller.end < writer->bytes_max * 3 / 4 ? full_at(writer->bytes_max)
-                                                                 : smaller.end + writer->bytes_max / 4;
+    writer->compact_at =
+        smaller.end < writer->bytes_max * 3 / 4 ? full_at(writer->bytes_max) : smaller.end + writer->bytes_max / 4;
 }
 
 static bool copy_bytes(int from, int to, uint64_t bytes)
