@@ -298,7 +298,7 @@ static const char *const kind_names[] = {
 #define GW_X(name, ...) #name,
     GW_EVENT_KINDS(GW_X)
 #undef GW_X
-    "ANY"};
+        "ANY"};
 
 static int list(void)
 {
