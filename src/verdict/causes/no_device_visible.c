@@ -39,6 +39,22 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
     return GW_CERTAINTY_NONE;
 }
 
+/* True if NVML sees a card of this machine that CUDA does not show, and nothing known hides it. */
+static bool is_card_not_usable(const gwi_case *c)
+{
+    bool known, has_file = gwi_has_device_file(c, "nvidia0", &known);
+    return c->model->machine.card_count > 0 && gwi_visible_devices(c) == NULL && known && has_file &&
+           !c->model->is_virtual;
+}
+
+/* Report the first line that the kernel module logged during the run. */
+static void say_driver_log(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_machine_event *event = gw_machine_event_next(c->model, NULL, GW_MACHINE_DRIVER_LOG, true);
+    if (event != NULL)
+        gwi_evidence(finding, event->t_ns, "kernel log", "%s", event->text);
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = gwi_root_with(c, NO_DEVICE);
@@ -52,6 +68,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "the program sees no GPU: CUDA_VISIBLE_DEVICES=\"%s\" hides all of them", mask);
     else if (known && !has_file && !c->model->is_virtual)
         gwi_headline(finding, "the program sees no GPU: /dev/nvidia0 does not exist");
+    else if (is_card_not_usable(c))
+        gwi_headline(finding, "CUDA shows no GPU to the program, although NVML sees %zu: %s",
+                     c->model->machine.card_count, c->model->machine.card[0].name);
     else
         gwi_headline(finding, "the program sees no GPU");
     gwi_say_failed_call(c, finding, failure);
@@ -59,6 +78,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, GWI_NO_TIME, "host", "CUDA_VISIBLE_DEVICES=\"%s\"", mask);
     if (known && !c->model->is_virtual)
         gwi_evidence(finding, GWI_NO_TIME, "host", "device files: %s", gw_model_meta(c->model, "device.files"));
+    if (is_card_not_usable(c)) {
+        say_driver_log(c, finding);
+        gwi_next(finding,
+                 "Try another program on this card: if none works, look into the kernel's log (dmesg), and reset "
+                 "the card or restart the machine");
+    }
     gwi_versions versions = gwi_versions_of(c);
     gwi_say_versions(&versions, finding);
     return gwi_sure_of_end(c, failure, GW_ESTABLISHED);

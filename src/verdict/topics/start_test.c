@@ -132,6 +132,23 @@ static void test_no_device_says_why(void **state)
     expect("no-device-visible", GW_ESTABLISHED, "\"GPU-1234\"");
 }
 
+/* Seen on an H200 in a reset that did not end: the device file is there and NVML answers, but CUDA shows no card. */
+static void test_a_card_that_only_nvml_sees(void **state)
+{
+    (void)state;
+    for (int hidden = 0; hidden < 2; hidden++) {
+        init_fails(100);
+        gw_feed_meta(&feed, "device.files", "nvidiactl nvidia0 nvidia-uvm");
+        if (hidden)
+            gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "GPU-1234");
+        gw_feed_fact(&feed, "nvml.card", "index=0 pci=00000000:00:06.0 uuid= name=NVIDIA H200");
+        gw_feed_machine(&feed, GW_MACHINE_DRIVER_LOG, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 0, 0, 0,
+                        "NVRM: Assertion failed: NV_ERR_GPU_IN_FULLCHIP_RESET");
+        ends_of("cuInit", 100);
+        expect("no-device-visible", GW_ESTABLISHED, hidden ? "GPU-1234" : "although NVML sees 1: NVIDIA H200");
+    }
+}
+
 static void raise_error(const char *line)
 {
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n");
@@ -327,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_codes_of_init_say_what_is_wrong),
         cmocka_unit_test(test_paths_make_it_certain),
         cmocka_unit_test(test_no_device_says_why),
+        cmocka_unit_test(test_a_card_that_only_nvml_sees),
         cmocka_unit_test(test_frameworks_words_for_a_failed_start),
         cmocka_unit_test(test_lost_state_needs_the_missing_file),
         cmocka_unit_test(test_modules_that_do_not_load),

@@ -14,7 +14,7 @@ static CUcontext context;
 static CUfunction store;
 static _Atomic int over;
 static struct work {
-    unsigned long long allocations, frees, launches, waits;
+    _Atomic unsigned long long allocations, frees, launches, waits; /* written by one thread, read by the first */
 } done[THREADS];
 
 static void *work(void *argument)
@@ -66,7 +66,7 @@ static void wait_for(long long seconds, unsigned long long events)
         unsigned long long sum = 0;
         nanosleep(&pause, NULL);
         for (int k = 0; k < THREADS; k++)
-            sum += done[k].allocations + done[k].frees; /* read without a lock: some calls more or less */
+            sum += done[k].allocations + done[k].frees;
         if (events > 0 && sum >= events)
             return;
     }
