@@ -18,6 +18,7 @@ import sys
 
 from harness import SANITIZE, expect, gpuwhy
 
+MARKS = {None: "-", "": "?"}
 COLUMNS = ("status", "output", "no crash", "no claim", "counted", "coverage")
 
 
@@ -50,17 +51,19 @@ def covered(items, verdict):
 
 
 def check(plain, observed, verdict, cause, is_same):
-    """Return a dictionary of the columns: None, or what is wrong."""
-    status, out, err = gpuwhy("export", observed.recording, "--to", "json", folder=observed.folder)
-    expect(status == 0, f"export: {err}")
-    items = json.loads(out)["items"]
+    """Return a dictionary of the columns: None, or what is wrong; "": not checked."""
+    good_count, count_text = good_coverage, coverage_text = False, ""
+    if not SANITIZE:  # under a sanitizer, the export of a long recording takes minutes
+        status, out, err = gpuwhy("export", observed.recording, "--to", "json", folder=observed.folder)
+        expect(status == 0, f"export: {err}")
+        items = json.loads(out)["items"]
+        good_count, count_text = counted(items)
+        good_coverage, coverage_text = covered(items, verdict)
     noise = observed.stderr.decode(errors="replace")
     own = [w for w in ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer") if w in noise]
     claims = [a["cause"] for a in verdict["alternatives"] if a["certainty"] == "established"]
     if verdict["status"] == "fault" and verdict["certainty"] == "established" and verdict["cause"] != cause:
         claims.append(verdict["cause"])
-    good_count, count_text = counted(items)
-    good_coverage, coverage_text = covered(items, verdict)
     # With a limit on memory the program is meant to see another card than without gpuwhy.
     return {"status": None if not is_same or plain.status == observed.status else f"{observed.status}, not {plain.status}",
             "output": None if not is_same or plain.stdout == observed.stdout else "stdout differs",
@@ -74,7 +77,7 @@ def leave(folder, name, row):
     """Keep the row of a scenario for the table, and fail if something in it is wrong."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(row))
-    wrong = [f"{column}: {said}" for column, said in row.items() if said is not None]
+    wrong = [f"{column}: {said}" for column, said in row.items() if said]
     expect(not wrong, "; ".join(wrong))
 
 
@@ -89,9 +92,9 @@ def main(folder):
             missing += 1
             continue
         row = json.loads(path.read_text())
-        print(f"{name:34}" + "  ".join(f"{'-' if row[c] is None else 'WRONG':{len(c)}}" for c in COLUMNS))
+        print(f"{name:34}" + "  ".join(f"{MARKS.get(row[c], 'WRONG'):{len(c)}}" for c in COLUMNS))
         wrong += any(row.values())
-    print(f"- is right; {missing} scenarios did not run here, {wrong} are wrong")
+    print(f"- is right, ? was not checked in this build; {missing} scenarios did not run here, {wrong} are wrong")
     return 1 if wrong else 0
 
 
