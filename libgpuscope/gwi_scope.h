@@ -32,8 +32,7 @@ typedef struct gwi_thing {
     uint64_t taken_bytes; /* device memory that the driver uses for it */
     const char *file;     /* the caller's source file; a static string */
     int line;
-    bool is_inner;  /* a pool, or the block of an arena or workspace: the program cannot free it by its address */
-    bool is_failed; /* the release of the thing failed */
+    bool is_inner; /* a pool, or the block of an arena or workspace: the program cannot free it by its address */
     gs_scope *scope;
     struct gwi_thing *next, *previous;
     struct gwi_thing *bucket_next;

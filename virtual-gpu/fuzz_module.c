@@ -30,15 +30,15 @@ static int run_file(const char *path)
     size_t bytes = fread(buffer, 1, sizeof buffer, file);
     fclose(file);
     /* Try the file, a copy with one changed byte for every byte, and every truncated copy. Each copy is in a heap block
-     * of its own. */
+     * of exactly its size, so that a sanitizer finds a read beyond its end. */
     for (size_t i = 0; i <= bytes; i++) {
-        uint8_t *copy = malloc(bytes + 1);
+        uint8_t *copy = malloc(bytes == 0 ? 1 : bytes);
         memcpy(copy, buffer, bytes);
         if (i < bytes)
             copy[i] ^= (uint8_t)(1 + i % 255);
         LLVMFuzzerTestOneInput(copy, bytes);
         free(copy);
-        copy = malloc(i + 1);
+        copy = malloc(i == 0 ? 1 : i);
         memcpy(copy, buffer, i);
         LLVMFuzzerTestOneInput(copy, i);
         free(copy);

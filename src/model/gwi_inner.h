@@ -123,9 +123,8 @@ typedef struct gwi_process {
     uint32_t asker_count, asker_last;
     uint32_t open_failure[64]; /* indexes of failed allocations from which the program is not known to have recovered */
     uint32_t open_count;
-    uint64_t open_bytes_min;  /* smallest size of a later allocation that can show a recovery from one of them */
-    uint32_t report_open[16]; /* out-of-memory reports from which the program is not known to have recovered */
-    uint64_t frees_total;     /* frees of device and managed memory; ends_total: ends of all objects in groups */
+    uint64_t open_bytes_min; /* smallest size of a later allocation that can show a recovery from one of them */
+    uint64_t frees_total;    /* frees of device and managed memory; ends_total: ends of all objects in groups */
     uint64_t ends_total;
     uint64_t t_teardown_ns; /* time of the last teardown */
     uint32_t named_left;    /* after a context was destroyed: how many more failures get their arguments looked up */
