@@ -9,6 +9,7 @@
 #include "gw_buffer.h"
 #include "gw_event.h"
 #include "gw_machine.h"
+#include "gw_metrics.h"
 #include "gw_site.h"
 #include "gw_status.h"
 

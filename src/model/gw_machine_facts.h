@@ -9,6 +9,7 @@
 
 #include "gw_fact.h"
 #include "gw_machine.h"
+#include "gw_metrics.h"
 
 #include <stdbool.h>
 #include <stddef.h>

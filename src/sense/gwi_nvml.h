@@ -6,7 +6,7 @@
 #ifndef GWI_NVML_H
 #define GWI_NVML_H
 
-#include "gw_machine.h"
+#include "gw_metrics.h"
 #include "gw_status.h"
 #include "gw_text.h"
 

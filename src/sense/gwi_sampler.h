@@ -7,6 +7,7 @@
 #define GWI_SAMPLER_H
 
 #include "gw_machine.h"
+#include "gw_metrics.h"
 #include "gw_sense.h"
 #include "gw_status.h"
 #include "gwi_nvml.h"

@@ -2,8 +2,9 @@
 #ifndef GWI_VALUES_H
 #define GWI_VALUES_H
 
-#include "gw_machine.h"
+#include "gw_metrics.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct gwi_values {                 /* {0}: nothing was read yet */
