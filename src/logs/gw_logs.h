@@ -24,7 +24,7 @@ typedef enum gw_sign_kind {
     GW_SIGN_CONTEXT,
     GW_SIGN_TRACE,
     GW_SIGN_NOISE,
-    GW_SIGN_BEFORE
+    GW_SIGN_NEAR
 } gw_sign_kind;
 
 typedef enum gw_sign {

@@ -112,7 +112,7 @@ static void every_pattern_has_a_literal(void **state)
     (void)state;
     gwi_literals literals;
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
-        if (gw_sign_kind_of(sign) == GW_SIGN_BEFORE)
+        if (gw_sign_kind_of(sign) == GW_SIGN_NEAR)
             continue; /* signs of this kind are not searched in the whole log */
         gwi_literals_find(signs[sign].pattern, &literals);
         if (literals.count == 0)
@@ -181,8 +181,8 @@ static void no_match_is_without_a_literal(void **state)
         gwi_literals_find(signs[sign].pattern, &literals);
         for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
             const char *line = examples[i].line;
-            if (gw_sign_kind_of(sign) != GW_SIGN_BEFORE &&
-                gwi_matcher_line(matcher, sign, line, strlen(line), &match) && !holds_one(line, &literals))
+            if (gw_sign_kind_of(sign) != GW_SIGN_NEAR && gwi_matcher_line(matcher, sign, line, strlen(line), &match) &&
+                !holds_one(line, &literals))
                 fail_msg("%s is in a line that nobody looks at: %s", signs[sign].name, line);
         }
     }

@@ -79,7 +79,7 @@ typedef struct literal_list {
 static void list_literals(literal_list *list)
 {
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
-        if (signs[sign].kind == GW_SIGN_BEFORE)
+        if (signs[sign].kind == GW_SIGN_NEAR)
             continue;
         gwi_literals_find(signs[sign].pattern, &list->of[sign]);
         for (size_t i = 0; i < list->of[sign].count; i++) {

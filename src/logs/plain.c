@@ -77,20 +77,40 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
+/* Return the kind of UTF-16 (see gwi_plain) of a text that starts like this, 0 if it is another encoding. Without a
+ * byte order mark, most of one half of the pairs must be 0. *ret_mark: the bytes of the mark. */
+static uint8_t utf16_of(const char *bytes, size_t count, size_t *ret_mark)
+{
+    enum { LOOK_BYTES = 512, LOOK_BYTES_MIN = 16, MOST_PERCENT = 60, FEW_PERCENT = 5, PERCENT = 100 };
+    size_t zeros[2] = {0, 0};
+    unsigned char first = count > 0 ? (unsigned char)bytes[0] : 0, second = count > 1 ? (unsigned char)bytes[1] : 0;
+    *ret_mark = 2;
+    if (first == 0xff && second == 0xfe)
+        return 1;
+    if (first == 0xfe && second == 0xff)
+        return 2;
+    *ret_mark = 0;
+    count = count < LOOK_BYTES ? count : LOOK_BYTES;
+    for (size_t i = 0; i < count; i++)
+        zeros[i % 2] += bytes[i] == 0;
+    size_t pairs = count / 2;
+    if (count < LOOK_BYTES_MIN)
+        return 0;
+    if (zeros[1] * PERCENT >= pairs * MOST_PERCENT && zeros[0] * PERCENT <= pairs * FEW_PERCENT)
+        return 1;
+    if (zeros[0] * PERCENT >= pairs * MOST_PERCENT && zeros[1] * PERCENT <= pairs * FEW_PERCENT)
+        return 2;
+    return 0;
+}
+
 size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
 {
     if (!plain->began && count >= 2) {
         plain->began = true;
-        unsigned char first = (unsigned char)bytes[0], second = (unsigned char)bytes[1];
-        plain->wide = 0;
-        if (first == 0xff && second == 0xfe)
-            plain->wide = 1;
-        else if (first == 0xfe && second == 0xff)
-            plain->wide = 2;
-        if (plain->wide != 0) {
-            memmove(bytes, bytes + 2, count - 2);
-            count -= 2;
-        }
+        size_t mark;
+        plain->wide = utf16_of(bytes, count, &mark);
+        memmove(bytes, bytes + mark, count - mark);
+        count -= mark;
     }
     if (plain->wide != 0)
         count = narrow(plain, bytes, count);
@@ -99,13 +119,13 @@ size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
 
 bool gwi_is_binary(const char *bytes, size_t count)
 {
-    enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 20 };
+    enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 3 };
     enum { MAGIC_BYTES = sizeof GW_RECORDING_MAGIC - 1 };
-    size_t odd = 0;
+    size_t odd = 0, mark;
     if (count >= MAGIC_BYTES && memcmp(bytes, GW_RECORDING_MAGIC, MAGIC_BYTES) == 0)
         return true; /* otherwise a compressed recording could pass as text */
-    if (count >= 2 && ((unsigned char)bytes[0] == 0xff || (unsigned char)bytes[0] == 0xfe))
-        return false; /* begins with a byte order mark of UTF-16 */
+    if (utf16_of(bytes, count, &mark) != 0)
+        return false;
     count = count < LOOK_BYTES ? count : LOOK_BYTES;
     for (size_t i = 0; i < count; i++) {
         unsigned char byte = (unsigned char)bytes[i];

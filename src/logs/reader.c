@@ -20,8 +20,9 @@ enum {
     FIRST_MAX = 40,            /* store this many finds of a sign from the start of the log ... */
     LAST_MAX = 24,             /* ... and this many from the end */
     TRACE_FACTOR = 10,         /* for tracebacks, which are long, both limits are this many times larger */
-    PROGRESS_BYTES = 4 << 10,  /* search this many bytes before a failure and at the end of a block for progress */
-    SAYS_MAX = 32              /* maximum number of signs in one line */
+    NEAR_BYTES = 4 << 10,  /* signs of kind NEAR: search this many bytes before a failure, and at the end of a block */
+    AFTER_BYTES = 8 << 10, /* ... and this many bytes after a failure */
+    SAYS_MAX = 32          /* maximum number of signs in one line */
 };
 
 /* A line with a hit, which is matched at the end of the log, because newer lines may replace it. */
@@ -54,7 +55,8 @@ struct gw_log_reader {
     bool has_line;
     gw_sign says[SAYS_MAX];
     size_t says_count;
-    uint64_t progress_line; /* last line of this file with progress; 0: none */
+    uint64_t near_line; /* last line of this file that was searched for signs of kind NEAR; 0: none */
+    size_t fault_end;   /* end of the last line of this block that has a FAULT; 0: none */
     bool nomem;
     sign_state sign[GW_SIGN_COUNT];
 };
@@ -67,7 +69,7 @@ static size_t first_max(gw_sign sign)
 static size_t last_max(gw_sign sign)
 {
     gw_sign_kind kind = gw_sign_kind_of(sign);
-    return kind == GW_SIGN_TRACE || kind == GW_SIGN_BEFORE ? (size_t)LAST_MAX * TRACE_FACTOR : LAST_MAX;
+    return kind == GW_SIGN_TRACE || sign == GW_SAYS_PROGRESS ? (size_t)LAST_MAX * TRACE_FACTOR : LAST_MAX;
 }
 
 /* ---- finds ---- */
@@ -180,10 +182,34 @@ static uint64_t line_number(gw_log_reader *reader, size_t at)
     return reader->counted + 1;
 }
 
-/* Search the lines between two positions of the block for reports of progress. `end` must be the end of a line. */
-static void look_for_progress(gw_log_reader *reader, size_t begin, size_t end)
+static bool is_noise(const gw_log_reader *reader, const late_line *at)
 {
     gwi_match match;
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        if (gw_sign_kind_of(sign) == GW_SIGN_NOISE &&
+            gwi_matcher_line(reader->matcher, sign, at->bytes, at->count, &match))
+            return true;
+    }
+    return false;
+}
+
+static void match_near_signs(gw_log_reader *reader, const late_line *at)
+{
+    gwi_match match;
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        if (gw_sign_kind_of(sign) != GW_SIGN_NEAR ||
+            !gwi_matcher_line(reader->matcher, sign, at->bytes, at->count, &match))
+            continue;
+        if (is_noise(reader, at))
+            return;
+        reader->log->count[sign]++;
+        keep_late(reader, sign, at);
+    }
+}
+
+/* Search the lines between two positions of the block for signs of kind NEAR. `end` must be the end of a line. */
+static void look_near(gw_log_reader *reader, size_t begin, size_t end)
+{
     uint64_t line = 0;
     for (size_t next; begin < end; begin = next) {
         const char *bytes = reader->block + begin;
@@ -199,13 +225,19 @@ static void look_for_progress(gw_log_reader *reader, size_t begin, size_t end)
                         .line = line,
                         .order = reader->order_before + line};
         at.count = (size_t)(bytes + count - at.bytes);
-        if (line <= reader->progress_line ||
-            !gwi_matcher_line(reader->matcher, GW_SAYS_PROGRESS, at.bytes, at.count, &match))
+        if (line <= reader->near_line)
             continue;
-        reader->progress_line = line;
-        reader->log->count[GW_SAYS_PROGRESS]++;
-        keep_late(reader, GW_SAYS_PROGRESS, &at);
+        reader->near_line = line;
+        match_near_signs(reader, &at);
     }
+}
+
+static size_t lines_after(const char *block, size_t at, size_t bytes_max, size_t end)
+{
+    size_t to = end - at > bytes_max ? at + bytes_max : end;
+    while (to < end && block[to - 1] != '\n')
+        to++;
+    return to;
 }
 
 static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
@@ -214,6 +246,15 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
     while (from > 0 && from < at && bytes[from - 1] != '\n')
         from++;
     return from;
+}
+
+/* Search for signs of kind NEAR: behind the previous failure of this block, and before `at`, where another failure
+ * begins or the block ends. */
+static void look_around(gw_log_reader *reader, size_t at)
+{
+    if (reader->fault_end > 0 && reader->fault_end < at)
+        look_near(reader, reader->fault_end, lines_after(reader->block, reader->fault_end, AFTER_BYTES, at));
+    look_near(reader, lines_before(reader->block, at, NEAR_BYTES), at);
 }
 
 /* Match the current line with the exact patterns of the signs that the matcher reported. */
@@ -250,9 +291,10 @@ static void finish_line(gw_log_reader *reader)
             reader->log->count[sign]++;
             reader->sign[sign].first_count++;
             add_find(reader, sign, &at, &match);
-            if (gw_sign_kind_of(sign) == GW_SIGN_FAULT)
-                look_for_progress(reader, lines_before(reader->block, reader->line_begin, PROGRESS_BYTES),
-                                  reader->line_begin);
+            if (gw_sign_kind_of(sign) == GW_SIGN_FAULT || gw_sign_kind_of(sign) == GW_SIGN_TRACE) {
+                look_around(reader, reader->line_begin);
+                reader->fault_end = reader->line_end;
+            }
         }
     }
 }
@@ -322,7 +364,8 @@ static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
     gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
     if (reader->has_line)
         finish_line(reader);
-    look_for_progress(reader, lines_before(reader->block, count, PROGRESS_BYTES), count);
+    look_around(reader, count);
+    reader->fault_end = 0;
     if (reader->nomem)
         st = gw_fail(err, GW_NOMEM, "read a log");
     gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
@@ -371,7 +414,7 @@ static gw_status end_file(gw_log_reader *reader, gw_error *err)
     reader->is_open = false;
     reader->order_before += file->line_count;
     reader->counted = 0;
-    reader->progress_line = 0;
+    reader->near_line = 0;
     reader->plain = (gwi_plain){0};
     return st;
 }

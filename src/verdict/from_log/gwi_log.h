@@ -26,6 +26,7 @@ typedef struct gwi_statement {
     char why[256];      /* other facts in the log that decided; "": none */
     bool is_impossible; /* the requested size is larger than any card */
     bool survived;      /* the program continued its work afterwards */
+    bool is_open;       /* unknown whether the program survived: lines of unknown meaning follow */
 } gwi_statement;
 
 /* A frame of the user's code in a traceback or in a native stack. */
@@ -74,6 +75,18 @@ bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception);
 /* Return the exception that raised the statement with this find: its own line, or the next exception of the same rank.
  * Returns NULL if there is none. */
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);
+
+/* log_work.c: return true if the program worked on after this find: later lines of the same rank and file report
+ * progress, or requests that a server answered. */
+bool gwi_log_went_on(const gw_log *log, const gw_log_find *after);
+/* True if many lines without a problem follow, and no exception or bad end appears in this line or later. */
+bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after);
+/* Return the line that shows a good end of a file: a known good end, or the last line of progress up to the end of the
+ * text. It is later than `after` (NULL: anywhere), and no line behind it has a problem. NULL if there is none. */
+const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after);
+/* Return the first line that looks like a failure which no later line answers, whether or not gpuwhy knows the failure.
+ * NULL if there is none. */
+const gw_log_find *gwi_log_unanswered(const gw_log *log);
 
 /* Turn the finds of a log into statements. The caller closes the case. GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err);

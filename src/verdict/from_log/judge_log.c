@@ -3,6 +3,8 @@
  * message has only one possible meaning and its consequences follow. */
 #include "gwi_log.h"
 
+#include "gw_text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +12,25 @@
 
 /* ---- the root ---- */
 
+/* True if both report that the card's memory ran out, and `it` has sums that decide why. A program may report the same
+ * failure twice, in another file or a few lines further. */
+static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root)
+{
+    enum { LINES_NEAR = 100 };
+    bool near_by = it->find->file != root->find->file || it->find->order - root->find->order <= LINES_NEAR;
+    return near_by && it->certainty > root->certainty && gw_begins(it->cause[0], "gpu-oom-") &&
+           gw_begins(root->cause[0], "gpu-oom-");
+}
+
 const gwi_statement *gwi_log_root(const gwi_log_case *c)
 {
     const gwi_statement *root = NULL;
     for (size_t i = 0; i < c->count; i++) {
         const gwi_statement *it = &c->statement[i];
-        if (it->survived)
+        if (it->survived || it->is_open)
             continue;
         bool better =
-            root == NULL || it->depth > root->depth ||
+            root == NULL || it->depth > root->depth || (it->depth == root->depth && is_same_but_surer(it, root)) ||
             (it->depth == root->depth && it->find->order == root->find->order && it->certainty > root->certainty);
         if (better)
             root = it;
@@ -356,21 +368,38 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     return good;
 }
 
+/* Report the line that shows how the run ended, or the line that leaves it open. */
+static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines, const gw_log_find *good,
+                    const gw_log_find *open)
+{
+    if (open != NULL) {
+        gwi_headline(finding,
+                     "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
+                     "the program recovered");
+        say_line(c, finding, open);
+    } else if (good != NULL) {
+        gwi_headline(finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the last lines show work or a good end");
+        say_line(c, finding, good);
+    } else {
+        gwi_headline(finding,
+                     "no line of %" PRIu64 " reports a fault that gpuwhy knows, and none shows how the run ended",
+                     lines);
+    }
+}
+
+/* Judge a log without an unanswered fault. It is clean only if a line shows a good end and no line leaves it open. */
 static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
 {
-    enum { LINES_MIN = 20 }; /* so many lines without a problem show that the program works */
     gwi_finding finding = {0};
     uint64_t lines = 0;
     for (size_t i = 0; i < c->log->file_count; i++)
         lines += c->log->file[i].line_count;
-    bool works = c->log->count[GW_SAYS_PROGRESS] > 0 || lines >= LINES_MIN;
-    verdict->status = works ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
-    verdict->certainty = works ? GW_SUPPORTED : GW_CERTAINTY_NONE;
-    if (works)
-        gwi_headline(&finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
-    else
-        gwi_headline(&finding, "none of %" PRIu64 " line%s is known to indicate a fault or success", lines,
-                     GWI_PLURAL(lines));
+    const gw_log_find *open = gwi_log_unanswered(c->log), *good = gwi_log_good_end(c->log, NULL);
+    bool clean = open == NULL && good != NULL;
+    verdict->status = clean ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
+    verdict->certainty = clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;
+    say_end(c, &finding, lines, good, open);
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
             gwi_evidence(&finding, GWI_NO_TIME, "log",
@@ -379,9 +408,14 @@ static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
             break;
         }
     }
-    bool good = gwi_take_words(&finding, verdict);
+    bool added = true;
+    for (size_t i = 0; i < c->count && added; i++) {
+        if (c->statement[i].is_open)
+            added = gwi_add_alternative(verdict, c->statement[i].cause[0], GW_HYPOTHESIS);
+    }
+    bool good_words = gwi_take_words(&finding, verdict) && added;
     gwi_finding_free(&finding);
-    return good;
+    return good_words;
 }
 
 static bool name_files(const gw_log *log, gw_verdict *verdict)

@@ -238,33 +238,7 @@ void gwi_log_decide(gwi_statement *statement, const char *cause, gw_certainty ce
     va_end(args);
 }
 
-/* ---- did the program go on? ---- */
-
-/* True if the work continued: two progress lines with rising numbers follow, of the same rank and the same file. A
- * dying program may draw its progress bars a last time, so only bars with equal totals are compared. Lines of another
- * file do not count, because the order of output file and error file is not known. */
-static bool went_on(const gw_log *log, const gw_log_find *after)
-{
-    int64_t last = -1, bar_last = -1, number;
-    const char *bar_total = "";
-    for (size_t i = 0; i < log->find_count; i++) {
-        const gw_log_find *find = &log->find[i];
-        if (find->sign != GW_SAYS_PROGRESS || find->file != after->file || find->order <= after->order ||
-            (after->rank >= 0 && find->rank >= 0 && find->rank != after->rank) ||
-            !gw_log_number(find, "number", &number))
-            continue;
-        const char *total = gw_log_text(find, "total");
-        int64_t *before = total == NULL ? &last : &bar_last;
-        if (total != NULL && strcmp(total, bar_total) != 0) {
-            bar_total = total;
-            bar_last = -1;
-        }
-        if (*before >= 0 && number > *before)
-            return true;
-        *before = number;
-    }
-    return false;
-}
+/* ---- what the program survived ---- */
 
 /* True for messages that programs often survive, because they continue without the card or library, or try again. */
 static bool is_often_survived(const gwi_statement *it)
@@ -285,31 +259,32 @@ static bool is_often_survived(const gwi_statement *it)
     return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
-static bool is_bad_end(const gw_log_find *find)
+/* True for notices that a program without a card, a library or a connection prints before it goes on in another way. */
+static bool is_notice(const gwi_statement *it)
 {
-    int64_t exit;
-    if (find->sign == GW_SAYS_EXCEPTION)
-        return true;
-    bool ended_well = (gw_log_number(find, "exit", &exit) || gw_log_number(find, "exit2", &exit)) && exit == 0;
-    return gw_sign_kind_of(find->sign) == GW_SIGN_END && !ended_well;
+    static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,       GW_SAYS_CPU_BUILD,        GW_SAYS_LIBRARY_MISSING,
+                                    GW_SAYS_TF_NO_LIBRARIES, GW_SAYS_CUDA_UNAVAILABLE, GW_SAYS_NETWORK,
+                                    GW_SAYS_CONNECT_REFUSED, GW_SAYS_PORT_CLASH,       GW_SAYS_THROTTLE,
+                                    GW_SAYS_PEER_GONE,       GW_SAYS_HEARTBEAT,        GW_SAYS_STORE_TIMEOUT,
+                                    GW_SAYS_DISK_FULL,       GW_SAYS_LIMITS,           GW_SAYS_NAN};
+    enum { NO_DEVICE = 100 };
+    unsigned code;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        if (it->find->sign == signs[i])
+            return true;
+    }
+    return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
-/* True if many lines without a problem follow, and no exception or bad end appears in this line or later. */
-static bool output_goes_on(const gw_log *log, const gw_log_find *after)
+/* Decide whether the program survived the problem: it worked on afterwards, or it often survives such a problem and
+ * the log ends well. Lines of unknown meaning leave it open for a notice, and show nothing for other problems. */
+static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
-    enum { LINES_ON = 10 }; /* a failure's own text and notes are shorter */
-    uint64_t last = after->line;
-    for (size_t i = 0; i < log->find_count; i++) {
-        const gw_log_find *find = &log->find[i];
-        gw_sign_kind kind = gw_sign_kind_of(find->sign);
-        bool later = find->file != after->file || find->order >= after->order;
-        if (later && is_bad_end(find))
-            return false;
-        bool is_bad = kind == GW_SIGN_FAULT || kind == GW_SIGN_STATUS || kind == GW_SIGN_TRACE;
-        if (is_bad && find->file == after->file && find->line > last)
-            last = find->line;
-    }
-    return log->file[after->file].line_count >= last + LINES_ON;
+    it->survived = gwi_log_went_on(log, it->find);
+    if (it->survived || !is_often_survived(it) || !gwi_log_output_goes_on(log, it->find))
+        return;
+    it->survived = gwi_log_good_end(log, it->find) != NULL;
+    it->is_open = !it->survived && is_notice(it);
 }
 
 /* ---- what was running ---- */
@@ -358,7 +333,7 @@ static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_chil
                                           "CalledProcessError", "BrokenProcessPool",      "SignalException"};
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (find->sign != GW_SAYS_EXCEPTION || !gwi_log_has_traceback(log, find) || went_on(log, find))
+        if (find->sign != GW_SAYS_EXCEPTION || !gwi_log_has_traceback(log, find) || gwi_log_went_on(log, find))
             continue;
         bool parent = false;
         const char *type = gw_log_text(find, "type");
@@ -426,7 +401,7 @@ static void find_first_rank(gwi_log_case *c)
         const gw_log_find *find = &c->log->find[i];
         bool same_rank = find->rank >= 0 && find->rank == echo->find->rank;
         if (!may_be_before(find, echo->find) || find->sign != GW_SAYS_EXCEPTION || same_rank ||
-            is_stated(c, find->order) || !gwi_log_has_traceback(c->log, find) || went_on(c->log, find) ||
+            is_stated(c, find->order) || !gwi_log_has_traceback(c->log, find) || gwi_log_went_on(c->log, find) ||
             is_between(c->log, GW_SAYS_CHAINED, find, echo->find))
             continue;
         c->exception = find;
@@ -484,8 +459,7 @@ gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
         if (said == NULL)
             continue;
         gwi_statement statement = state(&log->find[i], said);
-        statement.survived =
-            went_on(log, &log->find[i]) || (is_often_survived(&statement) && output_goes_on(log, &log->find[i]));
+        weigh_survival(log, &statement);
         if (statement.cause_count > 0)
             c.statement[c.count++] = statement;
     }

@@ -6,6 +6,9 @@
 #include "gwi_log.h"
 #include "gwi_request.h"
 
+#include "gw_text.h"
+
+#include <stdio.h>
 #include <string.h>
 
 #define GIB ((uint64_t)1 << 30)
@@ -21,8 +24,10 @@ enum {
 typedef struct sums {
     bool has_wanted, has_total, has_free, has_allocated, has_reserved, has_limit, has_own;
     uint64_t wanted, total, free, allocated, reserved, limit;
-    uint64_t own;             /* memory of the whole process: pool, context, libraries */
-    const gw_log_find *other; /* a process that the message names */
+    uint64_t own;         /* memory of the whole process: pool, context, libraries */
+    uint64_t listed;      /* sum of the processes that the message names */
+    uint64_t listed_most; /* the largest of them */
+    char other_pid[16];   /* "": none is known to be another process */
 } sums;
 
 static void take(const gw_log_find *find, const char *field, bool *has, uint64_t *bytes)
@@ -31,6 +36,51 @@ static void take(const gw_log_find *find, const char *field, bool *has, uint64_t
     if (!*has && gw_log_bytes(find, field, &value)) {
         *has = true;
         *bytes = value;
+    }
+}
+
+typedef struct listed {
+    char pid[16];
+    uint64_t bytes;
+} listed;
+
+/* Read the next process of PyTorch's list: "Process 12 has 5.00 GiB memory in use." Moves *text behind its beginning.
+ * Returns false at the end of the list. */
+static bool next_listed(const char **text, listed *ret)
+{
+    char number[24], unit[8], both[40];
+    while ((*text = strstr(*text, "Process ")) != NULL) {
+        bool matches =
+            sscanf(*text, "Process %15[0-9] has %23[0-9.] %7[A-Za-z] memory in use", ret->pid, number, unit) == 3;
+        (*text)++;
+        snprintf(both, sizeof both, "%s%s", matches ? number : "", matches ? unit : "");
+        if (matches && gw_bytes_parse(both, &ret->bytes))
+            return true;
+    }
+    return false;
+}
+
+/* Find the program itself in the list of processes. In a container, the list has the program with its process id
+ * outside the container, and the message has no "this process has". The program is then the process whose memory is
+ * closest to its pool, but not below. The largest of the others is the other process. */
+static void take_listed(sums *s, const char *line)
+{
+    listed it, own = {.bytes = UINT64_MAX}, most = {0};
+    uint64_t sum = 0, used = s->has_total && s->has_free && s->free <= s->total ? s->total - s->free : 0;
+    for (const char *text = line; next_listed(&text, &it);) {
+        sum += it.bytes;
+        if (it.bytes >= s->reserved && it.bytes < own.bytes)
+            own = it;
+    }
+    bool is_listed = !s->has_own && own.bytes != UINT64_MAX && used < sum + s->reserved;
+    for (const char *text = line; next_listed(&text, &it);) {
+        if (it.bytes > most.bytes && !(is_listed && strcmp(it.pid, own.pid) == 0))
+            most = it;
+    }
+    snprintf(s->other_pid, sizeof s->other_pid, "%s", most.pid);
+    if (is_listed) {
+        s->has_own = true;
+        s->own = own.bytes;
     }
 }
 
@@ -52,13 +102,12 @@ static sums sums_of_line(const gw_log *log, const gw_log_find *line)
         take(find, "idle", &has_idle, &idle);
         take(find, "allowed", &s.has_limit, &s.limit);
         take(find, "own", &s.has_own, &s.own);
-        if (find->sign == GW_SAYS_OOM_OTHER)
-            s.other = find;
     }
     if (!s.has_reserved && has_idle && s.has_allocated) {
         s.has_reserved = true;
         s.reserved = s.allocated + idle;
     }
+    take_listed(&s, line->text);
     return s;
 }
 
@@ -116,8 +165,7 @@ static bool weigh_other(gwi_statement *it, const sums *s)
     gwi_log_decide(it, "gpu-oom-other-process", GW_SUPPORTED,
                    "%s of the card's %s is neither free nor held by this process (which has %s)%s%s",
                    gw_bytes_text(rest, others), gw_bytes_text(total, s->total), gw_bytes_text(own, held),
-                   s->other != NULL ? "; the message names process " : "",
-                   s->other != NULL ? gw_log_text(s->other, "pid") : "");
+                   s->other_pid[0] != '\0' ? "; the message names process " : "", s->other_pid);
     return true;
 }
 
@@ -133,6 +181,22 @@ static bool weigh_fragments(gwi_statement *it, const sums *s)
                    "%s were unused in the framework's pool, at least as much as the requested %s: no single piece was "
                    "large enough",
                    gw_bytes_text(idle, bytes), gw_bytes_text(wanted, s->wanted));
+    return true;
+}
+
+/* Sums that no card can have: memory that the host backs, a sum over several cards, or a damaged message. */
+static bool weigh_contradiction(gwi_statement *it, const sums *s)
+{
+    enum { ROUNDING = 50 }; /* the numbers are rounded: allow a fiftieth */
+    char held[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX];
+    uint64_t most = s->reserved > s->allocated ? s->reserved : s->allocated;
+    most = most > s->own ? most : s->own;
+    if (!s->has_total || most <= s->total + s->total / ROUNDING || (s->has_wanted && s->wanted > s->total))
+        return false;
+    it->certainty = GW_HYPOTHESIS;
+    snprintf(it->why, sizeof it->why,
+             "the numbers of the message contradict each other: %s in use on a card of %s, so they decide nothing",
+             gw_bytes_text(held, most), gw_bytes_text(total, s->total));
     return true;
 }
 
@@ -162,10 +226,12 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
                        gw_bytes_text(total, limit), gw_bytes_text(free_text, s->free), gw_bytes_text(card, s->total));
         return true;
     }
-    if (!s->has_allocated || s->allocated < limit / 100 * FULL_SHARE)
+    bool exceeds = s->has_allocated && s->allocated + s->wanted > limit;
+    if (!s->has_allocated || (!exceeds && s->allocated < limit / 100 * FULL_SHARE))
         return false;
-    gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED, "the program itself held %s of %s when it requested %s more",
-                   gw_bytes_text(held, s->allocated), gw_bytes_text(total, limit), gw_bytes_text(wanted, s->wanted));
+    gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED, "the program itself held %s of %s when it requested %s more%s",
+                   gw_bytes_text(held, s->allocated), gw_bytes_text(total, limit), gw_bytes_text(wanted, s->wanted),
+                   exceeds ? ": together more than that" : "");
     return true;
 }
 
@@ -269,8 +335,8 @@ void gwi_log_weigh_memory(gwi_log_case *c)
         if (!is_memory(it))
             continue;
         sums s = sums_of_line(c->log, it->find);
-        if (weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) || weigh_fragments(it, &s) ||
-            weigh_pool(c, it, &s) || weigh_summary(c, it))
+        if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
+            weigh_fragments(it, &s) || weigh_pool(c, it, &s) || weigh_summary(c, it))
             continue;
         weigh_capacity(it, &s);
     }

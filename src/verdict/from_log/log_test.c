@@ -52,6 +52,29 @@ static const log_row rows[] = {
      "100.00 "
      "MiB is reserved by PyTorch but unallocated.\n",
      "gpu-oom-capacity", "train.py:41 in step", "", "set_per_process", GW_SUPPORTED},
+    {"the program itself is in the list of processes, as in a container",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.56 GiB of which 4.00 MiB is free. Process 4000 has "
+     "39.55 GiB memory in use. Of the allocated memory 30.10 GiB is allocated by PyTorch, and 200.00 MiB is reserved "
+     "by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "train.py:41 in step", "", "other-process|4000 is", GW_SUPPORTED},
+    {"another process is in the list of processes",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.56 GiB of which 4.00 MiB is free. Process 4000 has "
+     "30.00 GiB memory in use. Process 4001 has 9.50 GiB memory in use. Of the allocated memory 8.50 GiB is allocated "
+     "by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-other-process", "train.py:41 in step", "the message names process 4000", "", GW_SUPPORTED},
+    {"sums that no card can have",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.56 GiB of which 4.00 MiB is free. Of the allocated "
+     "memory 50.32 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "train.py:41 in step", "the numbers of the message contradict each other", "", GW_HYPOTHESIS},
+    {"live memory and the request are together more than the card",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 9.80 GiB (GPU 0; 14.76 GiB total capacity; 9.94 GiB already allocated; 3.50 GiB free; "
+     "10.10 GiB reserved in total by PyTorch)\n",
+     "gpu-oom-capacity", "train.py:41 in step", "9.94 GiB of 14.76 GiB when it requested 9.80 GiB more: together", "",
+     GW_SUPPORTED},
     {"a folder of the user's that is called torch",
      TRACE IN("/data/torch/train.py", 7, "main") IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS, "gpu-oom-capacity",
      "/data/torch/train.py:7 in main", "", "", GW_SUPPORTED},
@@ -344,6 +367,85 @@ static void what_the_output_outlives_is_no_fault(void **state)
     }
 }
 
+#define STEPS                                                                                                          \
+    "step 1 loss 0.91\nstep 2 loss 0.80\nstep 3 loss 0.71\n"                                                           \
+    "step 4 loss 0.64\nstep 5 loss 0.58\nstep 6 loss 0.53\n"
+#define CUDA_OOM "RuntimeError: CUDA out of memory\n"
+#define SMI_TABLE                                                                                                      \
+    "+-----------------------------------------+\n| NVIDIA-SMI 535.54    Driver Version: 535.54 |\n"                   \
+    "|-----------------------------------------+\n|   0  Tesla T4   Off | 00000000:00:1E.0 Off |   0 |\n"              \
+    "| N/A   40C    P0    26W /  70W |   1024MiB / 15360MiB |      0%      Default |\n"                                \
+    "|   1  Tesla T4   Off | 00000000:00:1F.0 Off |   0 |\n"                                                           \
+    "| N/A   40C    P0    26W /  70W |   2048MiB / 15360MiB |      0%      Default |\n"                                \
+    "+-----------------------------------------+\n| Processes:                              |\n"                       \
+    "|  No running processes found             |\n+-----------------------------------------+\n\n\n\n"
+
+/* A log is clean only if it shows work up to its end, or a good end, and nothing that looks like a failure is left
+ * unanswered. */
+static void clean_is_earned(void **state)
+{
+    static const struct {
+        const char *name, *log;
+        gw_verdict_status status;
+    } cases[] = {
+        {"work up to the end", STEPS, GW_VERDICT_CLEAN},
+        {"steps rise within one epoch", "Epoch [3/90] Step [100/500] loss 0.5\nEpoch [3/90] Step [200/500] loss 0.4\n",
+         GW_VERDICT_CLEAN},
+        {"a good end", "loading\ntraining\ntraining finished in 3 s\n", GW_VERDICT_CLEAN},
+        {"exit status 0", "loading\nProcess finished with exit code 0\n", GW_VERDICT_CLEAN},
+        {"silence", "loading\nbuilding\nreading\n", GW_VERDICT_UNDETERMINED},
+        {"a good end that is denied", "loading\ntraining\ntraining did not complete successfully\n",
+         GW_VERDICT_UNDETERMINED},
+        {"an unknown error after work", STEPS "ERROR: the licence server is gone\n", GW_VERDICT_UNDETERMINED},
+        {"an unknown error in German after work", STEPS "Fehler: Lizenz abgelaufen\n", GW_VERDICT_UNDETERMINED},
+        {"an unknown error, and work after it", "ERROR: the licence server is gone\n" STEPS, GW_VERDICT_CLEAN},
+        {"a fatal error and words of the shell", STEPS "FATAL: cannot open the device\n\n\nJob finished at 12:00\n",
+         GW_VERDICT_UNDETERMINED},
+        {"an exception of an unknown type",
+         STEPS TRACE IN("train.py", 3, "<module>") "queue.Empty\n\n\nsaved the log\n", GW_VERDICT_UNDETERMINED},
+        {"an exception without its traceback", STEPS "ValueError: bad shard\n", GW_VERDICT_UNDETERMINED},
+        {"metrics that are called errors", STEPS "test error: 0.031\nerrors=0 failed_samples=0\nbest accuracy 0.97\n",
+         GW_VERDICT_CLEAN},
+        {"out of memory, then nvidia-smi's table", STEPS CUDA_OOM SMI_TABLE, GW_VERDICT_FAULT},
+        {"out of memory, then a list of settings",
+         STEPS CUDA_OOM
+         "{\n  \"epoch\": 1,\n  \"step\": 2,\n  \"epoch\": 2,\n  \"step\": 9,\n  \"a\": 1,\n  \"b\": 2,\n"
+         "  \"c\": 3,\n  \"d\": 4,\n  \"e\": 5\n}\n",
+         GW_VERDICT_FAULT},
+        {"out of memory, then the allocator's chunks",
+         STEPS CUDA_OOM "InUse at 7f00 of size 1280 by op Add action_count 1 step 0 next 1\n"
+                        "InUse at 7f05 of size 1280 by op Add action_count 2 step 3 next 2\n",
+         GW_VERDICT_FAULT},
+        {"out of memory, then work", STEPS CUDA_OOM "step 7 loss 0.51\nstep 8 loss 0.50\n", GW_VERDICT_CLEAN},
+        {"out of memory in a server that goes on serving",
+         CUDA_OOM "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
+                  "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
+                  "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\nServer shutdown complete\n",
+         GW_VERDICT_CLEAN},
+        {"out of memory in a server that only answers probes",
+         CUDA_OOM "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
+                  "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
+                  "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n",
+         GW_VERDICT_FAULT},
+        {"nvidia-smi -q with errors",
+         "==============NVSMI LOG==============\nGPU 00000000:00:1E.0\n    ECC Errors\n"
+         "        Aggregate\n            DRAM Uncorrectable : 4\n",
+         GW_VERDICT_FAULT},
+        {"nvidia-smi -q without errors",
+         "==============NVSMI LOG==============\nGPU 00000000:00:1E.0\n    ECC Errors\n"
+         "        Aggregate\n            DRAM Uncorrectable : 0\n",
+         GW_VERDICT_UNDETERMINED},
+    };
+    (void)state;
+    need_logs();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_verdict *verdict = judge(cases[i].log);
+        if (verdict->status != cases[i].status)
+            fail_msg("%s: %s: %s", cases[i].name, gw_verdict_status_text(verdict->status), verdict->headline);
+        gw_verdict_free(verdict);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +453,7 @@ int main(void)
         cmocka_unit_test(the_callers_of_the_place_are_the_users),
         cmocka_unit_test(strange_logs_do_no_harm),
         cmocka_unit_test(what_the_output_outlives_is_no_fault),
+        cmocka_unit_test(clean_is_earned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

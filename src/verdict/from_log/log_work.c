@@ -1,0 +1,279 @@
+/* Decides from a log whether the program worked on after a problem, and whether the log ends well. Silence is no good
+ * end: a clean log needs a line that shows one, and no unanswered line that looks like a failure. */
+#include "gwi_log.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- counters ---- */
+
+/* The counters of a line such as "Epoch 3/90 step 20: loss 0.5". Lines of the same form have the same shape. */
+enum { COUNTERS_MAX = 4 };
+typedef struct counters {
+    uint64_t value[COUNTERS_MAX];
+    size_t count;
+    uint64_t shape;   /* hash of the names and totals; lines with another shape are not compared */
+    bool has_measure; /* the line also has a total, a fraction or a time: "3/90", "0.5", "12s" */
+} counters;
+
+static uint64_t add_to_shape(uint64_t shape, const char *text, size_t bytes)
+{
+    enum { PRIME = 1099511628211 % UINT32_MAX };
+    for (size_t i = 0; i < bytes; i++)
+        shape = (shape ^ (unsigned char)tolower((unsigned char)text[i])) * PRIME;
+    return shape;
+}
+
+static bool is_counter_name(const char *word, size_t bytes)
+{
+    static const char *const names[] = {"epoch", "epochs",    "step",        "steps",   "iter",
+                                        "iters", "it",        "updates",     "batch",   "update",
+                                        "round", "iteration", "global_step", "episode", "num_updates"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i]) == bytes && strncasecmp(names[i], word, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Return the bytes of the counter's name that ends before this number, as in "step: [12" or "step=12". Returns 0 if
+ * there is no such name. */
+static size_t name_before(const char *line, const char *number)
+{
+    const char *end = number;
+    while (end > line && strchr(" \t:=[#('\"|", end[-1]) != NULL)
+        end--;
+    const char *begin = end;
+    while (begin > line && (isalpha((unsigned char)begin[-1]) || begin[-1] == '_'))
+        begin--;
+    size_t bytes = (size_t)(end - begin);
+    return is_counter_name(begin, bytes) ? bytes : 0;
+}
+
+/* Read the total behind a number: "/90" or "/ 90". Returns the end of the total, or NULL if there is none. */
+static const char *total_after(const char *at, uint64_t *ret_total)
+{
+    char *end;
+    while (*at == ' ')
+        at++;
+    if (*at != '/')
+        return NULL;
+    at += strspn(at, "/ ");
+    if (!isdigit((unsigned char)*at))
+        return NULL;
+    *ret_total = strtoull(at, &end, 10);
+    bool plain = *end == '\0' || strchr(" ]|),:[-", *end) != NULL;
+    return plain ? end : NULL;
+}
+
+/* True if a number that starts here stands alone: not part of a name, a fraction, a date or a time. */
+static bool stands_alone(const char *line, const char *number)
+{
+    return number == line || strchr(" \t[(:=#|'\"", number[-1]) != NULL;
+}
+
+static void add_counter(counters *c, uint64_t value, const char *name, size_t bytes, uint64_t total)
+{
+    c->shape = add_to_shape(c->shape, name, bytes);
+    c->shape = add_to_shape(c->shape, (const char *)&total, sizeof total);
+    c->has_measure = c->has_measure || total != 0;
+    if (c->count < COUNTERS_MAX)
+        c->value[c->count++] = value;
+}
+
+static counters read_counters(const char *line)
+{
+    counters c = {.shape = 1};
+    for (const char *at = line; *at != '\0';) {
+        char *end;
+        if (!isdigit((unsigned char)*at)) {
+            at++;
+            continue;
+        }
+        uint64_t value = strtoull(at, &end, 10), total = 0;
+        const char *behind = total_after(end, &total);
+        size_t name = name_before(line, at);
+        bool whole = *end != '.' || !isdigit((unsigned char)end[1]);
+        bool alone = stands_alone(line, at);
+        if (alone && whole && (name > 0 || (behind != NULL && value <= total)))
+            add_counter(&c, value, at - name, name, behind != NULL ? total : 0);
+        else if (alone && (!whole || *end == 's' || strncmp(end, "ms", 2) == 0))
+            c.has_measure = true;
+        at = behind != NULL ? behind : end + strspn(end, ".0123456789");
+    }
+    return c;
+}
+
+static bool has_risen(const counters *before, const counters *now)
+{
+    for (size_t i = 0; i < now->count && i < before->count; i++) {
+        if (now->value[i] != before->value[i])
+            return now->value[i] > before->value[i];
+    }
+    return false;
+}
+
+/* True if the program printed a line of this shape before the problem as well. */
+static bool is_a_habit(const gw_log *log, const gw_log_find *problem, const counters *shape)
+{
+    for (size_t i = 0; i < log->find_count && problem != NULL && log->find[i].order < problem->order; i++) {
+        if (log->find[i].sign != GW_SAYS_PROGRESS)
+            continue;
+        counters c = read_counters(log->find[i].text);
+        if (c.count > 0 && c.shape == shape->shape)
+            return true;
+    }
+    return false;
+}
+
+/* ---- work ---- */
+
+static bool is_same_rank(const gw_log_find *a, const gw_log_find *b)
+{
+    return a->rank < 0 || b->rank < 0 || a->rank == b->rank;
+}
+
+/* Return the last line that reports progress after `after` (NULL: anywhere in this file). Its counters must have risen
+ * since an earlier line of the same shape. All counters of a line count, so steps may rise within one epoch. A dying
+ * program may draw its progress bars a last time, each with another total. */
+static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const gw_log_find *after)
+{
+    enum { SHAPES_MAX = 16 };
+    counters seen[SHAPES_MAX];
+    const gw_log_find *found = NULL;
+    size_t shapes = 0;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign != GW_SAYS_PROGRESS || find->file != file ||
+            (after != NULL && (find->order <= after->order || !is_same_rank(find, after))))
+            continue;
+        counters now = read_counters(find->text);
+        size_t at = 0;
+        while (at < shapes && seen[at].shape != now.shape)
+            at++;
+        if (now.count == 0 || at == SHAPES_MAX)
+            continue;
+        bool counts = now.has_measure || is_a_habit(log, after, &now);
+        if (at < shapes && has_risen(&seen[at], &now) && (counts || after == NULL))
+            found = find;
+        shapes += at == shapes;
+        seen[at] = now;
+    }
+    return found;
+}
+
+/* True if a server answered requests after the problem. */
+static bool served_on(const gw_log *log, const gw_log_find *after)
+{
+    enum { ANSWERS_MIN = 3 };
+    size_t answers = 0;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        answers += find->sign == GW_SAYS_SERVED && find->file == after->file && find->order > after->order;
+    }
+    return answers >= ANSWERS_MIN;
+}
+
+/* Lines of another file do not count, because the order of output file and error file is unknown. */
+bool gwi_log_went_on(const gw_log *log, const gw_log_find *after)
+{
+    return last_progress(log, after->file, after) != NULL || served_on(log, after);
+}
+
+/* ---- the end ---- */
+
+static bool has_exit_0(const gw_log_find *find)
+{
+    int64_t exit;
+    return (gw_log_number(find, "exit", &exit) || gw_log_number(find, "exit2", &exit)) && exit == 0;
+}
+
+static bool is_bad_end(const gw_log_find *find)
+{
+    return find->sign == GW_SAYS_EXCEPTION || (gw_sign_kind_of(find->sign) == GW_SIGN_END && !has_exit_0(find));
+}
+
+bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after)
+{
+    enum { LINES_ON = 10 }; /* a failure's own text and notes are shorter */
+    uint64_t last = after->line;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        gw_sign_kind kind = gw_sign_kind_of(find->sign);
+        bool later = find->file != after->file || find->order >= after->order;
+        if (later && is_bad_end(find))
+            return false;
+        bool is_bad = kind == GW_SIGN_FAULT || kind == GW_SIGN_STATUS || kind == GW_SIGN_TRACE;
+        if (is_bad && find->file == after->file && find->line > last)
+            last = find->line;
+    }
+    return log->file[after->file].line_count >= last + LINES_ON;
+}
+
+/* True if the line looks like a failure of any kind. */
+static bool is_alarm(const gw_log_find *find)
+{
+    gw_sign_kind kind = gw_sign_kind_of(find->sign);
+    return is_bad_end(find) || kind == GW_SIGN_FAULT || kind == GW_SIGN_STATUS || find->sign == GW_SAYS_TRACEBACK ||
+           find->sign == GW_SAYS_ALARM || find->sign == GW_SAYS_ERROR_WORD;
+}
+
+/* Return the last line that shows a good end of this file. */
+static const gw_log_find *good_line(const gw_log *log, uint32_t file)
+{
+    enum { LINES_LEFT = 40, LINES_MIN = 3 }; /* programs print summaries behind their last step */
+    const gw_log_find *found = last_progress(log, file, NULL);
+    if (found != NULL && found->line + LINES_LEFT < log->file[file].line_count)
+        found = NULL;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        bool words = find->sign == GW_SAYS_GOOD_END && log->file[file].line_count >= LINES_MIN;
+        bool good = words || (gw_sign_kind_of(find->sign) == GW_SIGN_END && has_exit_0(find));
+        if (good && find->file == file && find->line + LINES_LEFT >= log->file[file].line_count &&
+            (found == NULL || find->order >= found->order))
+            found = find;
+    }
+    return found;
+}
+
+static bool has_alarm_behind(const gw_log *log, const gw_log_find *good)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->file == good->file && find->order >= good->order && is_alarm(find))
+            return true;
+    }
+    return false;
+}
+
+const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after)
+{
+    for (size_t i = 0; i < log->file_count; i++) {
+        const gw_log_find *found = good_line(log, (uint32_t)i);
+        if (found != NULL && !has_alarm_behind(log, found) &&
+            (after == NULL || found->file != after->file || found->order > after->order))
+            return found;
+    }
+    return NULL;
+}
+
+/* True if only work can answer this line: words such as "done" may come from the program that started this one. */
+static bool needs_work(const gw_log_find *find)
+{
+    return find->sign == GW_SAYS_TRACEBACK || find->sign == GW_SAYS_ALARM;
+}
+
+const gw_log_find *gwi_log_unanswered(const gw_log *log)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (!is_alarm(find) || gwi_log_went_on(log, find))
+            continue;
+        const gw_log_find *good = good_line(log, find->file);
+        bool answered = good != NULL && good->order > find->order && (!needs_work(find) || has_exit_0(good));
+        if (!answered)
+            return find;
+    }
+    return NULL;
+}
