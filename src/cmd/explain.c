@@ -2,6 +2,7 @@
  * that was killed. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_folder.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
@@ -256,8 +257,8 @@ static int explain_message(const char *message, const explain_options *options)
 /* True if the word can only be the name of a file. Then "file not found" is the right error. */
 static bool looks_like_file(const char *word)
 {
-    static const char *const ends[] = {".gpuwhy", ".log", ".txt", ".out", ".err",    ".gz",  ".xz",
-                                       ".zst",    ".pkl", ".bin", ".csv", ".pickle", ".json"};
+    static const char *const ends[] = {".gpuwhy", ".log", ".txt", ".out", ".err", ".gz",     ".xz",
+                                       ".ipynb",  ".zst", ".pkl", ".bin", ".csv", ".pickle", ".json"};
     size_t bytes = strlen(word);
     bool ended = strchr(word, '/') != NULL || bytes == 0 || strcmp(word, "-") == 0;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !ended; i++) {
@@ -265,6 +266,14 @@ static bool looks_like_file(const char *word)
         ended = bytes > end && strcasecmp(word + bytes - end, ends[i]) == 0;
     }
     return ended;
+}
+
+/* True if the word is the name of an error or status with one or two mistakes in it. */
+static bool is_mistyped_name(const char *word)
+{
+    enum { EDITS_MAX = 2 };
+    const char *name = strchr(word, ' ') == NULL ? gw_suggest_name(word) : NULL;
+    return name != NULL && gw_name_edits(word, name) <= EDITS_MAX;
 }
 
 /* Treat the words as one question, such as Xid 79. Returns false if they name files or no known question. */
@@ -280,7 +289,8 @@ static bool explain_words(char **words, int count, const explain_options *option
         gw_text_addf(&question, "%s%s", i == 0 ? "" : " ", words[i]);
     }
     if (known && gw_judge_question(gw_text_str(&question), &verdict, NULL) != GW_OK) {
-        known = read_message(gw_text_str(&question), &log, NULL) == GW_OK &&
+        known = !is_mistyped_name(gw_text_str(&question)) &&
+                read_message(gw_text_str(&question), &log, NULL) == GW_OK &&
                 gw_judge_message(log, gw_text_str(&question), &verdict, NULL) == GW_OK &&
                 verdict->question->meaning_count > 0;
     }
@@ -290,6 +300,52 @@ static bool explain_words(char **words, int count, const explain_options *option
     gw_verdict_free(verdict);
     gw_text_free(&question);
     return known;
+}
+
+/* Judge the recordings in a folder, or the text logs if it has no recordings, as those of one run. */
+static int explain_folder(const char *folder, const explain_options *options)
+{
+    gw_error err;
+    gwi_folder_files files;
+    gw_status st = gwi_folder_list(folder, &files, &err);
+    int status;
+    if (st != GW_OK)
+        status = fail(&err);
+    else if (!files.are_recordings)
+        status = explain_logs(files.path, files.count, options);
+    else if (files.count == 1)
+        status = explain(files.path[0], options);
+    else
+        status = explain_together(files.path, files.count, options);
+    gwi_folder_free(&files);
+    return status;
+}
+
+static bool is_folder_of_files(const char *word)
+{
+    static gw_path recording;
+    struct stat info;
+    pid_t supervisor;
+    return stat(word, &info) == 0 && S_ISDIR(info.st_mode) && !gw_run_meta_read(word, recording, &supervisor);
+}
+
+/* Report a word that is neither a file nor a known code or name, with the closest known one. */
+static int explain_unknown(const char *word)
+{
+    char name[512];
+    const char *known = gw_suggest_name(word);
+    if (gwi_folder_similar(word, name, sizeof name))
+        known = name;
+    gw_say("explain: %s: %s%s%s%s", word,
+           looks_like_file(word) ? "No such file or directory" : "No such file, code or name",
+           known != NULL ? "; did you mean " : "", known != NULL ? known : "", known != NULL ? "?" : "");
+    return GW_EXIT_USAGE;
+}
+
+static bool is_missing(const char *word)
+{
+    struct stat info;
+    return lstat(word, &info) != 0 && errno == ENOENT;
 }
 
 static bool are_logs(char **files, int count)
@@ -335,18 +391,21 @@ static void write_again(gw_text *text, int argc, char **argv)
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-                           "gpuwhy explain [options] LOG...\n"
-                           "... | gpuwhy explain\n"
-                           "gpuwhy explain [options] CODE or NAME\n"
-                           "gpuwhy explain [options] -m \"one message\"\n"
-                           "\n"
-                           "Explains a recording, even one that is still being written, or text logs (plain,\n"
-                           ".gz, .xz, .zst; - is standard input). Without an argument, explains the last\n"
-                           "recording. Several recordings of one job (from several hosts or ranks) are\n"
-                           "explained together: which one failed first. Exit status: 0 if there is a\n"
-                           "verdict, 1 if the cause was not determined, 2 if the input cannot be read.\n"
-                           "\n");
+    gw_text_add_str(
+        &text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
+               "gpuwhy explain [options] LOG...\n"
+               "gpuwhy explain [options] FOLDER\n"
+               "... | gpuwhy explain\n"
+               "gpuwhy explain [options] CODE or NAME\n"
+               "gpuwhy explain [options] -m \"one message\"\n"
+               "\n"
+               "Explains a recording, even one that is still being written, or text logs (plain,\n"
+               ".gz, .xz, .zst, .ipynb; - is standard input). A folder stands for the\n"
+               "recordings in it or, if there are none, for its text logs. Without an argument, explains the last\n"
+               "recording. Several recordings of one job (from several hosts or ranks) are\n"
+               "explained together: which one failed first. Exit status: 0 if there is a\n"
+               "verdict, 1 if the cause was not determined, 2 if the input cannot be read.\n"
+               "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -375,6 +434,10 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_logs(argv + 1, words, options);
     if (words > 1)
         return explain_together(argv + 1, words, options);
+    if (words == 1 && is_missing(argv[1]))
+        return explain_unknown(argv[1]);
+    if (words == 1 && options->cell == NULL && is_folder_of_files(argv[1]))
+        return explain_folder(argv[1], options);
     if (words == 1)
         return explain(argv[1], options);
     if (options->cell == NULL && explain_input(options, &status))

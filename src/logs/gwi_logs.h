@@ -3,6 +3,7 @@
 #define GWI_LOGS_H
 
 #include "gw_logs.h"
+#include "gw_text.h"
 
 /* ---- source.c: reading and decompressing files ---- */
 
@@ -28,6 +29,13 @@ typedef struct gwi_plain { /* set to {0} at the start of a file */
 size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count);
 /* True if a file that starts like this is not text. */
 bool gwi_is_binary(const char *bytes, size_t count);
+
+/* ---- notebook.c: the outputs of a Jupyter notebook ---- */
+
+/* True if a file that starts like this is a notebook. */
+bool gwi_is_notebook(const char *bytes, size_t count);
+/* Add the outputs of the cells to *ret_text; all strings if the notebook is damaged. */
+void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text);
 
 /* ---- literals.c: literals that a matching line must contain ---- */
 

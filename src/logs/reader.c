@@ -531,6 +531,30 @@ void gw_log_free(gw_log *log)
 
 /* ---- files ---- */
 
+/* Read the rest of a notebook, of which the block has the first `count` bytes, and scan its outputs. A damaged notebook
+ * is scanned as it is. */
+static gw_status read_notebook(gw_log_reader *reader, gwi_log_source *source, size_t count, gw_error *err)
+{
+    enum { NOTEBOOK_BYTES_MAX = 256 << 20 };
+    gw_text all = {0}, outputs = {0};
+    gw_status st = GW_OK;
+    while (st == GW_OK && all.bytes < NOTEBOOK_BYTES_MAX) {
+        gw_text_add(&all, reader->block, count);
+        st = gwi_log_source_read(source, reader->block, BLOCK_BYTES, &count, err);
+    }
+    if (all.failed)
+        st = gw_fail(err, GW_NOMEM, "read a notebook");
+    if (st == GW_END || st == GW_OK) {
+        gwi_notebook_outputs(gw_text_str(&all), all.bytes, &outputs);
+        gw_status fed = outputs.failed ? gw_fail(err, GW_NOMEM, "read a notebook")
+                                       : gw_log_feed(reader, gw_text_str(&outputs), outputs.bytes, err);
+        st = fed != GW_OK ? fed : GW_END;
+    }
+    gw_text_free(&outputs);
+    gw_text_free(&all);
+    return st;
+}
+
 static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *err)
 {
     gwi_log_source *source = NULL;
@@ -548,8 +572,11 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
             st = gw_fail(err, GW_CORRUPT, "%s: this is no text: a recording ends in .gpuwhy", path);
             goto out;
         }
+        if (first && gwi_is_notebook(reader->block, count))
+            st = read_notebook(reader, source, count, err);
+        else
+            st = take(reader, count, err);
         first = false;
-        st = take(reader, count, err);
     }
     if (st == GW_END) {
         st = GW_OK;

@@ -235,6 +235,13 @@ typedef struct gw_cause_info {
 /* Return all causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);
 
+/* Return the id of a cause, or the name of an error or status, that differs from the word by few characters. Static.
+ * NULL if there is none. */
+const char *gw_suggest_name(const char *word);
+/* Return the number of characters to insert, delete or replace to turn one name into the other, ignoring case. SIZE_MAX
+ * if `b` is longer than 80 characters. */
+size_t gw_name_edits(const char *a, const char *b);
+
 /* A kind of log line that points to a cause. Static strings. */
 typedef struct gw_cause_line {
     const char *sign;    /* "TORCH_OOM", "CUDA error" */

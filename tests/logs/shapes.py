@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,58 @@ def check_pipe():
     return got != "device-assert-index"
 
 
+def notebooks(text):
+    """The same text as the outputs of a notebook: as a stream, as a traceback, in version 3, with and without line breaks."""
+    lines_of = text.decode(errors="replace").splitlines(True)
+    stream = {"output_type": "stream", "name": "stderr", "text": lines_of}
+    error = {"output_type": "error", "ename": "Error", "evalue": "", "traceback": [line.rstrip("\n") for line in lines_of]}
+    new = lambda output: {"nbformat": 4, "cells": [{"cell_type": "markdown", "source": ["out of memory"]},
+                                                   {"cell_type": "code", "source": ["train()"], "outputs": [output]}]}
+    old = {"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "code", "outputs": [dict(stream, text="".join(lines_of))]}]}]}
+    return {"a stream": json.dumps(new(stream)), "a traceback": json.dumps(new(error), indent=1),
+            "version 3": json.dumps(old), "cut off": json.dumps(new(stream), indent=1)[:-40]}
+
+
+def check_sources(folder):
+    """Notebooks, folders, named pipes, and bytes that are no text."""
+    wrong = []
+    for name in ("torch-label", "key-error", "files-limit"):
+        path = HERE / "produced" / f"{name}.log"
+        text, wanted = path.read_bytes(), explain(path)
+        for shape, content in notebooks(text).items():
+            (folder / "run.ipynb").write_text(content)
+            if explain(folder / "run.ipynb") != wanted:
+                wrong.append(f"{name} in a notebook, {shape}")
+        run = folder / f"{name}.d"
+        run.mkdir()
+        (run / "slurm-12.out").write_bytes(HEALTHY)
+        (run / "slurm-12.err").write_bytes(text)
+        (run / "notes.md").write_text("NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus\n")
+        if explain(run) != wanted:
+            wrong.append(f"{name} in a folder")
+        os.mkfifo(folder / f"{name}.fifo")
+        with subprocess.Popen(["cp", path, folder / f"{name}.fifo"]):
+            if explain(folder / f"{name}.fifo") != wanted:
+                wrong.append(f"{name} in a named pipe")
+        (folder / "wide.log").write_bytes(text.decode(errors="replace").encode("utf-16-le"))
+        if explain(folder / "wide.log") != wanted:
+            wrong.append(f"{name} in UTF-16 without a mark")
+    (folder / "noise").write_bytes(random.Random(5).randbytes(5000))
+    (folder / "empty").mkdir()
+    for name in ("noise", "empty"):
+        done = subprocess.run([GPUWHY, "explain", folder / name], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 2 or name not in done.stderr:
+            wrong.append(f"{name}: exit {done.returncode}: {done.stdout}{done.stderr}")
+    for word, meant in (("cudaErrorIllegalAdress", "cudaErrorIllegalAddress"), ("gpu-oom-capcity", "gpu-oom-capacity"),
+                        ("CUDNN_STATUS_NOT_INITIALISED", "CUDNN_STATUS_NOT_INITIALIZED"), (folder / "wide.lgo", "wide.log"), ("99999", "99999")):
+        done = subprocess.run([GPUWHY, "explain", word], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 2 or meant not in done.stderr:
+            wrong.append(f"{word}: exit {done.returncode}: {done.stdout}{done.stderr}")
+    for line in wrong:
+        print(f"wrong: {line}")
+    return len(wrong)
+
+
 def check_memory():
     """A text sixteen times as long, with a line of every healthy log, needs no more memory."""
     text = b"".join(p.read_bytes() for p in sorted((HERE / "healthy").glob("*.log")) if p.stem != "utf16")
@@ -143,7 +196,7 @@ def check_memory():
 def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        wrong = check_shapes(folder) + check_two_files(folder) + check_ranks(folder) + check_pipe() + check_memory()
+        wrong = check_shapes(folder) + check_two_files(folder) + check_ranks(folder) + check_pipe() + check_sources(folder) + check_memory()
     print(f"{wrong} wrong")
     return 1 if wrong else 0
 

@@ -1,0 +1,118 @@
+/* Lists the files of a folder, for `gpuwhy explain FOLDER`, and finds a name that was mistyped. */
+#include "gwi_folder.h"
+
+#include "gw_array.h"
+#include "gw_logs.h"
+#include "gw_text.h"
+#include "gw_verdict.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_recording(const char *name)
+{
+    size_t bytes = strlen(name), end = strlen(".gpuwhy");
+    return bytes > end && strcmp(name + bytes - end, ".gpuwhy") == 0;
+}
+
+/* True for the names of logs: a usual ending, or none, as "stdout" and "output" have. Programs, settings and documents
+ * are left out. */
+static bool has_name_of_log(const char *name)
+{
+    static const char *const ends[] = {".log", ".txt", ".out",   ".err",    ".gz",
+                                       ".xz",  ".zst", ".ipynb", ".stdout", ".stderr"};
+    const char *end = strrchr(name, '.');
+    for (size_t i = 0; end != NULL && i < sizeof ends / sizeof ends[0]; i++) {
+        if (strcmp(end, ends[i]) == 0)
+            return true;
+    }
+    return end == NULL || strspn(end + 1, "eo0123456789") == strlen(end + 1); /* "job.o1234", "train.log.1" */
+}
+
+/* A FIFO is left out, because reading it waits for its writer. */
+static bool is_plain_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+}
+
+static gw_status add_path(gwi_folder_files *files, size_t *room, const char *path)
+{
+    char *copy = strdup(path);
+    if (copy == NULL || !gw_array_room(&files->path, (size_t)files->count, room, sizeof *files->path)) {
+        free(copy);
+        return GW_NOMEM;
+    }
+    files->path[files->count++] = copy;
+    return GW_OK;
+}
+
+static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret, gw_error *err)
+{
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return gw_fail(err, GW_IO, "%s: %s", folder, strerror(errno));
+    gw_status st = GW_OK;
+    size_t room = 0;
+    for (struct dirent *entry; st == GW_OK && (entry = readdir(dir)) != NULL;) {
+        char path[4096];
+        if (entry->d_name[0] == '.' ||
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || !is_plain_file(path) ||
+            is_recording(entry->d_name) != recordings ||
+            (!recordings && (!has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
+            continue;
+        st = add_path(ret, &room, path);
+    }
+    closedir(dir);
+    if (ret->count > 0)
+        qsort(ret->path, (size_t)ret->count, sizeof *ret->path, by_name);
+    ret->are_recordings = recordings;
+    return st == GW_OK ? GW_OK : gw_fail(err, st, "list %s", folder);
+}
+
+gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err)
+{
+    *ret = (gwi_folder_files){0};
+    gw_status st = list(folder, true, ret, err);
+    if (st == GW_OK && ret->count == 0)
+        st = list(folder, false, ret, err);
+    if (st == GW_OK && ret->count == 0)
+        st = gw_fail(err, GW_MISSING, "%s: the folder has no recordings and no text logs", folder);
+    return st;
+}
+
+void gwi_folder_free(gwi_folder_files *files)
+{
+    for (int i = 0; i < files->count; i++)
+        free(files->path[i]);
+    free(files->path);
+    *files = (gwi_folder_files){0};
+}
+
+bool gwi_folder_similar(const char *path, char *ret_name, size_t room)
+{
+    enum { EDITS_MAX = 2, BYTES_MIN = 4 };
+    const char *name = gw_path_last(path);
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+    DIR *dir = strlen(name) >= BYTES_MIN ? opendir(folder[0] == '\0' ? "." : folder) : NULL;
+    size_t best = EDITS_MAX + 1;
+    if (dir == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        size_t edits = gw_name_edits(name, entry->d_name);
+        if (edits < best && (size_t)snprintf(ret_name, room, "%s%s", folder, entry->d_name) < room)
+            best = edits;
+    }
+    closedir(dir);
+    return best <= EDITS_MAX;
+}
