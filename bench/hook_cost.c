@@ -1,16 +1,16 @@
-/* Measure what gpuwhy costs per call. One process uses the driver API, and its calls alternately go through gpuwhy's
- * facade and bypass it.
+/* Measure what gpuwhy costs per call. One process calls the driver API, alternately through gpuwhy's facade and
+ * directly.
  *
  *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
  *   hook_cost --layout
  *
- * A block is a burst of the same call. Blocks with and without gpuwhy alternate (on off off on ...), so that drift
- * of the machine affects both. An "off" block calls the driver's own function, found in the file named in the header
- * of gpuwhy's buffer. An "on" block calls the function that any program finds under that name. Without gpuwhy, all
+ * A block is a burst of the same call. Blocks with and without gpuwhy alternate (on off off on ...), so that drift of
+ * the machine affects both. An "off" block calls the functions of the driver library whose path is in the header of
+ * gpuwhy's buffer. An "on" block calls the functions that any program finds in libcuda.so.1. Without gpuwhy, all
  * blocks call the driver directly.
  *
- * Prints one JSON object; bench.py computes the statistics. Launches are measured a second time with other memory
- * accessed between them, as in a program that works between its calls. --layout prints the offsets in a buffer that
+ * Prints one JSON object; bench.py computes the statistics. Launches are measured a second time with accesses to other
+ * memory between them, as in a program that works between its calls. --layout prints the offsets in a buffer that
  * training.py needs. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
@@ -28,17 +28,17 @@
 
 enum {
     LAUNCHES = 200,
-    LAUNCH_BLOCKS_TIMES = 5, /* a launch is short: measure this many times more blocks */
+    LAUNCH_BLOCKS_TIMES = 5, /* launches are short, so measure this many times as many blocks */
     COLD_LAUNCHES = 50,
-    COLD_BYTES = 256 << 10, /* bytes accessed between two launches ... */
-    COLD_WALK = 8 << 20,    /* ... in a window that moves through this many bytes */
+    COLD_BYTES = 256 << 10, /* bytes accessed between two launches */
+    COLD_WALK = 8 << 20,    /* size of the array through which these accesses advance */
     PAIRS = 100,
-    TAIL_BLOCKS = 20, /* compute one p99.9 from this many blocks of the same kind */
+    TAIL_BLOCKS = 20, /* number of blocks of one kind from which one p99.9 is computed */
     BLOCKS = 400,
     BLOCKS_MAX = 4000,
     ALLOC_BYTES = 4096,
-    DEPTH = 60, /* native frames when call sites are measured */
-    /* New sites per block. A site takes about 25 records, and the buffer is emptied ten times per second. */
+    DEPTH = 60, /* stack depth in frames for the measurements of call sites */
+    /* New call sites per block. Each takes about 25 records, and the buffer is emptied only ten times per second. */
     NEW_IN_BLOCK = 8
 };
 
@@ -211,7 +211,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Print the tail of every TAIL_BLOCKS blocks. Call it before print_calls() sorts all samples. */
+/* Print one p99.9 for each group of TAIL_BLOCKS blocks. Call this before print_calls(), which sorts all samples. */
 static void print_tails(const char *name, int samples)
 {
     enum { EACH = TAIL_BLOCKS * PAIRS };
@@ -246,11 +246,11 @@ static float timed_alloc(const struct driver *by, bool async)
     return (float)(end - begin);
 }
 
-/* What "on" and "off" mean in a measurement. */
+/* The meaning of "on" and "off" in a measurement. */
 typedef enum comparison {
-    WITH_AND_WITHOUT_US, /* compare calls with and without gpuwhy; no call sites in either case */
-    SITE_KNOWN,          /* compare with and without call sites: always the same site, DEPTH frames deep */
-    SITE_NEW             /* compare with and without call sites: a new path through known functions each time */
+    WITH_AND_WITHOUT_US, /* on: through gpuwhy, off: directly; no call sites in either case */
+    SITE_KNOWN,          /* on: with call sites, off: without; always the same site, DEPTH frames deep */
+    SITE_NEW             /* on: with call sites, off: without; each call has a new path through known functions */
 } comparison;
 
 static volatile unsigned kept;
@@ -326,7 +326,7 @@ static bool async_works(void)
     return driver.free_async(address, NULL) == CUDA_SUCCESS;
 }
 
-/* Print the offsets of the switch for call sites and of the call counters in a buffer. training.py cannot read the C
+/* Print the buffer offsets of the call-site switch and of the call counters, for training.py, which cannot read the C
  * header. */
 static void print_layout(void)
 {

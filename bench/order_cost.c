@@ -74,8 +74,8 @@ static void allocate(void)
         CHECK(cuMemAllocAsync(&block[i], 4096, computing));
 }
 
-/* Allocate the blocks and copy on another stream. The hook must then check the order at each free of the burst, and
- * writes the steps at the first one. */
+/* Allocate the blocks and copy on another stream. The hook must then check the order at each free of the burst. At the
+ * first free, it also writes the recorded steps. */
 static void allocate_and_copy(void)
 {
     allocate();
@@ -123,12 +123,12 @@ int main(void)
     for (int i = 0; i < STEPS; i++)
         off[i] = measure(nothing, steps[i].call);
     void *locked;
-    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* the hook records the steps after this call */
+    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* after this call, the hook records the steps */
     for (int i = 0; i < STEPS; i++) {
         double on = measure(nothing, steps[i].call);
         printf("%-22s %7.1f ns, noted %7.1f ns: %+.1f ns\n", steps[i].name, off[i], on, on - off[i]);
     }
-    for (int i = 0; i < 2000; i++) /* overwrite all copies in the ring of steps */
+    for (int i = 0; i < 2000; i++) /* overwrite all copies in the hook's ring of steps */
         record(i), wait(i);
     double without = measure(allocate, free_one);
     double with = measure(allocate_and_copy, free_one);

@@ -1,10 +1,11 @@
-/* Demonstrate libgpuscope: a process repeats the same run many times, and every run behaves like the first.
+/* Demonstrate libgpuscope: a process repeats the same run many times, and every run uses the same memory.
  *
  *     scope_demo [--runs N] [--memory SIZE] [--batch N] [--warm] [--fault]
  *
  * A run finds the largest micro-batch that fits into the memory, plans the memory of an iteration, executes a few
  * iterations, and ends. All memory is then returned to the driver. --warm keeps the context between runs. --fault
- * makes a run in a separate process fail with a wild pointer, and then continues. Exits 0 if all runs were alike. */
+ * first starts a child process that fails with a wild pointer. Exits 0 if all runs succeeded and, from the second run
+ * on, used the same memory. */
 #include "options.h"
 
 #include <gpuwhy/scope.h>
@@ -12,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The virtual GPU does not execute kernels. The object gpuwhy_model_step makes it report a fault if the kernel's
- * first parameter does not point to memory. */
+/* The virtual GPU does not execute kernels. The object gpuwhy_model_step makes the virtual GPU report a fault if the
+ * kernel's first parameter does not point to memory. */
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .global .align 8 .u64 gpuwhy_model_step[5] = {0x4D4B594857555047, 1, 1, 1, 0};\n"
                           ".visible .entry step(.param .u64 p)\n{\n.reg .b64 %d;\n.reg .b32 %r;\n"
@@ -31,7 +32,7 @@ static size_t layer_bytes(int i, size_t images)
     return images * (size_t)(LAYERS - i) * 20000;
 }
 
-/* ---- memory, planned ahead ---- */
+/* ---- planned memory ---- */
 
 struct iteration {
     gs_plan *plan;
@@ -166,7 +167,7 @@ static gs_status run(gs_scope *outer, const struct settings *settings, struct se
     return status != GS_OK ? status : ended;
 }
 
-/* ---- a run that is ruined ---- */
+/* ---- a run that fails ---- */
 
 /* Make a run fail. gs_run_in_child() calls this in a separate process, so that this process stays usable. */
 static gs_status ruin(const void *input, size_t input_bytes, gs_reply *reply)

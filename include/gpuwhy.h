@@ -11,11 +11,11 @@
  * memory.
  *
  * This is a single header for C99 or C++, without dependencies (link with -ldl if the C library has dlopen() in a
- * separate library). Without gpuwhy, the call only reads one environment variable and returns. gpuwhy_phase() returns 1
- * if the phase was recorded. It returns 0 if gpuwhy does not run or does not record, or if the process has not called
- * the driver yet. Any thread may call it. A process has one phase at a time, no matter which thread sets it. A forked
- * child has no phase until it sets one. Names are UTF-8, and are cut after 200 bytes. Mark phases, not iterations: only
- * the first 4,096 calls of a process are recorded. */
+ * separate library). Without gpuwhy, the call only reads one environment variable and returns. gpuwhy_phase() returns
+ * 1 if the phase was recorded. It returns 0 if gpuwhy is not running or not recording, or if the process has not
+ * called the driver yet. Any thread may call it. A process has one phase at a time, no matter which thread sets it. A
+ * forked child has no phase until it sets one. Names are UTF-8 and are cut after 200 bytes. Mark phases, not
+ * iterations: only the first 4,096 calls of a process are recorded. */
 #ifndef GPUWHY_H
 #define GPUWHY_H
 
@@ -24,7 +24,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#ifndef RTLD_NOLOAD /* some C libraries define it only with _GNU_SOURCE; the value belongs to Linux's ABI */
+#ifndef RTLD_NOLOAD /* some C libraries define this only with _GNU_SOURCE; the value is part of the Linux ABI */
 #define RTLD_NOLOAD 4
 #endif
 
@@ -32,12 +32,12 @@ static __inline__ int gpuwhy_phase(const char *name)
 {
     typedef int (*gpuwhy_mark_function)(const char *);
     gpuwhy_mark_function mark;
-    static void *gpuwhy_found; /* set once; every thread would store the same value */
+    static void *gpuwhy_found; /* set once; all threads store the same value */
     void *found = __atomic_load_n(&gpuwhy_found, __ATOMIC_RELAXED);
     if (found == 0) {
         void *hook = 0;
         if (getenv("GPUWHY_RUN_DIR") != 0)
-            hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD); /* NULL if it is not loaded yet */
+            hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD); /* NULL if the hook is not loaded yet */
         if (hook == 0)
             return 0;
         found = dlsym(hook, "gpuwhy_phase_mark");

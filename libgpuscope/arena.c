@@ -1,5 +1,4 @@
-/* The two helpers that use planned memory: the arena, which repeats a plan, and the workspace, which algorithms share.
- * Both end with their scope. */
+/* Arenas, which repeat a plan, and workspaces, which library algorithms share. The scope frees both. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"
@@ -16,7 +15,7 @@ struct gs_arena {
 struct gs_workspace {
     gwi_helper helper; /* must be the first member */
     uint64_t budget_bytes;
-    CUdeviceptr block; /* 0: none */
+    CUdeviceptr block; /* 0: not allocated */
     size_t block_bytes;
 };
 
@@ -66,8 +65,8 @@ CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block)
     return gs_plan_offset(arena->plan, block, &offset) == GS_OK ? arena->base + offset : 0;
 }
 
-/* Return the plan's next step in *ret_step. The step must be a free if `is_free`, and an allocation otherwise. Returns
- * GS_DIFFERS if it is not, or if no step is left. */
+/* Store the plan's next step in *ret_step. If `is_free`, the step must be a free, otherwise an allocation. Returns
+ * GS_DIFFERS if the step is of the other kind or no step is left, and GS_DEAD in a dead scope. */
 static gs_status next_step(gs_arena *arena, bool is_free, const char *call, const char *file, int line,
                            gwi_plan_step *ret_step)
 {
@@ -141,7 +140,7 @@ gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_worksp
 }
 
 /* Replace the workspace's block by a larger one. The old block is released first, because the budget has room for only
- * one. The release waits for the device, so no kernel still uses the old block. */
+ * one block. The release waits for the device, so no kernel still uses the old block. */
 static gs_status grow(gs_workspace *workspace, size_t bytes, const char *file, int line)
 {
     gs_scope *scope = workspace->helper.scope;

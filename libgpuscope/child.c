@@ -1,8 +1,8 @@
-/* Run a function in a new process: start the program again, where gs_child_main() calls the function.
+/* Run a function in a new process: start the program again; gs_child_main() calls the function there.
  *
- * Input and output are in two anonymous files, so that neither process must wait for the other, and the output survives
- * when the child dies. The output file begins with a header, which the child writes last. The child also has the write
- * end of a pipe, but writes nothing to it. The pipe closes when the child ends, and so the parent notices the end. */
+ * Input and output pass through two anonymous files, so that neither process waits for the other, and the output
+ * survives if the child dies. The output file begins with a header, which the child writes last. The child also has
+ * the write end of a pipe, but writes nothing to it. The pipe closes when the child ends, which wakes the parent. */
 #include "gwi_scope.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ void gs_child_main(int argc, char **argv, const gs_child_entry *entries)
     set_close_on_exec(input);
     set_close_on_exec(output);
     set_close_on_exec(life);
-    unsetenv(VARIABLE); /* `name` is part of this variable and becomes invalid, but is not used below */
+    unsetenv(VARIABLE); /* this invalidates `name`, which is not used below */
     if (entries->name != NULL)
         end.status = run(entries, input, output);
     end.has_failure = gwi_process_failure(&end.failure);
@@ -208,7 +208,7 @@ static int64_t now_ms(void)
 }
 
 /* Wait until the child ends or the timeout expires. After a timeout, kill the child and return false. If `timeout_ms`
- * is 0, return at once. */
+ * is 0, return true at once: the caller then waits without a limit. */
 static bool wait_for_end(const child *c, unsigned timeout_ms)
 {
     int64_t until = now_ms() + timeout_ms;

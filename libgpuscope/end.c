@@ -1,5 +1,5 @@
-/* End a scope: wait for its work, release everything in the right order, compare the free memory with the beginning,
- * and release the context.
+/* End a scope: wait for its work, release everything in the right order, compare the driver's free memory with its
+ * value at the beginning, and release the context.
  *
  * In a dead scope, the driver can neither wait nor release single resources. So only the context is released, which
  * frees everything in it. Memory that the driver still keeps is freed when the process ends. */
@@ -21,7 +21,7 @@ typedef struct ending {
     const char *file;
     int line;
     CUcontext before; /* the context to make current again at the end */
-    bool is_switched; /* the scope's context was not current, so it was made current */
+    bool is_switched; /* true if gs_end() had to make the scope's context current */
 } ending;
 
 /* Return the scope after `at` in a walk over `outer` and its inner scopes; NULL at the end. A scope comes before its
@@ -35,9 +35,9 @@ static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
     return at == outer ? NULL : at->sibling;
 }
 
-/* ---- before anything is done ---- */
+/* ---- checks and preparation ---- */
 
-/* Return an entry that another thread has in the scope or its inner scopes. Returns NULL if there is none. */
+/* Return an entry of another thread in the scope or its inner scopes. Returns NULL if there is none. */
 static const gwi_entry *other_entry_locked(gs_scope *scope)
 {
     long self = syscall(SYS_gettid);
@@ -73,7 +73,7 @@ static gs_status shut(ending *end)
     gs_status status = GS_OK;
     char why[200] = "the scope is being ended already";
     pthread_mutex_lock(&gwi_lock);
-    /* After a fork, only one thread runs, and its id is new. So ignore the entries, which are those of the parent's
+    /* After a fork, only one thread runs, and its id is new. So ignore the entries: they belong to the parent's
      * threads. */
     const gwi_entry *other = gwi_driver_is_forked() ? NULL : other_entry_locked(end->scope);
     if (other != NULL)
@@ -106,7 +106,7 @@ static bool is_same_place(const gwi_thing *a, const gwi_thing *b)
     return compare_things(&left, &right) == 0;
 }
 
-/* Allocate all memory that the end needs, before it changes anything. */
+/* Allocate all memory that gs_end() needs before it changes anything. */
 static gs_status make_room(ending *end)
 {
     end->report = calloc(1, sizeof *end->report);
@@ -137,7 +137,7 @@ static void collect(ending *end)
     qsort(end->things, count, sizeof *end->things, compare_things);
 }
 
-/* ---- the list of what was held ---- */
+/* ---- the list of held resources ---- */
 
 static void list_held(ending *end)
 {
@@ -177,7 +177,7 @@ static void note_kept(ending *end, const gwi_thing *thing)
     }
 }
 
-/* ---- the driver's part ---- */
+/* ---- driver calls ---- */
 
 static gs_status failed(ending *end, gs_source source, int code, const char *call)
 {
@@ -224,7 +224,7 @@ static bool may_try_again(const gwi_thing *thing, int code)
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
-/* Release one thing. Returns true if it was released. Otherwise, *ret_again says if the parent scope may try again. */
+/* Release one thing. Returns true if it was released, else sets *ret_again: true if the parent scope may try again. */
 static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 {
     gs_source source;
@@ -243,7 +243,7 @@ static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 static void release_all(ending *end, bool can_release)
 {
     gs_scope *parent = end->scope->parent;
-    bool has_ordered = false; /* stream-ordered memory was freed; it is in the pool only after its stream's work */
+    bool has_ordered = false; /* a freed block returns to the pool only when its stream has finished */
     for (size_t i = 0; i < end->thing_count; i++) {
         gwi_thing *thing = end->things[i];
         bool again = can_release;
@@ -269,7 +269,7 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
 }
 
-/* Return the memory that a context normally keeps after everything was released: 0.56 MiB for each stream that was
+/* Return how much memory a context normally keeps after everything was released: 0.56 MiB for each stream that was
  * created in the scope, and one page that small blocks share. */
 static uint64_t allowed_bytes_locked(const gs_scope *scope)
 {
@@ -335,7 +335,7 @@ static void release_context(ending *end)
         report->context = code == 0 ? GS_CONTEXT_STAYS : GS_CONTEXT_UNSURE;
 }
 
-/* ---- the host's part ---- */
+/* ---- host objects ---- */
 
 static const char *phase_around(const gs_scope *scope)
 {

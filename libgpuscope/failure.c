@@ -58,7 +58,8 @@ static void describe_code(gs_failure *failure)
              text == NULL ? "" : text);
 }
 
-/* Look up whether an error is sticky: 1 if it is, 0 if it is not, -1 if its number does not determine this. */
+/* Look up whether an error is sticky. Returns 1 if it is, 0 if it is not, and -1 if the error number alone does not
+ * show it. */
 static int sticks_by_table(gs_source source, int code)
 {
     const gw_cuda_error *error = source == GS_FROM_DRIVER ? gw_data_cuda_error((unsigned)code) : NULL;
@@ -71,7 +72,7 @@ static int sticks_by_table(gs_source source, int code)
     case GW_STICKY_PRACTICE:
         return 1;
     case GW_STICKY_NO:
-        return error->usable == GW_USABLE_NO; /* after such an error the context is as unusable as after a sticky one */
+        return error->usable == GW_USABLE_NO; /* not sticky, but the context is just as unusable */
     default:
         return -1;
     }
@@ -118,7 +119,7 @@ gs_status gwi_refusal(gs_failure *failure, gs_status status, const char *call, c
     return status;
 }
 
-/* ---- keeping ---- */
+/* ---- storing failures ---- */
 
 _Thread_local bool gwi_is_trial;
 
@@ -211,14 +212,14 @@ gs_status gwi_refuse(gs_scope *scope, gs_status status, const char *call, const 
     return status;
 }
 
-/* ---- for the program ---- */
+/* ---- public functions ---- */
 
 int gs_death(const gs_scope *scope, gs_failure *ret_failure)
 {
     if (scope == NULL || !gwi_is_dead(scope))
         return 0;
     if (gwi_driver_is_forked())
-        gwi_driver_load(ret_failure); /* fails, and sets the reason */
+        gwi_driver_load(ret_failure); /* always fails after a fork, and stores the reason */
     else
         *ret_failure = scope->device->death;
     return 1;

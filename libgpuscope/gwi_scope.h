@@ -20,7 +20,7 @@ typedef struct gwi_device {
     atomic_int is_dead;
     gs_failure death;      /* written once, before is_dead is set */
     uint64_t taken_bytes;  /* device memory of all scopes, rounded as in gwi_taken_bytes() */
-    bool has_shared_pages; /* blocks small enough to share a page were allocated */
+    bool has_shared_pages; /* true if small blocks, which share a page, were allocated */
 } gwi_device;
 
 /* A resource that a scope owns: memory, a stream, an event and so on. It is in the scope's list and in the table of all
@@ -29,7 +29,7 @@ typedef struct gwi_thing {
     gs_kind kind;
     uint64_t handle;
     uint64_t bytes;       /* requested size */
-    uint64_t taken_bytes; /* device memory that the driver uses for it */
+    uint64_t taken_bytes; /* device memory that the driver uses for the resource */
     const char *file;     /* the caller's source file; a static string */
     int line;
     bool is_inner; /* a pool, or the block of an arena or workspace: the program cannot free it by its address */
@@ -103,7 +103,8 @@ gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *ca
 /* Like gwi_failed(), but for an error that libgpuscope itself detected. Returns `status`. */
 __attribute__((format(printf, 6, 7))) gs_status gwi_refuse(gs_scope *scope, gs_status status, const char *call,
                                                            const char *file, int line, const char *format, ...);
-/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because it tries smaller sizes next. */
+/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because the thread will try smaller
+ * sizes. */
 extern _Thread_local bool gwi_is_trial;
 bool gwi_is_dead(const gs_scope *scope);
 /* Read the first failure of the process. Returns false if there is none. */
@@ -128,7 +129,7 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
 void gwi_thing_drop(gwi_thing *thing); /* frees a thing that is in no list, and returns its bytes to the budgets */
-/* Remove a thing from its owner, which must be `scope` or a scope around it. A thing with is_inner is found only if
+/* Remove a thing from its owner, which must be `scope` or an enclosing scope. A thing with is_inner is found only if
  * `inner_too`. Returns NULL if there is no such thing. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);
 /* True if the error means that the driver does not know the handle. The thing must not be released again, because that

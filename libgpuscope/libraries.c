@@ -18,7 +18,7 @@ typedef int nccl_create_function(void **ret, int ranks, gs_nccl_id id, int rank)
 typedef struct library {
     gs_source source;
     gs_kind kind;
-    const char *variable; /* environment variable that names another file */
+    const char *variable; /* environment variable with the name of another file */
     const char *files[4]; /* file names for the dynamic loader, newest version first */
     const char *create, *destroy, *set_stream, *error;
     void *handle; /* from dlopen(), never closed; load_lock protects this field and the fields below */
@@ -83,7 +83,8 @@ static library *library_for(gs_kind kind)
 
 /* ---- loading ---- */
 
-/* Store the function `name` in a function pointer. A NULL `name` stores NULL. */
+/* Store the function `name` in a function pointer, or NULL if `name` is NULL. Returns false if there is no such
+ * function. */
 static bool find(void *handle, const char *name, void *ret_function)
 {
     void *found = name == NULL ? NULL : dlsym(handle, name);
@@ -121,7 +122,7 @@ static gs_status load_locked(library *lib, char *why, size_t why_bytes)
         missing = lib->destroy;
     if (!find(handle, lib->create, &lib->do_create))
         missing = lib->create;
-    find(handle, lib->error, &lib->do_error); /* missing in cuBLAS before 11.4: then only show the error number */
+    find(handle, lib->error, &lib->do_error); /* cuBLAS before 11.4 lacks this: print only the error number */
     if (missing != NULL) {
         snprintf(why, why_bytes, "the library has no %s", missing);
         dlclose(handle);
@@ -211,7 +212,7 @@ static gs_status make(gs_scope *scope, gs_source source, CUstream stream, void *
     if (code != 0) {
         status = gwi_failed(scope, source, code, lib->set_stream, NULL, file, line);
         gs_status closed = gs_handle_close_at(scope, lib->kind, handle, file, line);
-        (void)closed; /* ignore this result: the first failure is reported */
+        (void)closed; /* ignore the result: the first failure is reported */
         return status;
     }
     *ret = handle;
@@ -261,7 +262,7 @@ gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank,
         status = gwi_thing_new(scope, GS_KIND_NCCL, 0, "gs_nccl", file, line, &thing);
     if (status != GS_OK)
         return status;
-    memcpy(&create, &lib->do_create, sizeof create); /* NCCL's function has other arguments than all others */
+    memcpy(&create, &lib->do_create, sizeof create); /* NCCL's function takes different parameters */
     int code = create(&handle, ranks, *id, rank);
     status = own(thing, lib, code, handle);
     if (status == GS_OK)

@@ -169,7 +169,7 @@ gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stre
     if (status != GS_OK)
         return status;
     gwi_thing *thing = gwi_thing_take(scope, GS_KIND_ORDERED, address, false);
-    if (thing == NULL) /* a GPU without pools uses plain device memory */
+    if (thing == NULL) /* without pools, stream-ordered memory is plain device memory */
         return gwi_thing_close(scope, GS_KIND_DEVICE, address, false, "gs_free_ordered", file, line);
     int code = gwi_cuda.cuMemFreeAsync(address, stream);
     if (code == 0) {

@@ -1,8 +1,8 @@
 /* Plan memory ahead: place blocks with known lifetimes in one piece of memory.
  *
- * Finding the best layout is hard in general. Blocks are placed one after the other, each in the smallest gap
- * between the placed blocks that live at the same time. The result depends on the order of the blocks, so the plan
- * tries several orders and uses the smallest result. Training iterations free in roughly the opposite order of
+ * Finding the best layout is hard in general. Blocks are placed one after the other, each in the smallest gap between
+ * the placed blocks that live at the same time. The result depends on the order of the blocks, so the plan tries
+ * several orders and uses the smallest result. Training iterations free blocks in roughly the reverse order of
  * allocation and usually need no extra memory at all. */
 #include "gw_array.h"
 #include "gwi_scope.h"
@@ -131,8 +131,8 @@ static bool live_together(const block *a, const block *b)
     return a->begin < b->end && b->begin < a->end;
 }
 
-/* Return the offset of the smallest gap for `wanted` between the placed blocks that live at the same time as `wanted`.
- * `placed` is sorted by offset. */
+/* Return the offset of the smallest gap that `wanted` fits into, between the placed blocks that live at the same time.
+ * If there is none, return the offset after these blocks. `placed` is sorted by offset. */
 static uint64_t find_gap(const block *wanted, block *const *placed, size_t placed_count)
 {
     uint64_t at = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
@@ -223,7 +223,7 @@ gs_status gs_plan_offset(const gs_plan *plan, size_t index, uint64_t *ret_offset
     return GS_OK;
 }
 
-/* ---- for the arena ---- */
+/* ---- functions for the arena ---- */
 
 size_t gwi_plan_step_count(const gs_plan *plan)
 {

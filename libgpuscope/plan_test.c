@@ -89,8 +89,8 @@ static void one_after_the_other_shares_a_place(void **state)
     gs_plan_delete(plan);
 }
 
-/* The forward pass takes blocks. The backward pass frees them in the opposite order, and keeps one gradient at a time
- * in between. The arena must not be much larger than the memory in use. */
+/* The forward pass allocates blocks. The backward pass frees them in the reverse order, and uses one temporary
+ * gradient at a time in between. The arena must not be much larger than the memory in use. */
 static void a_training_iteration_has_no_gaps(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void a_training_iteration_has_no_gaps(void **state)
 }
 
 /* In every plan, blocks that live at the same time do not overlap, and each block is aligned and inside the arena. The
- * arena is not smaller than the memory in use at once. */
+ * arena is not smaller than the peak of the memory in use. */
 static void random_plans_never_overlap(void **state)
 {
     (void)state;

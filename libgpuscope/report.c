@@ -1,4 +1,4 @@
-/* Prints the report that gs_end() returns. */
+/* Print the report that gs_end() returns. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"

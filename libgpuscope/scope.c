@@ -71,7 +71,7 @@ static void make_thread_end(void)
     thread_end_error = pthread_key_create(&thread_end, leave_all);
 }
 
-/* Create an entry, but add it to no list yet. Entering a scope cannot run out of host memory after this. */
+/* Create an entry, but do not add it to a list yet. After this, entering a scope cannot run out of host memory. */
 static gs_status new_entry(gs_scope *scope, const char *file, int line, gwi_entry **ret_entry)
 {
     pthread_once(&thread_end_once, make_thread_end);
@@ -309,7 +309,7 @@ static gs_status open_on(gwi_device *device, const gs_options *options, gs_scope
         return not_opened(device, code, call, failure, file, line);
     }
     pthread_mutex_lock(&gwi_lock);
-    if (device->context != context) /* do not write it again: other threads read it without the lock */
+    if (device->context != context) /* do not write the same value again: other threads read it without the lock */
         device->context = context;
     pthread_mutex_unlock(&gwi_lock);
     code = begin(scope, entry, &call);

@@ -36,7 +36,7 @@ static size_t bucket_of(gs_kind kind, uint64_t handle, size_t count)
     return (size_t)(mixed >> 32) & (count - 1);
 }
 
-/* Make room in the table for one more thing. False: there is no memory for a table. */
+/* Make room in the table for one more thing. Returns false if there is no memory for a table. */
 static bool reserve_locked(void)
 {
     if (thing_count < bucket_count)
@@ -96,7 +96,8 @@ static void uncount_locked(gwi_thing *thing)
     thing->scope->device->taken_bytes -= thing->taken_bytes;
 }
 
-/* Update the peaks of all scopes around the thing. Call this only after the thing was really created. */
+/* Update the peaks of the thing's scope and of all enclosing scopes. Call this only after the driver has created the
+ * thing. */
 static void note_peaks_locked(gwi_thing *thing)
 {
     for (gs_scope *scope = thing->scope; scope != NULL; scope = scope->parent) {
@@ -111,8 +112,8 @@ static void note_peaks_locked(gwi_thing *thing)
         thing->scope->device->has_shared_pages = true;
 }
 
-/* Return the first of `scope` and its parents whose limit is too small for the additional bytes. NULL: no limit is
- * exceeded. */
+/* Return the first of `scope` and its parents whose limit the additional bytes would exceed. Returns NULL if there is
+ * none. */
 static const gs_scope *full_locked(const gs_scope *scope, uint64_t taken_bytes)
 {
     for (; scope != NULL; scope = scope->parent) {
@@ -213,7 +214,7 @@ static bool is_around(const gs_scope *outer, const gs_scope *scope)
     return scope != NULL;
 }
 
-/* Return the thing if `scope`, or one around it, owns it. */
+/* Return the thing if `scope` or an enclosing scope owns it, else NULL. */
 static gwi_thing *find_locked(const gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too)
 {
     gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
@@ -251,7 +252,7 @@ void gwi_thing_put(gwi_thing *thing, gs_scope *scope)
     pthread_mutex_unlock(&gwi_lock);
 }
 
-/* ---- giving back ---- */
+/* ---- releasing ---- */
 
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call)
 {
@@ -311,7 +312,7 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
         return GS_OK;
     }
     if (source == GS_FROM_DRIVER && !gwi_is_unknown_to_driver(code))
-        gwi_thing_put(thing, thing->scope); /* the end of its scope tries again */
+        gwi_thing_put(thing, thing->scope); /* the end of its scope tries to release it again */
     else
         gwi_thing_drop(thing);
     return gwi_failed(scope, source, code, driver_call, NULL, file, line);

@@ -6,7 +6,7 @@
 _Thread_local gwi_last_launch gwi_launched;
 
 /* Find the thread's innermost scope. Returns GS_MISUSE if there is none (*ret_scope is then NULL), and GS_DEAD if the
- * scope cannot be used any more. */
+ * scope is dead. */
 static gs_status working(const char *call, const char *file, int line, gs_scope **ret_scope)
 {
     gs_scope *scope = gwi_current();

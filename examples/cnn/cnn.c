@@ -1,6 +1,6 @@
 /* Train a small CNN that uses GPU memory as a framework does. Weights, gradients and Adam's two moments exist for a
- * whole run. Each forward pass saves what the backward pass needs, and the backward pass frees it layer by layer.
- * The next batch is loaded on a stream of its own while the current one is processed.
+ * whole run. Each forward pass saves what the backward pass needs, and the backward pass frees it layer by layer. The
+ * next batch is loaded on a separate stream while the current one is processed.
  *
  * Without a fault option the program is healthy: it frees all memory and exits 0. Each fault option makes one of the
  * mistakes that kill real training runs. See ../README.md. */
@@ -26,7 +26,7 @@ struct settings {
 
 /* A block of device memory and its size. */
 struct tensor {
-    CUdeviceptr address; /* 0: none */
+    CUdeviceptr address; /* 0: no memory */
     size_t bytes;
     size_t count; /* elements */
 };
@@ -61,7 +61,7 @@ struct trainer {
     size_t live_bytes, live_blocks;
     long long leaked_streams, leaked_contexts;
     long long run_number, iteration;
-    const char *doing; /* current activity for messages: a layer, or "loader" */
+    const char *doing; /* current activity for messages, such as "loader" or the name of a layer */
 };
 
 /* ---- memory ---- */
@@ -90,7 +90,7 @@ static struct tensor tensor_new(struct trainer *t, size_t count, size_t element_
                                    : cuMemAlloc(&tensor.address, tensor.bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && t->set.unchecked) {
         truth("ignored_bytes", "%zu", tensor.bytes);
-        return tensor; /* --unchecked: ignore the failure, so that the address stays 0 */
+        return tensor; /* with --unchecked, ignore the failure and return address 0 */
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         report_failed_allocation(t, tensor.bytes);
@@ -137,14 +137,14 @@ static void launch(struct trainer *t, enum kernel kernel, struct tensor out, str
 
 /* ---- batches ---- */
 
-/* Start to load the next batch on the copy stream. The compute stream will wait for the batch. */
+/* Start loading the next batch on the copy stream, and make the compute stream wait for it. */
 static struct batch batch_load(struct trainer *t, struct run *run)
 {
     size_t count = (size_t)t->set.batch;
     t->doing = "loader";
     struct tensor raw = run->raw[t->iteration % 2];
     struct batch batch = {floats_new(t, count * IMAGE_ELEMENTS), tensor_new(t, count, sizeof(int))};
-    if (uses_pool(t)) /* the memory is allocated on the compute stream, but filled on the copy stream */
+    if (uses_pool(t)) /* the compute stream allocates the memory, but the copy stream fills it */
         CHECK(cuStreamSynchronize(t->compute));
     CHECK(cuMemcpyHtoDAsync(raw.address, t->host_images, raw.bytes, t->copy));
     CHECK(cuMemcpyHtoDAsync(batch.labels.address, t->host_labels, batch.labels.bytes, t->copy));
@@ -198,7 +198,8 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
     }
 }
 
-/* Compute the gradient of the layer's input from that of its output. The first layer returns an empty tensor. */
+/* Compute the gradient of the layer's input from the gradient of its output. Returns an empty tensor for the first
+ * layer. */
 static struct tensor layer_backward(struct trainer *t, struct run *run, size_t index, struct tensor in,
                                     struct tensor out_gradient)
 {
@@ -263,9 +264,9 @@ static float read_loss(struct trainer *t, const struct run *run)
     return *t->host_loss;
 }
 
-/* ---- faults that need lines of their own ---- */
+/* ---- faults with functions of their own ---- */
 
-/* Simulate the mistake of one stream per layer: create new streams in every iteration. */
+/* Simulate a program that creates a stream per layer in every iteration and never destroys them. */
 static void leak_streams(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_streams; count++) {
@@ -278,7 +279,7 @@ static void leak_streams(struct trainer *t)
     }
 }
 
-/* Simulate the mistake of one context per helper: create new contexts in every iteration. */
+/* Simulate a program that creates a context per helper in every iteration and never destroys them. */
 static void leak_contexts(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_contexts; count++) {
@@ -292,8 +293,8 @@ static void leak_contexts(struct trainer *t)
     }
 }
 
-/* Launch the class_report kernel at the end of a run without waiting for it. Its output address is computed with a
- * wrong stride and lies one tebibyte after the weights. */
+/* Launch the class_report kernel at the end of a run without waiting for it. The kernel's output address is computed
+ * with a wrong stride and lies one tebibyte after the weights. */
 static void report_with_bad_address(struct trainer *t, const struct run *run)
 {
     struct tensor row = run->parameters[0].weight;
@@ -389,7 +390,7 @@ static void train(struct trainer *t, struct run *run)
         leak_contexts(t);
     }
     run->evaluation = next;
-    forward(t, run, &run->evaluation); /* run_end() frees what this pass saves */
+    forward(t, run, &run->evaluation); /* run_end() frees the memory that this pass saves */
     loss = read_loss(t, run);
     printf("run %lld: %lld iterations of %lld images, loss %.4f\n", t->run_number, t->set.iterations, t->set.batch,
            (double)loss);

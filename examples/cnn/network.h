@@ -1,5 +1,5 @@
 /* Describe the network in a table: 3x28x28 images, two convolutions with ReLU and pooling, one linear layer, ten
- * classes. This table determines all allocations of the training. */
+ * classes. The sizes of most allocations follow from this table. */
 #ifndef CNN_NETWORK_H
 #define CNN_NETWORK_H
 
@@ -11,7 +11,7 @@ struct layer {
     const char *name;
     enum layer_kind kind;
     size_t outputs;    /* elements of the layer's output, per image */
-    size_t parameters; /* weights and biases; 0: the layer has none */
+    size_t parameters; /* number of weights and biases; 0 if the layer has none */
 };
 
 enum { IMAGE_ELEMENTS = 3 * 28 * 28, LAYER_COUNT = 7 };

@@ -1,4 +1,4 @@
-/* Open a device, load PTX, and give up on errors: see gpu.h. */
+/* Open a device, load PTX, and exit on errors: see gpu.h. */
 #include "gpu.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef EXAMPLE_GPU_H
 #define EXAMPLE_GPU_H
 
-#include "gw_cuda_calls.h" /* the driver API; with a CUDA toolkit this would be <cuda.h> */
+#include "gw_cuda_calls.h" /* the driver API; programs built with a CUDA toolkit include <cuda.h> instead */
 
 #include <stddef.h>
 

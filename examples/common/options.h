@@ -4,20 +4,20 @@
 #define EXAMPLE_OPTIONS_H
 
 enum option_kind {
-    OPTION_FLAG,   /* --name: int, set to 1 */
-    OPTION_NUMBER, /* --name N: long long, which may have a suffix K, M, G, KiB, MiB or GiB */
-    OPTION_TEXT    /* --name TEXT: const char *, which points into argv */
+    OPTION_FLAG,   /* --name; the target is an int, which is set to 1 */
+    OPTION_NUMBER, /* --name N, with an optional suffix K, M, G, T, KiB, MiB, GiB or TiB; the target is a long long */
+    OPTION_TEXT    /* --name TEXT; the target is a const char *, which is set to a string of argv */
 };
 
 struct option_row {
-    const char *name; /* NULL: end of the table */
+    const char *name; /* NULL ends the table */
     enum option_kind kind;
     void *target;
     const char *help;
 };
 
-/* Store the values of the given options in their targets. `--help` prints the rows and exits with status 0. An
- * unknown option prints one line and exits with status 2. */
+/* Store the values of the given options in their targets. `--help` prints the rows and exits with status 0. On an
+ * unknown option or a bad value, prints one line on stderr and exits with status 2. */
 void options_parse(int argc, char **argv, const struct option_row *rows, const char *summary);
 
 #endif

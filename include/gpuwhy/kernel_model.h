@@ -5,7 +5,7 @@
  * real card runs the kernel and ignores the object. So the same binary works on both. On the virtual card, a kernel
  * without such an object has no effect and takes no time. The name of a kernel has no other meaning.
  *
- * An example in PTX (ten 64-bit words; trailing words may be left out):
+ * The object consists of ten 64-bit words; trailing words may be omitted. An example in PTX:
  *
  *     .visible .global .align 8 .u64 gpuwhy_model_store[5] = {0x4D4B594857555047, 1, 1, 1, 0};
  *
@@ -13,8 +13,8 @@
  * (when 1). The same in CUDA C:
  * `extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};`
  *
- * For an assertion, a second object `gpuwhy_text_<name>` may contain three strings, each of which ends with a NUL:
- * file, function, message. */
+ * For an assertion, a second object `gpuwhy_text_<name>` may contain three NUL-terminated strings: file, function,
+ * message. */
 #ifndef GPUWHY_KERNEL_MODEL_H
 #define GPUWHY_KERNEL_MODEL_H
 
@@ -23,11 +23,11 @@
 /* The bytes "GPUWHYKM" in memory order. */
 #define GW_KERNEL_MODEL_MAGIC   0x4D4B594857555047u
 #define GW_KERNEL_MODEL_VERSION 1u
-/* A value of `duration_us`: the kernel never ends. */
+/* In `duration_us`: the kernel never ends. */
 #define GW_KERNEL_ENDLESS UINT64_MAX
 
-/* The fault of a kernel. The number in each comment is the CUresult that the next synchronising call returns on a real
- * card. */
+/* The fault of a kernel. The number in each comment is the CUresult that a real card's driver returns from the next
+ * synchronising call. */
 enum gw_kernel_fault {
     GW_KERNEL_FAULT_NONE = 0,
     GW_KERNEL_FAULT_ILLEGAL_ADDRESS = 1,     /* 700 */
@@ -56,12 +56,12 @@ struct gw_kernel_model {
     uint64_t version;            /* GW_KERNEL_MODEL_VERSION */
     uint64_t fault;              /* enum gw_kernel_fault */
     uint64_t when;               /* enum gw_kernel_when */
-    uint64_t parameter;          /* index */
+    uint64_t parameter;          /* index of the kernel parameter that the condition tests */
     uint64_t operand;            /* a number or the index of a parameter, depending on `when` */
     uint64_t duration_us;        /* run time of the kernel, or time until its fault */
     uint64_t duration_parameter; /* 1 + index of the parameter that contains the run time in ns; 0: use duration_us */
     uint64_t line;               /* line number of the assertion in the source */
-    uint64_t reserved;           /* 0 */
+    uint64_t reserved;           /* must be 0 */
 };
 
 #endif

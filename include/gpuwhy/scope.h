@@ -19,15 +19,15 @@
  * - Every call returns a status and writes its outputs only on GS_OK. The first failure of a scope is stored
  *   (gs_first_failure()).
  * - A thread must enter a scope before it works in it. gs_open() and gs_begin() enter the new scope; other threads
- *   call gs_enter(). While a thread is inside, the scope's context is current in it. Code that makes another context
- *   current must restore the scope's context. A call for a scope returns GS_MISUSE if the innermost scope of the
- *   calling thread is on another device, or if the thread has entered no scope.
+ *   call gs_enter(). While a thread is inside a scope, the scope's context is the thread's current context. Code that
+ *   makes another context current must restore the scope's context. A call for a scope returns GS_MISUSE if the
+ *   innermost scope of the calling thread is on another device, or if the thread has entered no scope.
  * - Any number of threads may use one scope at once. But gs_end() returns GS_BUSY if another thread is still in the
  *   scope.
  * - A sticky error (an illegal address, an assertion, a lost card) makes the context unusable, and with it the
  *   process. All scopes of the device are then dead: every later call returns GS_DEAD at once, without calling the
  *   driver. Use gs_run_in_child() to continue the work in a new process.
- * - Text arguments: `file` must stay valid while the scope lives (as __FILE__ does); `name` is copied.
+ * - Text arguments: `file` must stay valid while the scope exists (as __FILE__ does); `name` is copied.
  *
  * docs/scope.md has the whole contract, examples and limits. */
 #ifndef GPUWHY_SCOPE_H
@@ -86,14 +86,14 @@ typedef enum gs_status {
 } gs_status;
 GS_API const char *gs_status_text(int status); /* static, never NULL */
 
-/* Where a failure comes from. The meaning of its `code` depends on this. */
+/* The source of a failure. It determines the meaning of the failure's `code`. */
 typedef enum gs_source {
     GS_FROM_DRIVER,
     GS_FROM_CUDNN,
     GS_FROM_CUBLAS,
     GS_FROM_CUBLASLT,
     GS_FROM_NCCL,
-    GS_FROM_SCOPE, /* an error detected by this library: `code` is 0, `text` has the reason */
+    GS_FROM_SCOPE, /* an error that this library detected: `code` is 0, `text` contains the reason */
     GS_SOURCE_COUNT
 } gs_source;
 
@@ -103,7 +103,7 @@ typedef struct gs_failure {
     gs_source source;
     int code;
     int is_sticky;
-    int line, launch_line; /* launch_*: this thread's latest launch before the failure; "" and 0: none */
+    int line, launch_line; /* launch_*: this thread's latest launch before the failure; "" and 0 if there was none */
     char call[128];        /* source text of the failed call */
     char file[128];        /* the end of the path, if the path is longer */
     char text[320];        /* name, number and text of the error */
@@ -121,7 +121,7 @@ GS_API int gs_death(const gs_scope *scope, gs_failure *ret_failure);
 /* Forget the scope's first failure, usually because the program has handled it. The next failure then counts as the
  * first. A dead scope stays dead. */
 GS_API void gs_forgive(gs_scope *scope);
-/* Write "file:line: call: text" to `out`. For a sticky error, a second line has the latest launch. Returns `out`. */
+/* Write "file:line: call: text" to `out`. For a sticky error, a second line shows the latest launch. Returns `out`. */
 GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes);
 
 /* ---- checked calls ----------------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_by
 #define GS_TRY(call) (gs_alive() ? gs_check(GS_FROM_DRIVER, (int)(call), #call, GS_HERE) : GS_DEAD)
 /* Make a library call and evaluate to its status: GS_TRY_OF(GS_FROM_CUDNN, cudnnSetStream(handle, stream)). */
 #define GS_TRY_OF(source, call) (gs_alive() ? gs_check((source), (int)(call), #call, GS_HERE) : GS_DEAD)
-GS_API int gs_alive(void); /* 0: the calling thread's innermost scope is dead */
+GS_API int gs_alive(void); /* returns 0 if the calling thread's innermost scope is dead */
 GS_API gs_status gs_check(gs_source source, int code, const char *call, const char *file, int line);
 
 typedef struct gs_dims {
@@ -178,8 +178,8 @@ typedef struct gs_options {
     int device;            /* used only by gs_open() */
     unsigned flags;        /* 0 or GS_WAIT_FOR_LAUNCHES; inherited by inner scopes */
     uint64_t memory_bytes; /* limit of the device memory of the scope and its inner scopes; 0: no limit */
-    void (*log)(void *user, const char *line); /* reports fall-backs and resources held at the end; inherited; called
-                                                * from any thread */
+    void (*log)(void *user, const char *line); /* receives lines about fallbacks and about resources held at the end;
+                                                  inherited; called from any thread */
     void *log_user;
     uint64_t reserved[4]; /* must be 0 */
 } gs_options;
@@ -219,7 +219,7 @@ typedef enum gs_kind {
     GS_KIND_STREAM,
     GS_KIND_COUNT
 } gs_kind;
-GS_API const char *gs_kind_text(int kind); /* "device memory"; static */
+GS_API const char *gs_kind_text(int kind); /* for example "device memory"; static */
 
 /* Resources of one kind that were created at the same place in the source and still held at the end of the scope. */
 typedef struct gs_held {
@@ -250,10 +250,10 @@ typedef struct gs_report {
     gs_held *entries;    /* owned; sorted by kind, file, line */
     uint64_t peak_bytes; /* maximum of the device memory held at one time by the scope and its inner scopes */
     uint64_t pinned_peak_bytes;
-    int has_memory; /* the driver reported its free memory at the start and at the end */
+    int has_memory; /* 1 if the driver reported its free memory both at the start and at the end */
     uint64_t free_begin_bytes, free_end_bytes;
     int64_t missing_bytes; /* decrease of free memory, minus the memory that other open scopes allocated meanwhile */
-    /* memory that a context normally keeps (for streams and shared pages); more missing_bytes indicate a leak */
+    /* memory that a context normally keeps (for streams and shared pages); a larger missing_bytes indicates a leak */
     uint64_t allowed_bytes;
     gs_context_end context;
 } gs_report;
@@ -262,8 +262,8 @@ typedef struct gs_report {
  * scope. The calling thread need not have entered the scope. `ret_report` may be NULL; otherwise the caller frees the
  * report.
  *
- * These results mean that the scope was freed: GS_OK; GS_FAILED: a resource could not be released; GS_DEAD: the context
- * was released without waiting. These results mean that the scope is unchanged and still open: GS_BUSY, GS_MISUSE,
+ * The scope was freed if the call returns GS_OK, GS_FAILED (a resource could not be released) or GS_DEAD (the context
+ * was released without waiting). The scope is unchanged and still open if the call returns GS_BUSY, GS_MISUSE or
  * GS_NO_HOST_MEMORY. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
@@ -272,22 +272,22 @@ GS_API void gs_report_free(gs_report *report);
 
 typedef struct gs_memory {
     uint64_t live_bytes, peak_bytes; /* requested device memory of the scope and its inner scopes */
-    uint64_t taken_bytes; /* live_bytes, each block rounded up as the driver does; memory_bytes limits this */
+    uint64_t taken_bytes; /* live_bytes with each block rounded up as the driver does; memory_bytes limits this sum */
     uint64_t pinned_live_bytes, pinned_peak_bytes;
-    uint64_t limit_bytes;             /* 0: none */
+    uint64_t limit_bytes;             /* 0: no limit */
     uint64_t free_bytes, total_bytes; /* memory of the whole card, reported by the driver */
 } gs_memory;
 #define gs_memory_of(scope, ret_memory) gs_memory_of_at((scope), (ret_memory), GS_HERE)
 GS_API gs_status gs_memory_of_at(gs_scope *scope, gs_memory *ret_memory, const char *file, int line);
 
 /* Set the phase of the process for gpuwhy (see gpuwhy.h). A scope that has a name sets the phase when it begins. When
- * the scope ends, the phase becomes the name of the scope around it. */
+ * the scope ends, the phase becomes the name of the nearest enclosing scope that has a name. */
 GS_API void gs_phase(const char *name);
 
 /* ---- resources of a scope ----------------------------------------------------------------------------------------
  * Each resource is released by its own call or at the end of its scope, whichever comes first. Pass the owner of the
- * resource, or a scope inside it, to the releasing call. Returns GS_MISUSE if that scope and the scopes around it do
- * not own the resource. */
+ * resource, or a scope inside the owner, to the releasing call. The call returns GS_MISUSE if neither that scope nor
+ * an enclosing scope owns the resource. */
 
 #define gs_alloc(scope, bytes, ret)                 gs_alloc_at((scope), (bytes), (ret), GS_HERE)
 #define gs_free(scope, address)                     gs_free_at((scope), (address), GS_HERE)
@@ -314,7 +314,7 @@ GS_API gs_status gs_free_at(gs_scope *scope, CUdeviceptr address, const char *fi
 GS_API gs_status gs_alloc_ordered_at(gs_scope *scope, size_t bytes, CUstream stream, CUdeviceptr *ret, const char *file,
                                      int line);
 GS_API gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stream, const char *file, int line);
-/* Allocate page-locked host memory. For mapped memory, *ret_address is the address for use on the card. */
+/* Allocate page-locked host memory. For mapped memory, *ret_address is its address on the card. */
 GS_API gs_status gs_alloc_pinned_at(gs_scope *scope, size_t bytes, void **ret, const char *file, int line);
 GS_API gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdeviceptr *ret_address,
                                     const char *file, int line);
@@ -324,7 +324,7 @@ GS_API gs_status gs_stream_at(gs_scope *scope, CUstream *ret, const char *file, 
 GS_API gs_status gs_stream_close_at(gs_scope *scope, CUstream stream, const char *file, int line);
 GS_API gs_status gs_event_at(gs_scope *scope, int timing, CUevent *ret, const char *file, int line);
 GS_API gs_status gs_event_close_at(gs_scope *scope, CUevent event, const char *file, int line);
-/* Load PTX text (zero-terminated), a cubin or a fatbin. On failure, the failure's text contains the messages of the
+/* Load PTX text (NUL-terminated), a cubin or a fatbin. If this fails, the failure's text contains the messages of the
  * driver's compiler. */
 GS_API gs_status gs_module_at(gs_scope *scope, const void *image, CUmodule *ret, const char *file, int line);
 GS_API gs_status gs_module_close_at(gs_scope *scope, CUmodule module, const char *file, int line);
@@ -333,9 +333,9 @@ GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name
                               int line);
 
 /* Create handles of CUDA's libraries: cudnnHandle_t, cublasHandle_t, cublasLtHandle_t, ncclComm_t. The first handle
- * loads the library. Handles of cuDNN and cuBLAS work on `stream`. By default, the newest library file whose name is
- * known is loaded. The environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT and GPUSCOPE_NCCL can
- * name another file. */
+ * loads the library. Handles of cuDNN and cuBLAS work on `stream`. By default, libgpuscope tries the library file
+ * names that it knows, the newest version first. The environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS,
+ * GPUSCOPE_CUBLASLT and GPUSCOPE_NCCL can name another file. */
 typedef struct gs_nccl_id {
     char bytes[128];
 } gs_nccl_id;
@@ -384,16 +384,16 @@ GS_API gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, const 
 
 /* ---- planned memory ----------------------------------------------------------------------------------------------
  * The program first describes one iteration without running it: all allocations and frees, in order. Each block of the
- * plan is then given a fixed place in one large allocation of device memory. So memory cannot become fragmented, and
- * the peak is known before the first step. A plan is plain host data, which needs no driver and no scope. Only one
- * thread at a time may use it. Blocks that share a place use it one after the other, in the order of the plan. If an
- * iteration uses several streams, the program must make a stream wait before it reuses memory of another stream. */
+ * plan then gets a fixed place in one large allocation of device memory. So memory cannot become fragmented, and the
+ * peak is known before the first step. A plan is plain host data, which needs no driver and no scope. Only one thread
+ * at a time may use a plan. Blocks that share a place use the place one after the other, in the order of the plan. If
+ * an iteration uses several streams, the program must make a stream wait before it reuses memory of another stream. */
 typedef struct gs_plan gs_plan;
 typedef struct gs_plan_size {
     size_t block_count;
     uint64_t live_peak_bytes; /* largest sum of the blocks alive at the same time, each rounded to the alignment; no
                                * layout can be smaller */
-    uint64_t arena_bytes;     /* size of the memory that this layout needs */
+    uint64_t arena_bytes;     /* size of the memory that the layout needs */
 } gs_plan_size;
 GS_API gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan);       /* a power of two; 0: 512 */
 GS_API void gs_plan_delete(gs_plan *plan);                                      /* `plan` may be NULL */
@@ -409,11 +409,11 @@ typedef struct gs_arena gs_arena;
 #define gs_arena_open(scope, plan, ret_arena) gs_arena_open_at((scope), (plan), (ret_arena), GS_HERE)
 GS_API gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, const char *file,
                                   int line);
-/* Return the address of a block of the plan. Returns 0 if there is no such block. */
+/* Return the address of a block of the plan, or 0 if there is no such block. */
 GS_API CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block);
 /* Repeat the allocations and frees of the plan, call by call. gs_arena_restart() begins an iteration. It returns
- * GS_DIFFERS if the previous iteration was not complete. The other two return GS_DIFFERS if the next step of the plan
- * is a different one. The failure's text then names the step, and the arena is unchanged. */
+ * GS_DIFFERS if the previous iteration was not complete. gs_arena_alloc() and gs_arena_free() return GS_DIFFERS if the
+ * call is not the next step of the plan. The failure's text then names the step, and the arena is unchanged. */
 #define gs_arena_restart(arena)           gs_arena_restart_at((arena), GS_HERE)
 #define gs_arena_alloc(arena, bytes, ret) gs_arena_alloc_at((arena), (bytes), (ret), GS_HERE)
 #define gs_arena_free(arena, address)     gs_arena_free_at((arena), (address), GS_HERE)
@@ -455,8 +455,9 @@ GS_API gs_status gs_fit_batch(const gs_fit *fit, gs_bytes_for *bytes_for, void *
                               uint64_t *ret_bytes);
 
 /* ---- running in a new process ------------------------------------------------------------------------------------
- * gs_run_in_child() starts the program again and runs one function in it. For this, the program's main() must first
- * call gs_child_main() with the list of functions that may be run. In the child gs_child_main() does not return. */
+ * gs_run_in_child() starts the program again in a new process and runs one function there. The program's main() must
+ * first call gs_child_main() with the list of functions that may be run. In the child, gs_child_main() does not
+ * return. */
 typedef struct gs_reply gs_reply;
 typedef gs_status gs_child_function(const void *input, size_t input_bytes, gs_reply *reply);
 typedef struct gs_child_entry {
@@ -464,22 +465,22 @@ typedef struct gs_child_entry {
     gs_child_function *function;
 } gs_child_entry; /* the list ends with {NULL, NULL} and must stay valid */
 GS_API void gs_child_main(int argc, char **argv, const gs_child_entry *entries);
-/* Append bytes to the reply for the parent (only in the child). The parent receives them even if the child dies. */
+/* Append bytes to the reply for the parent. Call this only in the child. The parent receives the bytes even if the
+ * child dies. */
 GS_API gs_status gs_reply_write(gs_reply *reply, const void *data, size_t bytes);
 
 typedef struct gs_child_result {
-    gs_status status; /* what the function returned, or GS_CHILD_DIED or GS_TIMEOUT */
-    int exit_status;  /* exit status of the process; -1: a signal ended it */
-    int signal;       /* 0: none */
+    gs_status status; /* the function's return value, or GS_CHILD_DIED or GS_TIMEOUT */
+    int exit_status;  /* exit status of the process; -1 if a signal ended it */
+    int signal;       /* the signal that ended the process; 0: none */
     int has_failure;
     gs_failure failure; /* the first failure in the child */
     void *output;       /* owned; release it with free() */
     size_t output_bytes;
 } gs_child_result;
 /* Run the function in a child process. The child is killed after `timeout_ms` (0: no limit). Returns GS_OK if a child
- * ran: then *ret_result is set, and its `status` may be an error. Returns GS_MISUSE if the function is not in the list
- * or gs_child_main() was not called, and GS_FAILED if no process could be started (see errno). GS_NO_HOST_MEMORY is
- * also possible. */
+ * ran; *ret_result is then set, and its `status` may be an error. Returns GS_MISUSE if the function is not in the list
+ * or gs_child_main() was not called, GS_FAILED if no process could be started (see errno), or GS_NO_HOST_MEMORY. */
 GS_API gs_status gs_run_in_child(gs_child_function *function, const void *input, size_t input_bytes,
                                  unsigned timeout_ms, gs_child_result *ret_result);
 

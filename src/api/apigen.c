@@ -2,18 +2,18 @@
  *
  *     apigen driver.api output-folder
  *
- * It runs on the build machine during the build. The head of driver.api explains the columns. This file parses them,
- * checks every row, and prints file, line and reason for a bad one. It writes:
+ * apigen runs on the build machine during the build. The comment at the top of driver.api explains the columns. apigen
+ * checks every row. For a bad row, it prints file, line and reason and exits with status 1. Otherwise it writes:
  *
  *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (all)
  *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
  *   gw_hook_special.h      prototypes of the functions written by hand: gwi_after_, gwi_instead_, gwi_refuse
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
- *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): what the virtual card may define
+ *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): functions that the virtual card may define
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
- *   gw_cuda_calls.h        prototypes for programs over the driver API
+ *   gw_cuda_calls.h        prototypes for programs that use the driver API
  *
- * The wrapper contract: wrappers are built from these parts, which src/hook/gwi_hook.h provides:
+ * Wrappers use these functions and variables, which src/hook/gwi_hook.h declares:
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
  *   bool gwi_enter(&th, fn)                          false: call the driver without recording
@@ -22,25 +22,28 @@
  *   void gwi_leave(&th)
  *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)
  *                                                    success of a HOT kind
- *   void gwi_hot_read(&th)                           after gwi_hot: the copy was to the host
+ *   void gwi_hot_read(&th)                           after gwi_hot, if the copy was to the host
  *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
  *                                                    success of a RARE kind
- *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)
- *                                                    any failure; arguments that are outputs are 0
+ *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
+ *                                                    failure; outputs are 0, or f0 to f3 if the row sets them
+ *   void gwi_get_failed(fn, result, flags, a0, a1, a2, a3)
+ *                                                    failure of a GET, which does not call gwi_enter
  *   extern bool gwi_guard_on;
  *   bool gwi_orders(), gwi_orders_fills()            true if the order of GPU work is recorded
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
- *                                                    called only then
+ *                                                    called only if the order is recorded
  *
  * Rows may name further functions, which gw_hook_special.h declares:
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           the whole wrapper
- *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses, the wrapper returns 2 and calls
- *                                                    gwi_failed; device -1: that of the current context
+ *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses the bytes; the wrapper then calls
+ *                                                    gwi_failed and returns 2 (out of memory); device -1:
+ *                                                    the device of the current context
  *
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is the first argument of the kind; for COPY, FILL and PREFETCH it is the
- * bytes. */
+ * number of bytes. */
 #include "gw_event.h"
 #include "gw_text.h"
 
@@ -86,7 +89,7 @@ typedef struct row {
     bool per_thread; /* the name ends with _ptsz or _ptds */
     bool is_public;  /* the parameters are documented */
     bool is_get;     /* only failures are recorded, and the call never waits */
-    bool is_read;    /* a GET that calls the driver directly after cuInit */
+    bool is_read;    /* a GET that bypasses the wrapper after cuInit */
     bool is_fence;   /* a CALL that orders GPU work in a way that gpuwhy does not follow */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not set */
@@ -151,7 +154,7 @@ static char *copy_text(const char *from, size_t bytes)
     return kept->text;
 }
 
-/* Copy the text without blanks at both ends. */
+/* Copy the text without leading and trailing blanks. */
 static char *trimmed(const char *from, size_t bytes)
 {
     while (bytes > 0 && isspace((unsigned char)*from))
@@ -545,7 +548,8 @@ static void put_value(FILE *out, const char *value)
         fprintf(out, "U64(%s)", value);
 }
 
-/* Return the value to record for argument `i` after a failure. Outputs are not set then: f0 to f3 replace them. */
+/* Return the value to record for argument `i` after a failure. Outputs are not set after a failure, so f0 to f3
+ * replace them. */
 static const char *value_failed(const row *r, int i)
 {
     const char *value = r->value[VALUE_A + i];
@@ -631,8 +635,8 @@ static bool has_type(const row *r, const char *value, const char *type)
     return p != NULL && strcmp(p->type, type) == 0;
 }
 
-/* Return the name of the call's effect on the order of GPU work. Returns NULL if it has none, and for launches, which
- * must not be slowed down. */
+/* Return the name of the call's effect on the order of GPU work. Returns NULL if the call has no such effect, and for
+ * launches, which must not be slowed down. */
 static const char *order_step(const row *r)
 {
     bool on_stream = r->value[VALUE_A + 3] != NULL;
@@ -869,7 +873,7 @@ static int count_routes(void)
     return count;
 }
 
-/* FNV-1a hash over names and kinds. Two builds with the same hash use the same ids for the entry points. */
+/* FNV-1a hash over symbols and kinds. Two builds with the same hash use the same ids for the entry points. */
 static uint32_t api_hash(void)
 {
     uint32_t hash = 2166136261u;

@@ -45,7 +45,7 @@ static void what_is_there_is_called(void **state)
 {
     (void)state;
     CUdeviceptr at = 0;
-    assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* by its unversioned name */
+    assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* called by its unversioned name */
     assert_int_equal(at, 0x1010);
     assert_int_equal(entered_fn, GW_FN_cuMemAlloc_v2);
     assert_int_equal(lacks_count, 0);

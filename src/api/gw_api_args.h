@@ -10,7 +10,7 @@
 
 #define GW_ARG static inline __attribute__((unused))
 
-/* The product; UINT64_MAX on overflow. */
+/* Return the product, or UINT64_MAX on overflow. */
 GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -25,7 +25,7 @@ GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 
 /* --- launches: packed as gw_event.h describes --------------------------------------------------------------------- */
 
-/* The size of a grid in blocks. A size that does not fit its bits is stored as the largest number that does. */
+/* The size of a grid in blocks. A size that does not fit its bits becomes the largest value that does. */
 GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0xffffffff) | gw_clamp(y, 0xffff) << 32 | gw_clamp(z, 0xffff) << 48;
@@ -37,19 +37,18 @@ GW_ARG uint64_t gw_block(uint64_t x, uint64_t y, uint64_t z)
     return gw_clamp(x, 0x1fffff) | gw_clamp(y, 0x1fffff) << 21 | gw_clamp(z, 0x1fffff) << 42;
 }
 
-/* The size of the grid, from the structure that cuLaunchKernelEx takes. The next functions read its other fields. */
+/* The size of the grid in the structure that cuLaunchKernelEx takes. The next functions read other fields of this
+ * structure. */
 GW_ARG uint64_t gw_config_grid(const CUlaunchConfig *c)
 {
     return c ? gw_grid(c->gridDimX, c->gridDimY, c->gridDimZ) : 0;
 }
 
-/* The size of a block. */
 GW_ARG uint64_t gw_config_block(const CUlaunchConfig *c)
 {
     return c ? gw_block(c->blockDimX, c->blockDimY, c->blockDimZ) : 0;
 }
 
-/* The stream. */
 GW_ARG CUstream gw_config_stream(const CUlaunchConfig *c)
 {
     return c ? c->hStream : NULL;
@@ -61,25 +60,22 @@ GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
     return c ? c->sharedMemBytes : 0;
 }
 
-/* A launch on several devices is recorded as a launch on the first device. */
+/* A launch on several devices is recorded as a launch on the first one, so these functions read the first element. */
 GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->function : NULL;
 }
 
-/* The size of the grid on the first device. */
 GW_ARG uint64_t gw_list_grid(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? gw_grid(list->gridDimX, list->gridDimY, list->gridDimZ) : 0;
 }
 
-/* The size of a block on the first device. */
 GW_ARG uint64_t gw_list_block(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? gw_block(list->blockDimX, list->blockDimY, list->blockDimZ) : 0;
 }
 
-/* The stream on the first device. */
 GW_ARG CUstream gw_list_stream(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->hStream : NULL;
@@ -115,7 +111,7 @@ GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
  * unsigned. */
 #define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
 
-/* The type of the place where physical memory is allocated: CU_MEM_LOCATION_TYPE_DEVICE, .._HOST, ... */
+/* The type of the memory's location: CU_MEM_LOCATION_TYPE_DEVICE, .._HOST, ... */
 GW_ARG uint64_t gw_prop_location(const CUmemAllocationProp *p)
 {
     return p ? (uint64_t)p->location.type : CU_MEM_LOCATION_TYPE_INVALID;
@@ -166,13 +162,13 @@ GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
     }
 }
 
-/* Size of the imported memory, which another interface, such as Vulkan, has allocated. */
+/* Size of imported memory, which another interface, such as Vulkan, has allocated. */
 GW_ARG uint64_t gw_external_bytes(const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d)
 {
     return d ? d->size : 0;
 }
 
-/* Size of the part of imported memory that is mapped. */
+/* Size of the mapped part of imported memory. */
 GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d)
 {
     return d ? d->size : 0;
@@ -180,8 +176,8 @@ GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC 
 
 /* --- arrays: bytes of the elements, without the padding that the driver adds -------------------------------------- */
 
-/* Bits of one element with `channels` channels. For block-compressed formats, an element's share of its block. 0:
- * unknown. */
+/* Bits of one element with `channels` channels; for block-compressed formats, an element's share of its block. Returns
+ * 0 for unknown formats. */
 GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
 {
     switch (format) {
@@ -235,7 +231,7 @@ GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
     }
 }
 
-/* A height or depth of 0 means that the array lacks that dimension. */
+/* Bytes of an array. A height or depth of 0 means that the array lacks that dimension. */
 GW_ARG uint64_t gw_volume_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned format, unsigned channels)
 {
     uint64_t elements = gw_product(gw_product(width, height ? height : 1), depth ? depth : 1);
@@ -281,7 +277,7 @@ GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return d ? d->Flags : 0;
 }
 
-/* Sum over all levels. Each level halves every dimension except the number of layers (the depth of a layered array). */
+/* Bytes of all levels. Each level halves every dimension except the number of layers (the depth of a layered array). */
 GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     uint64_t sum = 0;
@@ -315,8 +311,7 @@ GW_ARG uint64_t gw_copy_end(CUmemorytype type, const void *host, CUdeviceptr dev
     return (uint64_t)device;
 }
 
-/* gw_copy2d_to(), .._from() and .._bytes(): the two ends of a copy, and the bytes copied. One set for each structure.
- */
+/* gw_copy2d_to(), .._from() and .._bytes(): both ends of a copy and the bytes copied, for each structure. */
 #define GW_COPY_FUNCTIONS(name, suffix, type, depth)                                                                   \
     GW_ARG uint64_t gw_##name##_to##suffix(const type *c)                                                              \
     {                                                                                                                  \
@@ -356,8 +351,8 @@ GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
     return ops && count ? gw_operand(&ops->src) : 0;
 }
 
-/* Number of bytes copied. Between arrays the extent counts elements, whose size only the driver has; the result is
- * then a lower bound. */
+/* Number of bytes copied. The extent of a copy between arrays counts elements, whose size only the driver has; the
+ * result is then a lower bound. */
 GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     uint64_t sum = 0;
@@ -377,7 +372,7 @@ GW_ARG CUfunction gw_kernel_node_function_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *n
     return n ? n->func : NULL;
 }
 
-/* A CUfunction, or the CUkernel if the node has one instead. */
+/* The function of a kernel node: a CUfunction, or a CUkernel if the node has one instead. */
 GW_ARG const void *gw_kernel_node_function(const CUDA_KERNEL_NODE_PARAMS *n)
 {
     if (n == NULL)
@@ -397,7 +392,7 @@ GW_ARG uint64_t gw_host_node_function(const CUDA_HOST_NODE_PARAMS *n)
     return n ? (uint64_t)(uintptr_t)n->fn : 0;
 }
 
-/* The address that the driver gave to an allocation node. */
+/* The address that the driver assigned to an allocation node. */
 GW_ARG CUdeviceptr gw_out_alloc_node_address(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
 {
     return n ? n->dptr : 0;
@@ -448,13 +443,13 @@ GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
     }
 }
 
-/* The same after the call, with the address that the driver gave to an allocation node. */
+/* The object that a node works on, after the call: for an allocation node, the address that the driver assigned. */
 GW_ARG uint64_t gw_out_node_object(const CUgraphNodeParams *n)
 {
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? n->alloc.dptr : gw_node_object(n);
 }
 
-/* The flags of the instantiation of a graph. */
+/* The flags for instantiating a graph. */
 GW_ARG uint64_t gw_instantiate_flags(const CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
     return p ? p->flags : 0;

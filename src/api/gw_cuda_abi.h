@@ -1,10 +1,10 @@
 /* The driver's binary interface: the types, numbers and structure layouts that gpuwhy uses, written independently of
  * cuda.h.
  *
- * This header is used by the rows of api/driver.api, the hook, the virtual card, and programs over the driver API that
- * are built without a CUDA toolkit (which also include the generated gw_cuda_calls.h). Never include it together with a
- * toolkit's cuda.h. Names and numbers are the driver's. gw_cuda_abi_test compares every size, offset and number with a
- * toolkit's header if the build machine has one.
+ * This header is used by the rows of api/driver.api, the hook, the virtual card, and programs that use the driver API
+ * but are built without a CUDA toolkit (they also include the generated gw_cuda_calls.h). Never include it together
+ * with a toolkit's cuda.h. Names and numbers are the driver's. gw_cuda_abi_test compares every size, offset and number
+ * with a toolkit's header if the build machine has one.
  *
  * Structures have the layout of CUDA 13, which is valid for every driver since 11.4: later versions added fields in
  * place of reserved bytes. `_v1` structures belong to the 32-bit entry points of 2010. Structures whose fields are not
@@ -482,7 +482,7 @@ typedef struct CUDA_RESOURCE_DESC_st CUDA_RESOURCE_DESC;
 typedef union CUstreamBatchMemOpParams_union CUstreamBatchMemOpParams;
 typedef struct CUtensorMap_st CUtensorMap; /* 128 bytes, aligned to 64 or more */
 
-/* --- structures passed by value or read by us ------------------------------------------------------------ */
+/* --- structures passed by value or read by gpuwhy -------------------------------------------------------- */
 
 typedef struct CUuuid {
     char bytes[16];
@@ -907,7 +907,7 @@ typedef struct CUDA_MEM_ALLOC_NODE_PARAMS {
     const CUmemAccessDesc *accessDescs;
     size_t accessDescCount;
     size_t bytesize;
-    CUdeviceptr dptr; /* out */
+    CUdeviceptr dptr; /* output */
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
 typedef struct CUDA_CONDITIONAL_NODE_PARAMS {

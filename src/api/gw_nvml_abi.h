@@ -1,14 +1,14 @@
 /* The binary interface of the management library (NVML, libnvidia-ml.so.1): the types, numbers, layouts and calls
  * that gpuwhy uses or implements, written independently of nvml.h.
  *
- * Used by code that reads a card (which loads the library at run time and treats a missing function as "unknown"),
- * by the virtual card's library, and by NVML programs that are built without NVML's header. Never include it
- * together with nvml.h. Names and numbers are NVML's, so that they can be looked up in its manual. tests/e2e/nvml.py
- * compares sizes, offsets and numbers with those of the nvidia-ml-py package if it is available.
+ * This header is used by the code that reads a card (which loads the library at run time and treats a missing function
+ * as "unknown"), by the virtual card's library, and by NVML programs that are built without NVML's header. Never
+ * include it together with nvml.h. Names and numbers are NVML's, so that they can be looked up in its manual.
+ * tests/e2e/nvml.py compares sizes, offsets and numbers with those of the nvidia-ml-py package if it is available.
  *
  * The structures are the same on x86-64 and arm64. If a function has several versions (`_v2`, `_v3`), its structure
- * has them too. If a structure begins with `version`, set this member to GW_NVML_VERSION_OF(type, number) before the
- * call. */
+ * also has several versions. If a structure begins with `version`, set this member to GW_NVML_VERSION_OF(type,
+ * number) before the call. */
 #ifndef GW_NVML_ABI_H
 #define GW_NVML_ABI_H
 
@@ -73,8 +73,8 @@ enum {
     NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE = 16
 };
 
-#define NVML_VALUE_NOT_AVAILABLE UINT64_MAX /* in a 64-bit value: the value is not available */
-#define NVML_NO_INSTANCE         UINT32_MAX /* gpuInstanceId and computeInstanceId outside MIG */
+#define NVML_VALUE_NOT_AVAILABLE UINT64_MAX /* a 64-bit value that is not available */
+#define NVML_NO_INSTANCE         UINT32_MAX /* gpuInstanceId and computeInstanceId without MIG */
 
 typedef enum nvmlEnableState_t { NVML_FEATURE_DISABLED, NVML_FEATURE_ENABLED } nvmlEnableState_t;
 
@@ -167,7 +167,7 @@ typedef enum nvmlNvLinkErrorCounter_t {
     NVML_NVLINK_ERROR_DL_ECC_DATA
 } nvmlNvLinkErrorCounter_t;
 
-enum { NVML_NVLINK_MAX_LINKS = 18 }; /* the number in drivers of the 580 family */
+enum { NVML_NVLINK_MAX_LINKS = 18 }; /* number of links in drivers of the 580 family */
 
 typedef enum nvmlGpuTopologyLevel_t {
     NVML_TOPOLOGY_INTERNAL = 0,
@@ -223,7 +223,7 @@ enum {
 #define nvmlClocksEventReasonHwPowerBrakeSlowdown      UINT64_C(0x80)
 #define nvmlClocksEventReasonDisplayClockSetting       UINT64_C(0x100)
 
-/* Bits for nvmlDeviceRegisterEvents. nvmlEventData_t holds one of them. */
+/* Bits for nvmlDeviceRegisterEvents. nvmlEventData_t contains one of them. */
 #define nvmlEventTypeSingleBitEccError      UINT64_C(0x1)
 #define nvmlEventTypeDoubleBitEccError      UINT64_C(0x2)
 #define nvmlEventTypePState                 UINT64_C(0x4)
@@ -370,7 +370,7 @@ typedef struct nvmlProcessInfo_v1_t {
     uint64_t usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
 } nvmlProcessInfo_v1_t;
 
-/* For _v2 and _v3. */
+/* For nvmlDeviceGetComputeRunningProcesses_v2 and _v3. */
 typedef struct nvmlProcessInfo_t {
     unsigned pid;
     uint64_t usedGpuMemory;
@@ -393,12 +393,12 @@ typedef struct nvmlProcessDetailList_v1_t {
 
 typedef struct nvmlProcessUtilizationSample_t {
     unsigned pid;
-    uint64_t timeStamp; /* us of the wall clock */
+    uint64_t timeStamp; /* wall clock time in us */
     unsigned smUtil, memUtil, encUtil, decUtil;
 } nvmlProcessUtilizationSample_t;
 
 typedef struct nvmlViolationTime_t {
-    uint64_t referenceTime; /* us of the wall clock */
+    uint64_t referenceTime; /* wall clock time in us */
     uint64_t violationTime; /* ns */
 } nvmlViolationTime_t;
 
@@ -407,7 +407,7 @@ typedef struct nvmlEccErrorCounts_t {
 } nvmlEccErrorCounts_t;
 
 typedef struct nvmlRowRemapperHistogramValues_t {
-    unsigned max, high, partial, low, none; /* number of banks by how many spare rows they have left */
+    unsigned max, high, partial, low, none; /* number of banks, by how many spare rows are left */
 } nvmlRowRemapperHistogramValues_t;
 
 typedef union nvmlValue_t {
@@ -421,9 +421,9 @@ typedef union nvmlValue_t {
 } nvmlValue_t;
 
 typedef struct nvmlFieldValue_t {
-    unsigned fieldId;  /* in */
-    unsigned scopeId;  /* in: number of the link; 0 if the field has no scope */
-    int64_t timestamp; /* us of the wall clock */
+    unsigned fieldId;  /* input */
+    unsigned scopeId;  /* input: number of the link; 0 if the field has no scope */
+    int64_t timestamp; /* wall clock time in us */
     int64_t latencyUsec;
     nvmlValueType_t valueType;
     nvmlReturn_t nvmlReturn; /* the result of this field */
@@ -451,7 +451,7 @@ typedef struct nvmlTemperature_v1_t {
 
 typedef struct nvmlMarginTemperature_v1_t {
     unsigned version;
-    int marginTemperature; /* degrees Celsius below the slowdown */
+    int marginTemperature; /* degrees Celsius below the slowdown temperature */
 } nvmlMarginTemperature_v1_t;
 
 typedef struct nvmlSystemDriverBranchInfo_v1_t {
@@ -607,7 +607,7 @@ typedef struct nvmlGpuFabricInfo_v2_t {
 GW_NVML_FUNCTIONS(GW_NVML_FUNCTION_TYPE)
 #undef GW_NVML_FUNCTION_TYPE
 
-/* The only call with another return type. Returns the meaning of a result in English, as a static string. */
+/* The only call with a different return type. Returns the meaning of a result in English, as a static string. */
 typedef const char *gw_nvml_fn_nvmlErrorString(nvmlReturn_t result);
 
 #endif

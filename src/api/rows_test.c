@@ -78,7 +78,7 @@ static void variants_agree(void **state)
 
 static const struct {
     const char *begin;
-    const char *kinds; /* names of the permitted kinds, each followed by a blank */
+    const char *kinds; /* names of the permitted kinds, each followed by a space */
 } wanted[] = {
     {"cuMemAllocHost", "HOST_ALLOC "},
     {"cuMemHostAlloc", "HOST_ALLOC "},
@@ -209,7 +209,7 @@ static void routes_lead_where_the_driver_leads(void **state)
     static const struct {
         const char *name;
         int version, per_thread;
-        const char *symbol; /* expected symbol; NULL: none must be found */
+        const char *symbol; /* expected symbol; NULL if there must be none */
     } cases[] = {
         {"cuCtxCreate", 1000, 0, NULL},
         {"cuCtxCreate", 2000, 0, "cuCtxCreate"},
@@ -236,7 +236,7 @@ static void routes_lead_where_the_driver_leads(void **state)
         {"cuEventElapsedTime", 12080, 0, "cuEventElapsedTime_v2"},
         {"cuStreamGetCaptureInfo", 11030, 1, "cuStreamGetCaptureInfo_v2_ptsz"},
         {"cuStreamGetCaptureInfo", 13000, 0, "cuStreamGetCaptureInfo_v3"},
-        {"cuMemAlloc_v2", 13000, 0, NULL}, /* a name must not contain a suffix such as _v2 */
+        {"cuMemAlloc_v2", 13000, 0, NULL}, /* the name to look up must not have a suffix such as _v2 */
         {"cuNoSuchThing", 13000, 0, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

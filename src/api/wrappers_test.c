@@ -1,4 +1,4 @@
-/* Call each generated wrapper in front of a test driver that returns what the test chooses. */
+/* Call each generated wrapper with a test driver whose results the test chooses. */
 #include "gwi_hook.h"
 
 #include "gw_hook_special.h"

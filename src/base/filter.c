@@ -1,4 +1,4 @@
-/* Count the system call filters (seccomp) of a thread. */
+/* Count the system call filters (seccomp) of the calling thread. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

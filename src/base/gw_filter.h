@@ -11,9 +11,9 @@
  * does not count them, or if /proc cannot be read. Opens one file, and makes no other unusual call. */
 int gw_filter_count(void);
 
-/* True if this process may call inotify_init1, pidfd_open, memfd_create, process_vm_readv, ptrace, prctl, getrandom and
- * socket without being killed; the calls may fail. If a filter is active, the first use starts a child that tries these
- * calls. The hook must not use this function. */
+/* True if this process may call inotify_init1, pidfd_open, memfd_create, process_vm_readv, ptrace, prctl, getrandom
+ * and socket without being killed; the calls may still fail. If a filter is active, the first use starts a child that
+ * tries these calls. The hook must not use this function. */
 bool gw_rare_calls_are_safe(void);
 
 /* Environment variable with the number of filters that permitted the supervisor's unusual calls. The hook reads it. */

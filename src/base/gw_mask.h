@@ -1,9 +1,9 @@
-/* Keep secrets out of recordings and verdicts. They can be in the program's arguments, in its environment and in the
- * text that it wrote.
+/* Keep secrets out of recordings and verdicts. Secrets can be in the program's arguments, in its environment and in
+ * the text that it wrote.
  *
  * The name before a value and the form of the value decide what is hidden. In arguments, every value of a secret name
- * is hidden. In text, "key" and "token" are ordinary words; only passwords and values that look random are
- * hidden there. */
+ * is hidden. In text, "key" and "token" are ordinary words, so only passwords and values that look random are hidden
+ * there. */
 #ifndef GW_MASK_H
 #define GW_MASK_H
 

@@ -1,7 +1,7 @@
-/* The way in which all modules report failure: a status, and optionally a text.
+/* How all modules report failure: a status, and optionally a text.
  *
- * The function that detects the failure writes the facts with gw_fail(). Each caller may prepend what it was trying to
- * do with gw_wrap(), and one place prints the text. `err` may be NULL everywhere; then only the status is returned.
+ * The function that detects the failure writes the facts with gw_fail(). With gw_wrap(), each caller may prepend what
+ * it was trying to do. One place prints the text. `err` may be NULL everywhere; then only the status is returned.
  * Nothing here allocates or locks. A gw_error belongs to one thread. */
 #ifndef GW_STATUS_H
 #define GW_STATUS_H

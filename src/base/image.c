@@ -5,7 +5,7 @@
 
 enum { CHAIN_MAX = 4096, NAME_MAX_BYTES = 256 };
 
-/* Return the address that a value of the dynamic section means. Glibc relocates these values in memory. Other C
+/* Convert a value of the dynamic section to an address. Glibc replaces these values with addresses in memory. Other C
  * libraries may keep the values of the file. */
 static uint64_t absolute(const gw_image *image, uint64_t value)
 {
@@ -85,7 +85,7 @@ bool gw_image_text_is(const gw_image *image, uint32_t at, const char *name)
            memcmp(text, name, bytes) == 0;
 }
 
-/* True if symbol `index` has this name and is defined in this file. */
+/* True if symbol `index` has this name and is defined in this file. Stores its address in *ret_address. */
 static bool symbol_is(const gw_image *image, uint32_t index, const char *name, uint64_t *ret_address)
 {
     Elf64_Sym symbol;

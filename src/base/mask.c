@@ -1,5 +1,5 @@
-/* Hide secrets in command lines, environments and quoted text. A secret is detected by the name before it and by its
- * own form. */
+/* Mask secrets in command lines, environments and quoted text. A secret is recognised by the name in front of it or by
+ * its own form. */
 #include "gw_mask.h"
 
 #include <ctype.h>
@@ -21,16 +21,16 @@ static bool ends_in(const char *word, size_t bytes, const char *end)
 
 typedef enum name_kind {
     NAME_OPEN,
-    NAME_KEY,      /* the value may be a secret: "key" may be an API key, or a key of a dictionary */
+    NAME_KEY,      /* the value may be a secret: "key" may mean an API key or a key of a dictionary */
     NAME_PASSWORD, /* the value is a secret in any form */
 } name_kind;
 
 static name_kind kind_of_word(const char *word, size_t bytes)
 {
-    /* compared with the end of a word, so that --tokenizer, --max-tokens and --keep stay readable */
+    /* compared with the end of a word, so that --tokenizer, --max-tokens and --keep are not masked */
     static const char *const key_ends[] = {"token", "key", "secret", "credential", "credentials", "jwt", "signature"};
     static const char *const password_ends[] = {"password", "passwd", "passphrase", "pwd"};
-    /* compared with the whole word, so that --compass, --path and --author stay readable */
+    /* compared with the whole word, so that --compass, --path and --author are not masked */
     static const char *const keys[] = {"auth", "authorization", "pat", "cred", "creds", "sig", "bearer", "apikey"};
     static const char *const passwords[] = {"pass", "pw"};
     for (size_t i = 0; i < sizeof password_ends / sizeof password_ends[0]; i++)
@@ -70,9 +70,8 @@ bool gw_name_is_secret(const char *name)
 
 /* ---- values ---- */
 
-/* True for a word that looks random: one of its parts has at least 8 letters and digits, and changes several times
- * between letters and digits or between upper and lower case. Names such as layer4.0.conv1.weight and v2-final do not
- * look random. */
+/* True for a word that looks random: a part of at least 8 letters and digits changes several times between letters and
+ * digits, or between upper and lower case. Names such as layer4.0.conv1.weight and v2-final do not look random. */
 static bool is_opaque(const char *value, size_t bytes)
 {
     enum { PART_MIN = 8, KINDS_MIN = 2, CASES_MIN = 3 };
@@ -116,7 +115,7 @@ static bool is_no_secret(const char *value, size_t bytes)
     return bytes == 0;
 }
 
-/* True if the word looks like a token of a well-known service, which begins with a fixed prefix. */
+/* True if the word looks like a token of a well-known service. Such tokens begin with a fixed prefix. */
 static bool is_known_token(const char *word, size_t bytes)
 {
     static const char *const beginnings[] = {"ghp_",   "gho_", "ghu_", "ghs_",  "ghr_",  "github_pat_",
@@ -143,11 +142,11 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* A value that is assigned to a name: its position and how it is written. */
+/* A value assigned to a name: its position and how it is written. */
 typedef struct assignment {
     size_t value, bytes;
     bool is_quoted; /* the value is in quotes */
-    bool is_tight;  /* '=' without blanks */
+    bool is_tight;  /* assigned by '=' without blanks */
     bool is_json;   /* the name is in quotes and a colon follows */
 } assignment;
 
@@ -160,7 +159,7 @@ static size_t value_bytes(const char *text, size_t at, size_t bytes, char quote)
     return (end > bytes ? bytes : end) - at;
 }
 
-/* Find the value that is assigned to the name that ends at `at`. False: there is none. */
+/* Find the value of the name that ends at `at`. Returns false if no value follows. */
 static bool find_value(const char *text, size_t at, size_t bytes, assignment *ret)
 {
     bool name_quoted = at < bytes && (text[at] == '"' || text[at] == '\'');
@@ -191,8 +190,8 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
     return true;
 }
 
-/* Return the length of "Bearer ", "Basic " or a similar word at `value`. A secret follows after such a word. 0: there
- * is none. */
+/* Return the length of "Bearer ", "Basic " or a similar word at `value`, which a secret follows. Returns 0 if there is
+ * no such word. */
 static size_t scheme_bytes(const char *value, size_t bytes)
 {
     static const char *const schemes[] = {"Bearer ", "Basic ", "Token ", "Digest "};
@@ -309,7 +308,8 @@ void gw_mask_text(gw_text *out, const char *text, size_t bytes)
 
 /* ---- arguments ---- */
 
-/* True if the argument is the value of the option before it. Only a password may begin with a hyphen. */
+/* True if the argument is the value of the option before it. A password may begin with one hyphen. Other values may
+ * not begin with a hyphen. */
 static bool is_value_of(const char *before, const char *argument)
 {
     const char *equals = strchr(before, '=');
@@ -319,8 +319,8 @@ static bool is_value_of(const char *before, const char *argument)
     return kind == NAME_PASSWORD ? strncmp(argument, "--", 2) != 0 : kind == NAME_KEY && argument[0] != '-';
 }
 
-/* True for -pVALUE, the form in which database clients and sshpass accept a password. Words such as -progress and
- * -p8080 stay readable. */
+/* True for -pVALUE, which sets a password in database clients, sshpass and smbclient. For other programs, VALUE must
+ * look random, so that -progress and -p8080 are not masked. */
 static bool is_short_password(const char *program, const char *argument)
 {
     static const char *const programs[] = {"mysql", "mariadb", "sshpass", "mongo", "smbclient"};

@@ -1,4 +1,4 @@
-/* Test which names suggest secrets, and that the values of such names are masked in arguments and text. */
+/* Test which names suggest a secret, and that the values of such names are masked in arguments and text. */
 #include "gw_mask.h"
 
 #include <setjmp.h>
@@ -95,7 +95,7 @@ static void text_is_masked(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        /* hidden */
+        /* masked */
         {"401 for token=hf_AbCdEfGh12345678XyZ", "401 for token=***"},
         {"ValueError: invalid api key: 9f8e7d6c5b4a39281706", "ValueError: invalid api key: ***"},
         {"headers={'Authorization': 'Bearer a1b2c3d4e5f6'}", "headers={'Authorization': 'Bearer ***'}"},
@@ -103,7 +103,7 @@ static void text_is_masked(void **state)
         {"OSError: https://me:abc@host/repo.git", "OSError: https://me:***@host/repo.git"},
         {"GET /x?X-Amz-Signature=a8f3k2m9x7q1 403", "GET /x?X-Amz-Signature=*** 403"},
         {"login hf_qWeRtYuIoP1234567890aSdF failed", "login *** failed"},
-        /* shown */
+        /* not masked */
         {"KeyError: 'encoder.layer4.0.conv1.weight'", "KeyError: 'encoder.layer4.0.conv1.weight'"},
         {"unexpected key: layer4.0.conv1.weight", "unexpected key: layer4.0.conv1.weight"},
         {"Missing key(s) in state_dict: \"fc.bias\"", "Missing key(s) in state_dict: \"fc.bias\""},
@@ -125,7 +125,8 @@ static void text_is_masked(void **state)
     }
 }
 
-/* The text is cut at every byte. Nothing must be read after its end, and masking it again must change nothing. */
+/* Truncate the text at every byte. The masker must not read past the end, and masking the result again must change
+ * nothing. */
 static void masking_twice_changes_nothing(void **state)
 {
     (void)state;

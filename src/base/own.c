@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True in a user namespace, such as that of a container without root. The outside users, including root, have no number
+/* True in a user namespace, for example in a container without root. The users outside, including root, have no number
  * there, and their files seem to belong to user 65534. */
 static bool lacks_users(void)
 {
@@ -31,7 +31,7 @@ static bool is_root(uid_t user)
     return user == 0 || (user == NO_NUMBER && lacks_users());
 }
 
-/* True if only we and root can change the entries of the folder. */
+/* True if only we, our own group and root can rename or remove our files in this folder. */
 static bool is_safe(const struct stat *folder)
 {
     if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && !is_root(folder->st_uid)))
@@ -54,7 +54,7 @@ bool gw_own_path(const char *path, char out[PATH_MAX])
         char *slash = strrchr(part, '/');
         if (slash == part && part[1] == '\0')
             break;
-        slash[slash == part] = '\0'; /* the folder above "/name" is "/" */
+        slash[slash == part] = '\0'; /* the parent folder of "/name" is "/" */
     }
     if (out != NULL)
         strcpy(out, whole);
@@ -143,7 +143,7 @@ static bool write_all(int fd, const unsigned char *data, size_t bytes)
 
 enum { CODE_MODE = 0755 };
 
-/* True if the file can be kept: it is ours and has these bytes and the right mode. */
+/* True if the file need not be written again: it is ours, and has these bytes and the right mode. */
 static bool is_there(int folder, const char *name, const void *data, size_t bytes)
 {
     struct stat file;
@@ -202,8 +202,8 @@ gw_status gw_own_file_copy(const char *folder, const char *name, const char *pat
 gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err)
 {
     struct stat file;
-    /* O_NONBLOCK: opening a FIFO must not wait for a writer. Check the type first, because opening a device can already
-     * have an effect. */
+    /* With O_NONBLOCK, opening a FIFO does not wait for a writer. The type is checked first, because merely opening a
+     * device can have an effect. */
     if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
         return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (!S_ISREG(file.st_mode))

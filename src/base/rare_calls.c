@@ -1,4 +1,4 @@
-/* Find out whether a system call filter would kill this process for the unusual calls that it needs. */
+/* Test whether a system call filter would kill this process for the unusual calls that gpuwhy needs. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Return the formatted text, which the caller frees. Returns NULL if there is no memory. */
+/* Return the formatted text, which the caller frees. Returns NULL if out of memory. */
 static char *format_text(const char *format, va_list args)
 {
     char *text = NULL;

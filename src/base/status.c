@@ -1,4 +1,4 @@
-/* Statuses as text, and error texts that callers can extend. */
+/* Status texts, and error texts that callers can extend. */
 #include "gw_status.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Implement the growing string, the string and path helpers, and the format of sizes in bytes. */
+/* The growing string, helpers for strings and paths, and sizes in bytes as text. */
 #include "gw_text.h"
 
 #include <ctype.h>

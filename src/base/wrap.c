@@ -1,4 +1,4 @@
-/* Wrap text at the width of the terminal: see gw_wrap.h. */
+/* Wrap text at the width of the terminal (see gw_wrap.h). */
 #include "gw_wrap.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned i
         at += wanted;
         if (at > width) {
             lines += (at - 1) / width;
-            at = width; /* the word fills whole lines */
+            at = width; /* the terminal breaks this word; the next word starts a new line */
         }
         line_is_empty = false;
     }

@@ -1,7 +1,7 @@
-/* `gpuwhy run --blame`: compares the first run's fault with a second run, in which the program waits for every launch.
+/* `gpuwhy run --blame`: compares the first run's fault with a second run, in which launches are synchronous.
  *
- * A launch that is waited for reports the error of its own kernel. So if the first call that reports a lost context is
- * a launch, this launch is at fault. A second run without a fault proves nothing: it may have been a race. */
+ * A synchronous launch reports the error of its own kernel. So if the first call that reports a lost context is a
+ * launch, this launch is at fault. A second run without a fault proves nothing, because the fault may be a race. */
 #include "gwi_blame.h"
 
 #include "gw_fact.h"
@@ -47,7 +47,7 @@ static const gw_thread *thread_of(const gw_model *model, const gw_failure *failu
     return NULL;
 }
 
-/* The last launch of the process before the failure; NULL: none is known. */
+/* Return the last launch of the process before the failure, or NULL if none is known. */
 static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *failure)
 {
     const gw_ring_call *last = NULL;
@@ -63,7 +63,7 @@ static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *
     return last;
 }
 
-/* Write each field as soon as it is known, because a fact may be split over several records. */
+/* Append the fields that are set in `part`. The fact is written in several parts. */
 static void add(gw_text *text, const gw_fact_blame *part)
 {
     gw_fact_blame_write(part, text);
@@ -74,7 +74,7 @@ static bool has_text(const char *value)
     return value != NULL && value[0] != '\0';
 }
 
-/* Initialise a text member; an empty text is left out. */
+/* Initialise a text member. An empty text is not written. */
 #define SET_TEXT(member, value) .has_##member = has_text(value), .member = gw_fact_text_of(value)
 
 static void add_ended(gw_text *text, int status)
@@ -118,7 +118,8 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     add(text, &part);
 }
 
-/* Write the user's frame and its caller: if the frame is a helper that launches everything, the caller says more. */
+/* Write the user's frame and its callers. The callers are more useful if the frame is a helper that makes all
+ * launches. */
 static void add_where(gw_text *text, const gw_where *where)
 {
     enum { CALLERS_MAX = 3 };
@@ -144,8 +145,8 @@ static const char *kind_of(const gw_where_frame *frame)
     return frame->inlined ? "inlined" : "native";
 }
 
-/* Write the whole stack of the launch. If the first run's call only reported the fault, the verdict shows this stack
- * as the place of the fault. */
+/* Write the whole stack of the launch. The verdict shows this stack as the place of the fault, if the call that failed
+ * in the first run only reported the fault. */
 static void add_stack(gw_text *text, const gw_verdict *verdict)
 {
     const gw_where *where = verdict->where;
@@ -199,7 +200,7 @@ static gw_status read_second(const char *path, int status, gw_text *text, gw_err
     gw_status st = gw_reader_open(path, &reader, err);
     if (st == GW_OK)
         st = gw_model_build(reader, &model, err);
-    if (st == GW_OK) /* without symbols, frames are printed as file and address */
+    if (st == GW_OK) /* on failure, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, err);

@@ -36,7 +36,7 @@ static void print_fixes(const char *head, const char *fixes)
     }
 }
 
-/* Describe how strongly this line alone points to the cause. */
+/* Describe how strongly this line alone indicates the cause. */
 static const char *rank_text(const gw_cause_line *line)
 {
     if (line->is_only)
@@ -95,7 +95,7 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* Find the causes that contain all words. If there are none, find those that contain the most words. */
+/* List the causes that contain all words. If there are none, list those that contain the most words. */
 static int search(char **argv, int count)
 {
     enum { WORDS_MAX = 32, HITS_MAX = 256 };

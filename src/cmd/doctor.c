@@ -1,4 +1,4 @@
-/* `gpuwhy doctor`: print one page about the problems that would make a program fail on this machine. */
+/* `gpuwhy doctor`: prints one page about problems of this machine that would make a program fail. */
 #include "gw_clean.h"
 #include "gw_say.h"
 #include "gwi_cmd.h"

@@ -1,4 +1,4 @@
-/* Write a check-up as JSON, with json-c. */
+/* Write the result of `gpuwhy doctor` as JSON, with json-c. */
 #include "gw_clean.h"
 #include "gwi_doctor_cmd.h"
 
@@ -8,7 +8,8 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Return a JSON string, or null for NULL. Values come from files and environments, and may contain invalid UTF-8. */
+/* Return a JSON string, or null for NULL. The values come from files and the environment, and may contain invalid
+ * UTF-8. */
 static json_object *text_or_null(const char *text)
 {
     gw_text clean = {0};

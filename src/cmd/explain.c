@@ -1,5 +1,5 @@
-/* `gpuwhy explain`: the verdict on a recording that is finished, still being written, or left behind by a supervisor
- * that was killed. */
+/* `gpuwhy explain`: prints the verdict on a recording, a text log or a single message. The recording may be finished,
+ * still being written, or left behind by a supervisor that was killed. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
@@ -47,12 +47,12 @@ static bool is_alive(pid_t pid)
 }
 
 typedef struct folder_search {
-    gw_path recording; /* absolute */
+    gw_path recording; /* absolute path */
     gw_path folder;    /* the run folder; "" until found */
-    bool running;      /* the supervisor of the run is alive */
+    bool running;      /* the supervisor of the run is still running */
 } folder_search;
 
-/* Check whether the run folder's run.meta names this recording. */
+/* Check whether run.meta in this run folder names the recording. */
 static void compare(void *user, const char *folder)
 {
     folder_search *search = user;
@@ -64,7 +64,8 @@ static void compare(void *user, const char *folder)
     search->running = is_alive(supervisor);
 }
 
-/* Return what to read for `file`: the file itself, or its run folder if the folder has more of the recording. */
+/* Return the path to read: the run folder of the recording if there is one, because it may have more events than the
+ * file. Otherwise return `file` itself. */
 static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
@@ -73,8 +74,8 @@ static const char *where_to_read(const char *file, folder_search *search)
     if (gw_torch_is_snapshot(file))
         return file;
     if (realpath(file, search->recording) == NULL)
-        return file;                                      /* the recording's reader prints the reason */
-    if (gw_run_meta_read(file, recording, &supervisor)) { /* the file is itself a run folder */
+        return file;                                      /* opening the recording will report the reason */
+    if (gw_run_meta_read(file, recording, &supervisor)) { /* `file` is a run folder */
         search->running = is_alive(supervisor);
         if (recording[0] != '\0')
             snprintf(search->recording, sizeof search->recording, "%s", recording);
@@ -102,7 +103,7 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     return status;
 }
 
-/* Read standard input up to a limit that no traceback reaches. */
+/* Read the traceback from standard input, up to a size that no real traceback reaches. */
 static void read_traceback(gw_text *text)
 {
     enum { TRACEBACK_BYTES_MAX = 256 << 10 };
@@ -124,8 +125,8 @@ static gw_status judge_as_asked(const char *path, const explain_options *options
     return st;
 }
 
-/* Judge a recording and add its name to the verdict. Returns NULL if this failed; the reason was then printed.
- * Sets *ret_running if the program is alive. */
+/* Judge a recording and store its path in the verdict. Returns NULL on failure, after printing the reason.
+ * *ret_running is set to true if the program is still running, otherwise to false. */
 static gw_verdict *judge(const char *file, const explain_options *options, bool *ret_running)
 {
     gw_error err;
@@ -151,7 +152,7 @@ static int explain(const char *file, const explain_options *options)
     gw_verdict *verdict = judge(file, options, &running);
     if (verdict == NULL)
         return GW_EXIT_USAGE;
-    if (!options->json) { /* the user has just typed the name, so do not repeat it */
+    if (!options->json) { /* the user has just typed the path, so do not print it again */
         free(verdict->recording);
         verdict->recording = NULL;
     }
@@ -160,7 +161,7 @@ static int explain(const char *file, const explain_options *options)
     return status;
 }
 
-/* Judge the recordings of one job together, and recordings of several jobs one after the other. */
+/* Explain the recordings of one job together, or recordings of several jobs one by one. */
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
@@ -357,8 +358,8 @@ static bool are_logs(char **files, int count)
     return count > 0;
 }
 
-/* Handle `... | gpuwhy explain` and `gpuwhy explain < train.log`. Returns false if standard input is neither a pipe nor
- * a file, or is empty. */
+/* Handle `... | gpuwhy explain` and `gpuwhy explain < train.log`. Returns false if standard input is empty, or is
+ * neither a pipe nor a file. */
 static bool explain_input(const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -371,7 +372,8 @@ static bool explain_input(const explain_options *options, int *ret_status)
     return has;
 }
 
-/* Write this command with --all added, as the user would type it; only its description if a word needs quoting. */
+/* Write this command with --all added, as the user would type it. Write "the same command with --all" instead if the
+ * command is long, reads standard input or needs quoting. */
 static void write_again(gw_text *text, int argc, char **argv)
 {
     enum { AGAIN_BYTES_MAX = 160 };

@@ -1,4 +1,4 @@
-/* `gpuwhy export`: converts a recording into a format of other tools. */
+/* `gpuwhy export`: converts a recording into a format that other tools read. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"

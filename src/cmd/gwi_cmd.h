@@ -1,12 +1,12 @@
-/* The table of commands. Only commands print; lower layers do not. */
+/* The table of commands. */
 #ifndef GWI_CMD_H
 #define GWI_CMD_H
 
 #include "gw_exit.h"
 #include "gw_status.h"
 
-/* X(name, argument summary, one line of help). gwi_cmd_<name>(argc, argv) runs a command: argv[0] is its name, and the
- * result is the exit status. */
+/* X(name, arguments, one line of help). gwi_cmd_<name>(argc, argv) runs a command and returns the exit status. argv[0]
+ * is the command's name. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
@@ -24,7 +24,7 @@
 GWI_COMMANDS(GW_X)
 #undef GW_X
 
-/* Check that all words are options of `gpuwhy run`. Returns GW_USAGE if one is not; `err` names the first such word. */
+/* Check that all words are options of `gpuwhy run`. GW_USAGE: `err` names the first word that is not an option. */
 GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);
 
 #endif

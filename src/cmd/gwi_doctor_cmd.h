@@ -1,4 +1,4 @@
-/* The part of `gpuwhy doctor` that belongs to src/cmd: its JSON output. */
+/* The JSON output of `gpuwhy doctor`. */
 #ifndef GWI_DOCTOR_CMD_H
 #define GWI_DOCTOR_CMD_H
 

@@ -1,23 +1,23 @@
-/* Prints the list of `gpuwhy history` as text or as JSON. */
+/* Prints the list of `gpuwhy history` as JSON. */
 #ifndef GWI_HISTORY_H
 #define GWI_HISTORY_H
 
 #include "gw_compare.h"
 #include "gwi_past.h"
 
-/* All known runs of one command, called its attempts. */
+/* The attempts of one command: all its known runs. */
 typedef struct gwi_attempts_view {
-    bool is_there;          /* false: the user asked for no command, or the command has only one attempt */
+    bool is_there;          /* false: the user named no command, or the command has only one attempt */
     const gwi_past *newest; /* borrowed from the list */
-    size_t good, failed;    /* number of attempts that ended well, and that failed */
-    size_t gone,
-        slow; /* attempts whose recording is missing or unreadable; attempts whose recording took too long to read */
+    size_t good, failed;    /* number of good and of failed attempts */
+    size_t gone, slow;  /* number of attempts whose recording is missing or unreadable; number of those that took too
+                           long to read */
     gw_splits splits;   /* owned */
     bool may_be_chance; /* the differences may be chance */
 } gwi_attempts_view;
 
 typedef struct gwi_history_view {
-    const gwi_past **run; /* owned, but the runs are borrowed; oldest first */
+    const gwi_past **run; /* owned array, oldest first; the runs are borrowed from the list */
     size_t run_count;
     gwi_attempts_view attempts;
 } gwi_history_view;

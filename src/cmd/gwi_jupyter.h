@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* A Python program that prints facts about its interpreter as one line of JSON: the answer that the functions below
- * take. */
+/* A Python program that prints one line of JSON about its interpreter. The functions below take its output as
+ * `answer`. */
 extern const char *const gwi_jupyter_question;
 
 typedef struct gwi_kernelspec {
@@ -19,15 +19,15 @@ typedef struct gwi_kernelspec {
     int run_option_count;
 } gwi_kernelspec;
 
-/* Find sys.prefix in `answer`. GW_USAGE: `answer` is not the line that the question prints. */
+/* Return the interpreter's sys.prefix in `out`. GW_USAGE: `answer` is not the output of gwi_jupyter_question. */
 GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gw_path out, gw_error *err);
 
-/* Write kernel.json for the Python that gave `answer`. GW_MISSING: this Python has no ipykernel. GW_USAGE: `answer` is
- * not the line that the question prints. */
+/* Write a kernel.json for the interpreter that printed `answer`. GW_MISSING: this interpreter cannot import ipykernel.
+ * GW_USAGE: `answer` is not the output of gwi_jupyter_question. */
 GW_MUST_CHECK gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw_text *text, gw_error *err);
 
-/* Read an existing kernel.json: whether gpuwhy wrote it, and which programs it starts. GW_MISSING: there is none.
- * GW_CORRUPT: it is not a kernelspec. */
+/* Read an existing kernel.json: whether gpuwhy wrote it, and which programs it starts. GW_MISSING: the file does not
+ * exist. GW_CORRUPT: the file is not a kernelspec. */
 typedef struct gwi_kernel_found {
     bool is_ours;
     gw_path gpuwhy, python;

@@ -21,29 +21,29 @@ typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BY
 
 typedef struct gwi_option {
     gwi_option_type type;
-    size_t offset; /* of the field in the command's struct */
+    size_t offset; /* position of the field in the command's struct, in bytes */
     const char *name;
     const char *argument; /* the value's name in the help; NULL for a flag */
-    const char *standard; /* the default value, as a user would write it; NULL: none */
+    const char *standard; /* the default value, as a user would write it, or NULL */
     const char *help;
 } gwi_option;
 
 #define GWI_OPTION_FIELD(type, ctype, field, name, argument, standard, help) ctype field;
-/* Before use, define OPTIONS_STRUCT as the command's struct. */
+/* One row of the parser's table. Define OPTIONS_STRUCT as the command's struct first. */
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
 
-/* Fill `fields` with the defaults and from argv[1..]. GW_OK: *ret_index is the first word that is not an option.
- * GW_USAGE: `err` names the option and the reason. */
+/* Set `fields` to the defaults, then to the options in argv[1] and the following words. GW_OK: *ret_index is the index
+ * of the first word that is not an option. GW_USAGE: `err` names the option and the reason. */
 GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                                           int *ret_index, gw_error *err);
 
-/* The same for commands whose options may also come after the other words. On success these words are argv[1] to
- * argv[*ret_words]. */
+/* Like gwi_options_parse(), but options may also follow other words. On success, the other words are moved to argv[1]
+ * to argv[*ret_words]. */
 GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void *fields, int argc,
                                                 char **argv, int *ret_words, gw_error *err);
 
-/* Write the table as help, one option per line. */
+/* Write the help of all options, one option per line. */
 void gwi_options_help(const gwi_option *options, size_t count, gw_text *text);
 
 #endif

@@ -32,7 +32,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2 };
 static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
-/* A difference with a higher probability than this is called chance. */
+/* If `chance` is higher than this, the output says that the differences may be chance. */
 static const double chance_max = 0.1;
 
 static gw_status prune(gw_error *err)
@@ -70,7 +70,7 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-/* Print a line without control characters, which other programs may have put into it. */
+/* Print a line and clear it. Control characters, which other programs may have put into it, are replaced. */
 static void print(gw_text *line)
 {
     gw_text clean = {0};
@@ -110,7 +110,8 @@ static void show_run(const gwi_past *past)
 
 /* ---- several attempts ---- */
 
-/* Read the portrait of a run. GW_MISSING: the run has no recording. GW_END: the time limit was reached. */
+/* Read the portrait of a run. GW_MISSING: its recording was not kept. GW_END: the time limit was reached. Other
+ * statuses: see gw_portrait_read(). */
 static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portrait **ret_portrait)
 {
     uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
@@ -121,7 +122,7 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Read all attempts of the command with this key, newest first. */
+/* Count the attempts of the command with this key, and read the newest COMPARED_MAX of them. */
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
 {
@@ -226,7 +227,7 @@ static bool is_asked(const gwi_past *past, const char *words)
     return words[0] == '\0' || strstr(past->command, words) != NULL;
 }
 
-/* Find the runs that match `words`. Of many, keep the newest. */
+/* Find the runs that match `words`. Unless `all` is set, keep only the newest SHOWN runs. */
 static gw_status look(const gwi_past_list *list, const char *words, bool all, gwi_history_view *ret_view, gw_error *err)
 {
     ret_view->run = calloc(list->count + 1, sizeof(const gwi_past *));

@@ -1,6 +1,6 @@
-/* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a kernel.json
- * in one of Jupyter's data folders. gpuwhy marks the folders that it creates, and never changes a folder without the
- * mark. */
+/* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a
+ * kernel.json, in one of Jupyter's data folders. gpuwhy marks each kernelspec that it creates, and never changes one
+ * without this mark. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
@@ -51,7 +51,7 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* ---- a Python's word ---- */
+/* ---- facts about a Python interpreter ---- */
 
 static gw_status read_all(int fd, gw_text *text, gw_error *err)
 {
@@ -97,7 +97,7 @@ out:
     return st;
 }
 
-/* ---- where ---- */
+/* ---- data folders ---- */
 
 static bool is_on(const char *variable)
 {
@@ -110,7 +110,7 @@ static bool is_on(const char *variable)
     return value != NULL;
 }
 
-/* Find the user's data folder, by the rules that Jupyter uses. */
+/* Find the user's data folder by Jupyter's own rules. */
 static gw_status user_folder(gw_path out, gw_error *err)
 {
     const char *data = getenv("JUPYTER_DATA_DIR"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -155,7 +155,7 @@ static gw_status check_options(const jupyter_options *options, gw_error *err)
     return check_name(options->name, err);
 }
 
-/* Create the folders with default permissions, because other users may read a kernel that is installed for all. */
+/* Create the folders with default permissions, because other users may use a kernel that is installed for all. */
 static gw_status make_folders(const char *path, gw_error *err)
 {
     gw_path part;
@@ -178,9 +178,7 @@ static bool is_empty_or_absent(const char *path)
 {
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return errno == ENOENT ||
-               errno ==
-                   ENOTDIR; /* any other error means that a file is in the way, which creating the folder reports */
+        return errno == ENOENT || errno == ENOTDIR; /* a file is in the way; a later step reports this */
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(folder)) != NULL;)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -188,7 +186,7 @@ static bool is_empty_or_absent(const char *path)
     return empty;
 }
 
-/* Check that gpuwhy created this kernelspec. One that another tool created is not changed. */
+/* Check that there is no kernelspec yet, or that gpuwhy created it. A kernelspec of another tool is not changed. */
 static gw_status check_ours(const char *folder, const char *file, const char *name, gw_error *err)
 {
     gwi_kernel_found found;
@@ -337,8 +335,8 @@ static void list_folder(const char *data)
     free(entry);
 }
 
-/* List the kernels in the folders that Jupyter searches and that are known without running Python: the user's folder,
- * the active environment's and the system's. */
+/* List the kernels. Without --prefix and --sys-prefix, search the folders that can be found without running Python:
+ * those of the user, of the active environments and of the system. */
 static gw_status list(const jupyter_options *options, gw_error *err)
 {
     gw_path data;
@@ -389,8 +387,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
         return help();
     bool is_separated =
         st == GW_OK &&
-        strcmp(argv[index], "--") ==
-            0; /* the options were parsed from argv + 1, so argv[index] is the word before the first command word */
+        strcmp(argv[index], "--") == 0; /* the parser started at argv + 1, so this is the last word that it read */
     if (st == GW_OK && index < argc - 1 && !is_separated)
         st = gw_fail(&err, GW_USAGE, "%s: put options of gpuwhy run after --", argv[1 + index]);
     if (st == GW_OK)

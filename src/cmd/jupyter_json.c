@@ -1,6 +1,6 @@
-/* Reads and writes kernelspecs in Jupyter's format. The new kernelspec keeps everything that ipykernel would write for
- * its Python (arguments of the interpreter, debugger, protocol). gpuwhy changes only the script and the command in
- * front. */
+/* Reads and writes kernelspecs in Jupyter's format. A new kernelspec keeps everything that ipykernel itself would
+ * write for this Python (interpreter arguments, debugger, protocol). gpuwhy puts its own command in front, and changes
+ * only the script, the display name and the mark in the metadata. */
 #include "gwi_jupyter.h"
 
 #include <json-c/json.h>
@@ -28,8 +28,8 @@ static const char *string_of(struct json_object *object, const char *key)
     return json_object_get_string(value);
 }
 
-/* Parse the last line of the answer, because a Python may print other lines when it starts. Returns NULL if that line
- * is not JSON. */
+/* Parse the last line of the answer, because Python may print other lines when it starts. Returns NULL if this line is
+ * not the expected JSON. */
 static struct json_object *parse_answer(const char *answer)
 {
     size_t end = strlen(answer);
@@ -63,7 +63,8 @@ static void add_string(struct json_object *array, const char *string)
     json_object_array_add(array, json_object_new_string(string));
 }
 
-/* ipykernel's command is `python [arguments] -m ipykernel_launcher -f {connection_file} [arguments]`. */
+/* Return the new command. ipykernel's command is `python [arguments] -m ipykernel_launcher -f {connection_file}
+ * [arguments]`. */
 static struct json_object *command_of(const char *python, struct json_object *theirs, const gwi_kernelspec *spec)
 {
     struct json_object *argv = json_object_new_array();
@@ -144,7 +145,7 @@ out:
     return st;
 }
 
-/* ---- kernels that are there ---- */
+/* ---- existing kernels ---- */
 
 /* Return the word of argv that follows `before`, or NULL if there is none. */
 static const char *word_after(struct json_object *argv, const char *before)

@@ -1,5 +1,5 @@
-/* Adds evidence to a verdict: what was different when the same command last ended well. This is never a reason for the
- * verdict, which is complete before this file reads anything. */
+/* Adds evidence to a verdict: the differences from the last good run of the same command. The verdict is complete
+ * before this file reads anything, so these differences never decide it. */
 #include "gwi_past.h"
 
 #include "gw_clock.h"
@@ -39,7 +39,8 @@ static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const
     return false;
 }
 
-/* Return the newest earlier run of the command that ended well and whose recording exists, or NULL if there is none. */
+/* Return the newest earlier run of the command that ended well and whose recording exists and is small enough, or NULL
+ * if there is none. */
 static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict, const char *folder)
 {
     uint64_t key;
@@ -54,12 +55,12 @@ static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict
     return NULL;
 }
 
-/* True if the difference may explain the fault. Consequences of the fault and differences of names do not. */
+/* True if the difference may explain the fault: it matters, and is not a consequence of the fault. */
 static bool is_telling(const gw_difference *difference)
 {
     if (!difference->matters || difference->area == GW_AREA_END || difference->area == GW_AREA_WORK)
         return false;
-    /* a run that ended early has lower counts */
+    /* a run that ended early has lower numbers */
     bool less = difference->good != NULL && difference->bad != NULL && difference->bad->has_value &&
                 difference->bad->value < difference->good->value;
     return difference->area != GW_AREA_MEMORY || (difference->good != NULL && difference->bad != NULL && !less);
@@ -140,7 +141,7 @@ void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder
     if (past != NULL && gw_portrait_read(past->recording, until_ns, &good, NULL) == GW_OK &&
         gw_portrait_read(path, until_ns, &bad, NULL) == GW_OK && gw_portrait_model(good)->damaged_count == 0 &&
         gw_compare(good, bad, &comparison, NULL) == GW_OK)
-        (void)say(verdict, comparison, past); /* without memory, the evidence is incomplete */
+        (void)say(verdict, comparison, past); /* if out of memory, the evidence is incomplete */
     gw_comparison_free(comparison);
     gw_portrait_free(bad);
     gw_portrait_free(good);

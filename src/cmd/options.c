@@ -35,8 +35,8 @@ static gw_status set_defaults(const gwi_option *options, size_t count, void *fie
     return GW_OK;
 }
 
-/* Find the option that `word` names. *ret_value is the value attached to the word, after = or after the letter; NULL:
- * none. */
+/* Find the option that `word` names. *ret_value is the value in the same word, after `=` or after the letter, or NULL
+ * if there is none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
 {
     *ret_value = NULL;
@@ -57,7 +57,7 @@ static const gwi_option *find(const gwi_option *options, size_t count, const cha
     return NULL;
 }
 
-/* Parse the option at argv[*index] and its value. *index becomes the index of the next word. */
+/* Parse the option at argv[*index] and its value. *index is advanced to the next word. */
 static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
                       gw_error *err)
 {

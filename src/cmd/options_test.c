@@ -1,4 +1,4 @@
-/* Tests good and wrong options of each type, and the help that is generated from their table. */
+/* Tests valid and invalid options of each type, and the help that is generated from their table. */
 #include "gwi_options.h"
 
 #include <setjmp.h>

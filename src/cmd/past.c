@@ -1,5 +1,5 @@
-/* The list of past runs. A line has version, start, key, status, good, seconds, cause, end, recording, folder and
- * command, separated by tabs. Control characters and the percent sign are written as %XX. */
+/* The list of past runs. The fields of a line are version, start, key, status, good, seconds, cause, end, recording,
+ * folder and command, separated by tabs. Control characters and percent signs are written as %XX. */
 #include "gwi_past.h"
 
 #include "gw_array.h"
@@ -30,7 +30,7 @@ static gw_status list_path(gw_path out, gw_error *err)
 
 static uint64_t hash_more(uint64_t hash, const char *text)
 {
-    for (const char *at = text;; at++) { /* the hash includes each final 0, so that words are separated */
+    for (const char *at = text;; at++) { /* include the final 0 in the hash, to separate the words */
         hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
         if (*at == '\0')
             return hash;
@@ -79,7 +79,8 @@ static void add_command(gw_text *line, const gw_string_list *argv)
     gw_text_free(&command);
 }
 
-/* Return the mark that follows `good` in a line: n if no driver call was observed. Older versions ignore it. */
+/* Return the mark that follows `good` in a line: "n" if no driver call was observed, otherwise "". Older versions
+ * ignore the mark. */
 static const char *observed_mark(const gw_verdict *verdict)
 {
     return verdict->is_coverage_known && verdict->observed_count == 0 ? "n" : "";
@@ -94,8 +95,8 @@ static char status_letter(gw_verdict_status status)
     return 'u';
 }
 
-/* Keep only the second half of a list that is too long, starting at a new line. Called with the lock held. A line that
- * another run adds at the same time may be lost. */
+/* Keep only the last PAST_BYTES_MAX / 2 bytes of a list that is too long, from the start of a line on. The caller
+ * holds the lock. A line that another run adds at the same time may be lost. */
 static void shorten(int fd, const char *path)
 {
     gw_path fresh;
@@ -200,7 +201,7 @@ static bool split(char *line, char *field[FIELD_COUNT])
     return count == FIELD_COUNT && strcmp(field[0], version) == 0;
 }
 
-/* Parse one line and add its run to the list. An invalid line is skipped. Returns false if memory is short. */
+/* Parse one line and add its run to the list. Skips an invalid line. Returns false if out of memory. */
 static bool take_line(gwi_past_list *list, char *line)
 {
     char *field[FIELD_COUNT], letter;

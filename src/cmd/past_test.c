@@ -1,4 +1,4 @@
-/* Tests the list of past runs: written runs are read again, and damaged lines are skipped. */
+/* Tests the list of past runs: runs that were added can be read again, and damaged lines are skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

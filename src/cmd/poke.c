@@ -43,7 +43,7 @@ typedef struct poke {
     bool nomem;
 } poke;
 
-/* Check whether this run folder has a buffer of the process. Buffers are named PID-....buf. */
+/* Check whether this run folder has a buffer of the process. Buffers are named PID-*.buf. */
 static void look_into(void *user, const char *folder)
 {
     poke *it = user;
@@ -67,7 +67,7 @@ static void see(void *user, const gw_thread_look *look)
     gw_hang_watch_see(&it->watch, look);
 }
 
-/* Sample the process twice. A difference between the samples is progress. */
+/* Sample the process twice. If the samples differ, the process makes progress. */
 static gw_status watch_it(poke *it, gw_error *err)
 {
     gw_status st = GW_OK;
@@ -92,9 +92,9 @@ static const gw_watched_process *find(const poke *it)
     return NULL;
 }
 
-/* ---- the words ---- */
+/* ---- output ---- */
 
-/* All frames, with the user's frame marked. */
+/* Print all frames, and mark the user's frame. */
 static void print_stack(gw_sites *sites, uint32_t site)
 {
     char text[GW_PLACE_TEXT_MAX];
@@ -148,7 +148,7 @@ static void print_all(const poke *it, bool goes_on)
         if (fact->pid == it->pid && is_gap)
             gw_print("  not known: %s\n", fact->value);
         else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
-            break; /* older facts are from an earlier poke */
+            break; /* older facts belong to an earlier hang */
     }
     fflush(stdout);
 }
@@ -161,10 +161,10 @@ static void feed_item(void *user, const gw_item *item)
         it->nomem = true;
 }
 
-/* Build the model of the recording so far, and add what was just sampled. The caller owns the model. */
+/* Build the model of the recording so far, and add the new samples. The caller frees it->model, even on failure. */
 static gw_status read_model(poke *it, const gw_watched_process *process, gw_error *err)
 {
-    static gw_hang_watch shifted; /* times in the model count from the start of the run */
+    static gw_hang_watch shifted; /* a copy whose times count from the start of the run, like those in the model */
     gw_reader *reader = NULL;
     gw_status st = gw_reader_open(it->folder, &reader, err);
     if (st == GW_OK)
@@ -186,7 +186,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
     shifted_process.since_ns -= t0_ns;
     gw_hang_tell(&shifted, &shifted_process, true, feed_item, it);
     st = it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
-    if (st == GW_OK) /* without symbols, frames are printed as file and address */
+    if (st == GW_OK) /* on failure, frames are printed as file and address */
         (void)!gw_model_name_sites(it->model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     return st;
 }
@@ -199,7 +199,7 @@ static int fail(const char *text)
 
 static int show_verdict(const gw_verdict *verdict, const poke_options *options)
 {
-    gw_error err; /* ignored: the threads are already printed */
+    gw_error err;
     if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
         return fail(err.text);
     if (!options->json) {
@@ -267,7 +267,7 @@ static int say_why_not(uint32_t pid)
 
 int gwi_cmd_poke(int argc, char **argv)
 {
-    static poke it; /* static, because it is large */
+    static poke it; /* too large for the stack */
     poke_options options = {0};
     gw_error err = {0};
     int words = 0;

@@ -1,4 +1,4 @@
-/* `gpuwhy run`: runs the program under the supervisor, judges its recording and prints the verdict. */
+/* `gpuwhy run`: runs a program under the supervisor, judges the recording and prints the verdict. */
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The fields of gw_run_options, in any order. A new option needs a field there. */
+/* The options. Each row sets one field of gw_run_options, so a new option needs a new field there. */
 #define RUN_OPTIONS(X)                                                                                                 \
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
       "the GPU to use, such as virtual:h200 or virtual:2xh200,memory=16GiB,fault=..")                                  \
@@ -68,9 +68,9 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* Open /dev/null as descriptor 0, 1 or 2 if it is closed. Otherwise the next file that gpuwhy opens would get this
- * number, and gpuwhy would print into that file. The new descriptor is close-on-exec, so it stays closed for the
- * program. */
+/* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise the next file that gpuwhy opens would
+ * get this number, and gpuwhy would print into the file. The new descriptor is close-on-exec, so it stays closed in
+ * the program. */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -125,7 +125,7 @@ static void run_command(gw_supervisor *run, const char *folder, const gw_verdict
     gw_supervisor_command(run, command, json);
 }
 
-/* Print a verdict during a run. It names the run's recording if that is kept. */
+/* Print a verdict while the program runs. The verdict names the recording only if it will be kept. */
 static void print_now(gw_supervisor *run, gw_verdict *verdict)
 {
     bool is_kept;
@@ -166,7 +166,7 @@ static bool judge_hang(gw_supervisor *run, const char *folder, void *user)
     return is_hang;
 }
 
-/* ---- --blame: once more, waiting for each launch ---- */
+/* ---- --blame: a second run with synchronous launches ---- */
 
 static bool is_blame_wanted(gw_supervisor *first)
 {
@@ -195,7 +195,7 @@ static void blame(gw_supervisor *first)
     gwi_blame_record(first, &second);
 }
 
-/* ---- after ---- */
+/* ---- after the run ---- */
 
 static void tell(const gw_supervisor *run, const gw_run_options *options)
 {
@@ -204,7 +204,7 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
     bool is_kept;
     const char *recording = gw_supervisor_recording(run, &is_kept);
     if (recording[0] == '\0')
-        return; /* the error was printed when creating the recording failed */
+        return; /* the recording could not be created, and the error was already printed */
     gw_status st = gwi_judge(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);

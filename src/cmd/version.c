@@ -1,4 +1,5 @@
-/* `gpuwhy version`: print the version of this build, the libraries it uses and the optional parts that are missing. */
+/* `gpuwhy version`: prints the version of this build, the libraries that it uses and the optional parts that are
+ * missing. */
 #include "gwi_cmd.h"
 
 #include "gw_logs.h"

@@ -1,10 +1,10 @@
-/* Compare several attempts of one command, some failed and some good. Find the traits that all failed attempts have and
- * no good attempt has.
+/* Compare several attempts of one command, some failed and some good. Find the traits that split the attempts: they
+ * distinguish all failed attempts from all good ones.
  *
- * A trait may split the attempts by chance. Suppose k of n attempts failed, and all orders of their values are equally
- * likely. Then the numbers of the failed attempts are all below, or all above, those of the good attempts in 2 of
- * n-over-k cases. Many traits are compared, so `chance` is an upper bound of the probability that at least one of them
- * splits. */
+ * A trait may split the attempts by chance. Suppose that k of n attempts failed, and that all orders of their values
+ * are equally likely. Then the values of the failed attempts are all below, or all above, those of the good attempts
+ * in 2 of n-over-k cases. Many traits are compared, so `chance` is an upper bound of the probability that at least one
+ * of them splits the attempts. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One trait, with its values in all attempts. */
+/* One trait and its values in all attempts. */
 typedef struct row {
     gw_area area;
     char *name; /* owned */
     bool lack_matters, is_number;
     const char *unit;
     double tolerance;
-    size_t count[2]; /* number of attempts that have the trait: failed, good */
-    char *text[2];   /* owned: the text, if it is the same in all these attempts; NULL: texts differ */
+    size_t count[2]; /* number of failed and of good attempts that have the trait */
+    char *text[2];   /* owned; the text, if all these attempts have the same one, otherwise NULL */
     bool several[2];
     double low[2], high[2];
 } row;
@@ -31,7 +31,7 @@ typedef struct row {
 struct gw_attempts {
     row *item; /* owned */
     size_t count, capacity;
-    size_t total[2]; /* failed, good */
+    size_t total[2]; /* number of failed and of good attempts */
 };
 
 enum { FAILED = 0, GOOD = 1 };
@@ -53,8 +53,8 @@ void gw_attempts_free(gw_attempts *attempts)
     free(attempts);
 }
 
-/* True if the trait can be a cause. How an attempt ended and how far it ran are the effects to explain. The command is
- * the same in all attempts. */
+/* True if the trait can be a cause. How an attempt ended and how far it ran are effects, and need an explanation
+ * themselves. */
 static bool can_explain(const gw_trait *trait)
 {
     return trait->matters && trait->area != GW_AREA_END && trait->area != GW_AREA_WORK;
@@ -119,7 +119,7 @@ bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good)
 
 typedef struct answer {
     bool splits;
-    char bad[300], good[300]; /* `good` is "" if it is unknown */
+    char bad[300], good[300]; /* `good` is "" if the value is unknown */
 } answer;
 
 static void number_text(char out[300], const char *lead, double value, const char *unit)
@@ -131,8 +131,8 @@ static void number_text(char out[300], const char *lead, double value, const cha
         snprintf(out, 300, "%s%.0f", lead, value);
 }
 
-/* The numbers split the attempts if those of the failed attempts are all above or all below those of the good ones. For
- * requested memory, only a larger number can be the cause, because a failed attempt stops requesting memory. */
+/* Numbers split the attempts if those of the failed attempts are all above or all below those of the good ones. For
+ * memory, only a larger number can be a cause, because a failed attempt stops requesting memory. */
 static answer split_numbers(const row *at)
 {
     answer found = {0};
@@ -159,7 +159,7 @@ static answer split_texts(const row *at)
     return found;
 }
 
-/* The trait exists in all failed attempts and in no good one (`has` is FAILED), or the reverse (`has` is GOOD). */
+/* Describe a trait that all failed attempts have and no good one (`has` is FAILED), or the reverse (`has` is GOOD). */
 static answer split_lack(const row *at, int has)
 {
     answer found = {.splits = at->lack_matters || has == FAILED};
@@ -179,7 +179,7 @@ static answer split(const gw_attempts *attempts, const row *at)
     bool all[2] = {at->count[FAILED] == attempts->total[FAILED], at->count[GOOD] == attempts->total[GOOD]};
     if (all[FAILED] && all[GOOD])
         return at->is_number ? split_numbers(at) : split_texts(at);
-    /* a run that ended early lacks these traits, so their absence explains nothing */
+    /* a run has only the places and libraries that it reached, so a missing one explains nothing */
     bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY;
     if (all[FAILED] && at->count[GOOD] == 0 && !is_place)
         return split_lack(at, FAILED);
@@ -213,7 +213,7 @@ gw_status gw_attempts_split(const gw_attempts *attempts, gw_splits *ret_splits, 
     bool whole = true;
     for (size_t i = 0; splits.good_count > 0 && splits.bad_count > 0 && i < attempts->count && whole; i++) {
         const row *at = &attempts->item[i];
-        /* A trait that is the same in all attempts cannot split them, so it does not count for `chance`. */
+        /* A trait that is the same in all attempts cannot split them, so it does not increase `chance`. */
         bool varies = at->several[FAILED] || at->several[GOOD] || !gw_str_same(at->text[FAILED], at->text[GOOD]);
         splits.looked += varies;
         answer found = varies ? split(attempts, at) : (answer){0};

@@ -1,10 +1,10 @@
-/* Store the order of calls of a run, and find the call where two runs diverge.
+/* Store the order of a run's calls, and find the call where two runs diverge.
  *
  * Each thread is compared with its counterpart. Processes correspond if they have the same rank or, without ranks, the
- * same index. Their threads correspond by index, in the order of their first calls. If several threads diverge, the
- * divergence that came first in the bad run is reported. A divergence of the first thread takes precedence, because
- * helper threads often start in random order. Hot calls (launches, copies) are recorded only if they fail, so only
- * failed ones are compared. */
+ * same index. Their threads correspond if they have the same index, in the order of their first calls. If several
+ * threads diverge, the divergence that came first in the bad run is reported. A divergence of the first thread takes
+ * precedence, because helper threads often start in random order. Hot calls (launches, copies) are recorded only if
+ * they fail, so only failed ones are compared. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -31,8 +31,8 @@ void gw_calls_free(gw_calls *calls)
     free(calls);
 }
 
-/* True for driver calls; facts recorded by gpuwhy itself are not calls. Queries are skipped, because a program repeats
- * them until they succeed, so their number depends on timing. */
+/* True for a driver call that is not a query. A program repeats a query until it succeeds, so the number of queries
+ * depends on timing. Facts that gpuwhy records are not calls. */
 static bool is_call(const gw_event *event)
 {
     return event->kind < GW_EV_TEXT && event->kind != GW_EV_QUERY;
@@ -78,7 +78,7 @@ static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)
     return &list[count];
 }
 
-/* Find or add the thread. Returns NULL if out of memory, or if there are too many threads (`cut` is then set). */
+/* Find or add the thread. Returns NULL if out of memory, or if there are too many threads; `cut` is set then. */
 static gwi_thread_calls *thread_of(gw_calls *calls, uint32_t pid, uint32_t tid)
 {
     size_t count = calls->thread_count;
@@ -119,7 +119,7 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event)
 
 /* ---- matching threads ---- */
 
-typedef struct seat { /* the thread's position in its run, for finding its counterpart */
+typedef struct seat { /* position of a thread in its run, to find its counterpart in the other run */
     bool has_rank;
     uint32_t rank, process, thread;
 } seat;
@@ -188,7 +188,7 @@ static bool fill_side(const gw_portrait *portrait, const gwi_thread_calls *threa
     return gw_str_copy(gw_call_text(name, gw_model_fn_name(portrait->model, call->fn)), &side->call);
 }
 
-/* True if the two threads cannot be compared from `at` on: both ended there, or later calls of one were not stored. */
+/* True if the threads cannot be compared from `at` on: both ended there, or later calls of one were not stored. */
 static bool is_end(const gwi_thread_calls *a, const gwi_thread_calls *b, size_t at)
 {
     return (at == a->count && at == b->count) || (at == a->count && a->total > a->count) ||

@@ -1,4 +1,4 @@
-/* Compare two portraits, one trait after another. */
+/* Compare two portraits, one trait at a time. */
 #include "gwi_compare.h"
 
 #include <math.h>
@@ -34,8 +34,8 @@ static void add(gw_comparison *comparison, const gw_trait *good, const gw_trait 
     comparison->differs = comparison->differs || matters;
 }
 
-/* Sort by area; within an area, traits that matter come first. Otherwise, keep the order in which the traits were
- * found. Returns false if out of memory. */
+/* Sort by area. Within an area, the differences that matter come first. Otherwise the order does not change. Returns
+ * false if out of memory. */
 static bool put_in_order(gw_comparison *comparison)
 {
     size_t count = 0;

@@ -1,5 +1,5 @@
-/* Test comparisons of two runs and of several attempts. The test builds each run from single calls.
- * tests/e2e/compare.py tests comparisons of recordings. */
+/* Test comparisons of two runs and of several attempts. The test builds each run call by call. tests/e2e/compare.py
+ * tests comparisons of recordings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static uint16_t fn_of(const gw_feed *feed, const char *fn)
     return 0;
 }
 
-/* Pass one call to the model and to the stored order of calls. */
+/* Pass one call to the model, and store it in the order of calls. */
 static void call(side *run, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1)
 {
     gw_feed_call(&run->feed, fn, kind, result, a0, a1, 0, 0);
@@ -120,7 +120,7 @@ static void equal_runs_have_no_difference(void **state)
     done();
 }
 
-/* Two runs diverge at the first call with another size. Addresses differ in every run and are ignored. */
+/* Two runs diverge at the first call with a different size. Addresses differ in every run and are ignored. */
 static void runs_part_at_the_first_other_size(void **state)
 {
     (void)state;
@@ -168,7 +168,8 @@ static void threads_are_compared_one_by_one(void **state)
         for (int k = 0; k < 3 + i; k++)
             call(both[i], "cuEventQuery", GW_EV_QUERY, 600, 1, 0);
     }
-    for (int i = 0; i < 2; i++) { /* the second thread's calls come between those of the first thread, or after them */
+    for (int i = 0; i < 2;
+         i++) { /* the second thread makes its call between those of the first thread, or after them */
         both[i]->feed.tid = GW_FEED_PID + (i == 0);
         alloc(both[i], (i == 0 ? 3 : 2) * mib);
         both[i]->feed.tid = GW_FEED_PID + (i != 0);
@@ -231,7 +232,7 @@ static void software_and_card_are_compared(void **state)
     assert_string_equal(driver->bad->text, "535.104.05");
     assert_true(variable != NULL && variable->matters && variable->good == NULL);
     assert_non_null(holder);
-    /* the good run had no refused allocation, so it did not look for other processes that hold memory */
+    /* no allocation of the good run was refused, so gpuwhy did not look for other processes that hold memory */
     assert_false(holder->matters);
     assert_string_equal(holder->bad->text, "9.00 GiB");
     done();
@@ -264,7 +265,7 @@ static void nothing_recorded_is_said(void **state)
     done();
 }
 
-/* Calls and threads beyond the limits are counted but not stored. */
+/* Calls and threads beyond the limits are not stored, and `cut` is set. */
 static void what_is_kept_is_bounded(void **state)
 {
     (void)state;
@@ -319,7 +320,7 @@ static void what_failed_attempts_share_is_found(void **state)
     gw_error err;
     gw_splits splits;
     gw_attempts *attempts = gw_attempts_new();
-    for (int i = 0; i < 7; i++) /* the variable is set in attempts of both kinds */
+    for (int i = 0; i < 7; i++) /* both good and failed attempts set the variable */
         attempt(attempts, true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
     for (int i = 0; i < 3; i++)
         attempt(attempts, false, (2 + (uint64_t)i) * gib, true, i % 2 == 0 ? "1" : NULL);
@@ -330,7 +331,7 @@ static void what_failed_attempts_share_is_found(void **state)
     assert_string_equal(limit->good, "at least 9.00 GiB");
     assert_non_null(holder);
     assert_string_equal(holder->bad, "9.00 GiB");
-    assert_null(holder->good); /* the good attempts did not look for other processes that hold memory */
+    assert_null(holder->good); /* in the good attempts, gpuwhy did not look for other processes that hold memory */
     assert_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
     assert_true(splits.chance < 0.1);
     gw_splits_free(&splits);

@@ -1,8 +1,9 @@
 /* Compare two runs of one command. Find differences in machine, software, memory and work, and the call where the two
- * runs diverge. A difference is not a cause, and nothing here is a verdict.
+ * runs diverge. A difference is not a cause, and these functions give no verdict.
  *
  * A portrait is one run in a form that can be compared: its model and the order of its calls. Memory is bounded: only
- * the first GW_CALLS_MAX calls are stored, and later calls are counted. Call these functions from one thread only. */
+ * the first GW_CALLS_MAX calls are stored, and later calls are only counted. Call these functions from one thread
+ * only. */
 #ifndef GW_COMPARE_H
 #define GW_COMPARE_H
 
@@ -20,26 +21,26 @@ enum { GW_CALLS_MAX = 1 << 19, GW_CALLS_THREADS_MAX = 256 };
 typedef struct gw_calls gw_calls;
 gw_calls *gw_calls_new(void);        /* NULL: out of memory */
 void gw_calls_free(gw_calls *calls); /* takes NULL */
-/* Store a call of a run. Feed the calls in the order of time, and each one after the run's model has received it. Skips
- * events that are not calls, and queries that a program repeats until something is done. Returns false if out of
- * memory. */
+/* Store a call of a run. Pass the calls in order of time, each one after the run's model has received it. Events that
+ * are not calls are skipped, and so are queries, which a program repeats until something is done. Returns false if out
+ * of memory. */
 bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
 /* ---- one run ---- */
 
 typedef struct gw_portrait gw_portrait;
 
-/* Make a portrait of a recording or a run folder. `until_ns` is the gw_processor_ns() time at which to stop
- * (UINT64_MAX: never); GW_END is returned then. Returns GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM and GW_UNSUPPORTED as
- * gw_reader_open() does. `err` names the file. */
+/* Make a portrait of a recording or a run folder. Stops with GW_END when gw_processor_ns() exceeds `until_ns`
+ * (UINT64_MAX: no limit). Returns GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM and GW_UNSUPPORTED as gw_reader_open() does.
+ * `err` names the file. */
 GW_MUST_CHECK gw_status gw_portrait_read(const char *path, uint64_t until_ns, gw_portrait **ret_portrait,
                                          gw_error *err);
-/* Make a portrait from a model and calls. The portrait owns both; on failure, both are freed. Returns GW_NOMEM if out
- * of memory. */
+/* Make a portrait of a model and its calls. The portrait owns both; on failure, both are freed. Returns GW_NOMEM if
+ * out of memory. */
 GW_MUST_CHECK gw_status gw_portrait_make(gw_model *model, gw_calls *calls, gw_portrait **ret_portrait, gw_error *err);
 void gw_portrait_free(gw_portrait *portrait); /* takes NULL */
 const gw_model *gw_portrait_model(const gw_portrait *portrait);
-/* Find the names of the model's sites: see gw_model_name_sites(). */
+/* Name the call sites of the portrait's model; see gw_model_name_sites(). */
 void gw_portrait_name_sites(gw_portrait *portrait, uint32_t soft_ms, uint32_t hard_ms);
 
 #define GW_AREAS(X)                                                                                                    \
@@ -59,23 +60,24 @@ typedef enum gw_area {
 #undef GW_X
         GW_AREA_COUNT
 } gw_area;
-const char *gw_area_text(gw_area area); /* word for an area, such as "driver"; static */
+const char *gw_area_text(gw_area area); /* the name of an area, such as "driver"; static */
 
 /* One property of a run. Area and name together are unique within a run. */
 typedef struct gw_trait {
     gw_area area;
-    bool matters; /* false: two equal runs may differ in this trait, such as the number of a job */
+    bool matters; /* false: the trait may differ between two good runs, for example a job number */
     char *name;   /* owned: "cudnn", "CUDA_LAUNCH_BLOCKING", "blocks at train.py:41 in load" */
     char *text;   /* owned: the value as text */
     bool has_value;
     double value;
     const char *unit;  /* static: "bytes", "count", "s", "" */
-    double tolerance;  /* relative to the value; smaller differences are ignored */
-    bool lack_matters; /* a run without this trait differs; false: its value is unknown in such a run */
+    double tolerance;  /* relative to the larger value; smaller differences are ignored */
+    bool lack_matters; /* true: a run without this trait differs from a run with it; false: its value is unknown in a
+                          run without it */
 } gw_trait;
 
-/* Return all traits, sorted by area. Within an area, they have the order in which they were found. The traits are
- * computed on the first call and borrowed from the portrait. Returns NULL if out of memory. */
+/* Return all traits, sorted by area. Within an area, they are in the order in which they were found. The traits are
+ * computed on the first call; the portrait owns them. Returns NULL if out of memory. */
 const gw_trait *gw_portrait_traits(gw_portrait *portrait, size_t *ret_count);
 /* Find one trait. Returns NULL if the portrait has no such trait. */
 const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name);
@@ -85,36 +87,37 @@ const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const cha
 typedef struct gw_difference {
     gw_area area;
     bool matters;
-    const gw_trait *good, *bad; /* borrowed from the portraits; NULL: the run lacks it */
+    const gw_trait *good, *bad; /* borrowed from the portraits; NULL if the run lacks the trait */
 } gw_difference;
 
-/* The call of one run at the point where the two runs diverge. */
+/* One run's call at the point where the two runs diverge. */
 typedef struct gw_parting_side {
-    bool ended; /* the thread made no further call; the other fields are then not set */
+    bool ended; /* the thread made no further call, and the other fields are not set */
     uint64_t t_ns;
-    char *call;     /* owned: the driver's function */
-    uint64_t bytes; /* requested size; 0: the call has no size */
+    char *call;     /* owned: name of the driver function */
+    uint64_t bytes; /* requested size; 0 if the call has no size */
     uint16_t result;
-    char *place; /* owned; NULL: unknown */
+    char *place; /* owned: place of the call in the program; NULL if unknown */
 } gw_parting_side;
 
 typedef struct gw_parting {
     bool known;    /* false: `reason` explains why the calls cannot be compared */
-    char *reason;  /* owned; NULL: none */
+    char *reason;  /* owned; NULL if `known` is true */
     bool parted;   /* the runs diverge; false: they made the same calls in the same order */
-    bool is_main;  /* the first thread of rank 0 diverges; without ranks, that of the first process */
-    uint64_t same; /* equal calls before the divergence in that thread; without a divergence, in all threads */
-    uint32_t process, thread; /* index, from 1 on */
+    bool is_main;  /* the first thread of rank 0 (without ranks: of the first process) diverges */
+    uint64_t same; /* number of equal calls: if the runs diverge, those in that thread before the divergence, otherwise
+                      those in all threads */
+    uint32_t process, thread; /* index of the diverging process and thread, from 1 on */
     gw_parting_side good, bad;
-    bool cut; /* the runs have more calls than are stored */
+    bool cut; /* a run has more calls or threads than can be stored */
 } gw_parting;
 
 typedef struct gw_comparison {
-    gw_difference *difference; /* owned; sorted by area, with those that matter first */
+    gw_difference *difference; /* owned; sorted by area; within an area, those that matter come first */
     size_t count;
-    size_t same[GW_AREA_COUNT]; /* number of traits that both runs have with the same value */
+    size_t same[GW_AREA_COUNT]; /* number of traits with the same value in both runs, by area */
     gw_parting parting;
-    bool differs; /* true if a trait that matters differs */
+    bool differs; /* a trait that matters differs, or the runs diverge and parting.is_main is set */
 } gw_comparison;
 
 /* Compare two portraits, which must outlive the comparison. Returns GW_NOMEM if out of memory. */
@@ -126,14 +129,15 @@ void gw_comparison_free(gw_comparison *comparison); /* takes NULL */
 typedef struct gw_attempts gw_attempts;
 gw_attempts *gw_attempts_new(void);           /* NULL: out of memory */
 void gw_attempts_free(gw_attempts *attempts); /* takes NULL */
-/* Add an attempt, and copy the needed parts of its portrait. Returns false if out of memory. */
+/* Add an attempt. The needed parts of its portrait are copied. Returns false if out of memory. */
 GW_MUST_CHECK bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good);
 
-/* A trait that all failed attempts have and no good attempt has. */
+/* A trait that distinguishes all failed attempts from all good ones. */
 typedef struct gw_split {
     gw_area area;
-    char *name, *bad; /* owned: "GPU 0 free at the start", "at most 2.10 GiB" */
-    char *good;       /* owned; NULL: the value of the good attempts is unknown */
+    char *name, *bad; /* owned: the trait and its value in the failed attempts, such as "GPU 0 free at the start" and
+                         "at most 2.10 GiB" */
+    char *good;       /* owned: its value in the good attempts; NULL if unknown */
 } gw_split;
 typedef struct gw_splits {
     gw_split *item; /* owned */
@@ -142,7 +146,7 @@ typedef struct gw_splits {
     size_t looked;                /* number of traits that vary between the attempts */
     double chance;                /* upper bound of the probability that any trait splits the attempts by chance */
 } gw_splits;
-/* Find the traits that split the attempts. Without at least one good and one failed attempt, the list is empty. Returns
+/* Find the traits that split the attempts. The list is empty without at least one good and one failed attempt. Returns
  * GW_NOMEM if out of memory. */
 GW_MUST_CHECK gw_status gw_attempts_split(const gw_attempts *attempts, gw_splits *ret_splits, gw_error *err);
 /* Free the contents of `splits`. */

@@ -12,18 +12,18 @@ typedef struct gwi_call {
 
 typedef struct gwi_thread_calls {
     uint32_t pid, tid;
-    uint32_t process, place; /* index of the process among those that made calls, and of the thread within it, both
-                              * from 1 on */
+    uint32_t process, place; /* numbers from 1 on, in the order of first calls: of the process in the run, and of the
+                                thread in its process */
     gwi_call *call;          /* owned */
     size_t count, capacity;
-    uint64_t total; /* calls made, stored or not */
+    uint64_t total; /* number of calls, including those that were not stored */
 } gwi_thread_calls;
 
 struct gw_calls {
-    gwi_thread_calls *thread; /* owned; ordered by the first call of each thread */
+    gwi_thread_calls *thread; /* owned; in the order of their first calls */
     size_t thread_count;
     uint64_t kept_count;
-    size_t last; /* index of the thread of the latest call: the search starts here */
+    size_t last; /* index of the thread that made the latest call; the search starts there */
     bool cut;
 };
 
@@ -47,8 +47,8 @@ void gwi_traits_free(gwi_traits *traits);
 /* Find the first call where the runs diverge. Returns false if out of memory. */
 bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting);
 
-/* Return the place as text, such as "train.py:41 in load, called at train.py:88 in main". The caller frees the text.
- * Returns NULL if the place is unknown. */
+/* Return the place of a call as text, such as "train.py:41 in load, called at train.py:88 in main". The caller frees
+ * the text. Returns NULL if the place is unknown. */
 char *gwi_place_of(const gw_model *model, uint32_t site);
 
 #endif

@@ -1,4 +1,4 @@
-/* Make portraits. A portrait is one run in a form that can be compared. */
+/* Make portraits, which represent runs in a form that can be compared. */
 #include "gwi_compare.h"
 
 #include "gw_clock.h"
@@ -74,7 +74,7 @@ const gw_model *gw_portrait_model(const gw_portrait *portrait)
 
 void gw_portrait_name_sites(gw_portrait *portrait, uint32_t soft_ms, uint32_t hard_ms)
 {
-    /* on failure, places keep file and address */
+    /* on failure, frames are printed as file and address */
     (void)!gw_model_name_sites(portrait->model, soft_ms, hard_ms, NULL);
 }
 

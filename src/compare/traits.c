@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Differences of sizes and counts within this share are ignored: threads and caches change them in every run. */
+/* Sizes and counts that differ by at most this ratio count as equal, because threads and caches change them in every
+ * run. */
 static const double counts_tolerance = 0.05, exact = 0;
 enum { ROWS_MAX = 256, SHORT_ID_BYTES = 12 };
 
@@ -37,7 +38,7 @@ void gwi_traits_free(gwi_traits *traits)
 
 /* ---- adding ---- */
 
-/* A run has a few hundred traits. A damaged recording may have any number, and further ones are left out. */
+/* A run has a few hundred traits. A damaged recording may have any number, so traits beyond this limit are dropped. */
 enum { TRAITS_MAX = 4096 };
 
 static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
@@ -48,8 +49,8 @@ static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
     return NULL;
 }
 
-/* Add a trait. If the trait exists already, append the text to it, unless it is long already. Returns NULL if out of
- * memory, or if there are too many traits. */
+/* Add a trait. If the trait exists already, append `text` to its text, unless that is already long. Returns NULL if
+ * out of memory, or if there are too many traits. */
 static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
 {
     enum { TEXT_BYTES_MAX = 16384 };
@@ -92,7 +93,7 @@ __attribute__((format(printf, 4, 5))) static gw_trait *addf(gwi_traits *traits, 
     return add(traits, area, name, text);
 }
 
-/* Mark a trait as one that does not matter, or whose absence means nothing. */
+/* Mark a trait that does not matter (make_light), or whose absence does not matter (make_optional). NULL is allowed. */
 static void make_light(gw_trait *trait)
 {
     if (trait != NULL)
@@ -204,7 +205,7 @@ static void add_driver(gwi_traits *traits, const gw_model *model)
 
 typedef struct listed_library {
     const gw_library *library;
-    size_t place; /* position among all libraries of the run */
+    size_t place; /* position among all libraries of the run, in loading order */
 } listed_library;
 
 static int by_path(const void *left, const void *right)
@@ -220,8 +221,8 @@ static int by_place(const void *left, const void *right)
     return (a->place > b->place) - (a->place < b->place);
 }
 
-/* List each library of the run once, in the order in which the processes loaded them. The driver is left out: the
- * driver in use is listed on its own, and our own facade has its name, too. The caller frees the list. */
+/* List each library of the run once, in the order in which the processes loaded them. The driver is left out: it has
+ * its own traits, and gpuwhy's facade has the same name. The caller frees the list. */
 static listed_library *list_libraries(const gw_model *model, size_t *ret_count)
 {
     size_t room = 0, count = 0, kept = 0;
@@ -291,14 +292,14 @@ static void add_device(gwi_traits *traits, const gw_model *model, int index)
             add_number(traits, GW_AREA_CARD, name, (double)device->bytes_free_first, "bytes", counts_tolerance));
 }
 
-/* Add the settings of cards, control group and host, as first sampled. */
+/* Add the first samples of the settings of cards, control group and host. */
 static void add_settings(gwi_traits *traits, const gw_machine *machine)
 {
     for (size_t i = 0; i < machine->series_count; i++) {
         const gw_series *series = &machine->series[i];
         const gw_metric_info *info = gw_metric_find(series->metric);
         if (info == NULL || info->kind != GW_METRIC_LEVEL || series->state != GW_SAMPLE_KNOWN || series->pid != 0 ||
-            series->metric == GW_METRIC_CARD_MEMORY_TOTAL) /* the total is part of the GPU's own trait */
+            series->metric == GW_METRIC_CARD_MEMORY_TOTAL) /* "GPU N memory" already shows the total */
             continue;
         char name[96];
         bool of_card = series->device != GW_NO_DEVICE;
@@ -314,8 +315,8 @@ static void add_settings(gwi_traits *traits, const gw_machine *machine)
     }
 }
 
-/* Add the other processes that held memory when an allocation was refused. A run without a refusal does not look for
- * such processes. */
+/* Add another process that held memory when an allocation was refused. gpuwhy looks for such processes only after a
+ * refusal, so their absence means nothing. */
 static void add_holder(gwi_traits *traits, const gw_fact_holder *holder)
 {
     gw_text name = {0};
@@ -341,7 +342,7 @@ static void add_holders(gwi_traits *traits, const gw_model *model)
         const gw_holder *holder = &model->machine.holder[i];
         if (holder->what != GW_FACT_CARD_HOLDER || !holder->fact.has_pid ||
             gw_model_process(model, holder->fact.pid) != NULL)
-            continue; /* the last condition: a process of the run itself */
+            continue; /* the last condition skips processes of the run itself */
         add_holder(traits, &holder->fact);
         told++;
     }
@@ -377,7 +378,7 @@ static int by_size(const void *left, const void *right)
     return a->largest_bytes > b->largest_bytes ? -1 : a->largest_bytes < b->largest_bytes;
 }
 
-/* Add the blocks by place of allocation, for at most the first ROWS_MAX places. */
+/* Add the largest block of each place that allocates. Places beyond the first ROWS_MAX are dropped. */
 static void add_blocks(gwi_traits *traits, const gw_model *model)
 {
     place_row *row = calloc(ROWS_MAX, sizeof *row);
@@ -404,7 +405,7 @@ static void add_blocks(gwi_traits *traits, const gw_model *model)
     }
     if (row != NULL)
         qsort(row, count, sizeof *row, by_size);
-    for (size_t i = 0; i < count; i++) { /* a run that ended early did not reach all places */
+    for (size_t i = 0; i < count; i++) { /* optional, because a run that ended early did not reach all places */
         make_optional(
             add_number(traits, GW_AREA_MEMORY, row[i].name, (double)row[i].largest_bytes, "bytes", counts_tolerance));
         free(row[i].name);
@@ -484,7 +485,7 @@ static void add_end(gwi_traits *traits, const gw_model *model)
         add(traits, GW_AREA_END, "exception", model->stderr_facts.exception.text);
 }
 
-/* ---- the whole ---- */
+/* ---- all traits ---- */
 
 static int by_area(const void *left, const void *right)
 {
@@ -492,7 +493,8 @@ static int by_area(const void *left, const void *right)
     return a->area != b->area ? (a->area < b->area ? -1 : 1) : 0;
 }
 
-/* Sort the traits by area. The sort must be stable, which qsort() is not. There are a few hundred traits at most. */
+/* Sort the traits by area, and keep their order within an area. qsort() is not stable. Insertion sort is fast enough
+ * for a few hundred traits. */
 static void sort_by_area(gwi_traits *traits)
 {
     for (size_t i = 1; i < traits->count; i++) {

@@ -1,8 +1,8 @@
-/* The walk along the frames of one Python thread, innermost first: for the hook, which reads its own process, and
- * for readers of another process or of copied memory.
+/* Walk along the frames of one Python thread, innermost first. Used by the hook, which reads its own process, and by
+ * readers of another process or of copied memory.
  *
- * A reader supplies functions that read memory and that receive the frames found. Everything is inlined: if the
- * reader is a constant, the compiler generates a loop without indirect calls. */
+ * A reader supplies functions that read memory and functions that receive the frames found. Everything is inlined: if
+ * the reader is a constant, the compiler generates a loop without indirect calls. */
 #ifndef GW_PYTHON_WALK_H
 #define GW_PYTHON_WALK_H
 
@@ -11,23 +11,23 @@
 #include <string.h>
 
 typedef struct gw_python_found {
-    uintptr_t code;      /* address of the code object; it is plausible, but its type was not checked */
-    int32_t instruction; /* bytes from the start of the code; -1: not known */
-    bool is_entry; /* this is the first frame of an evaluation loop, if the frame itself shows it; see also enter() */
+    uintptr_t code; /* address of the code object; the address is plausible, but the object's type was not checked */
+    int32_t instruction; /* offset from the start of the code, in bytes; -1: unknown */
+    bool is_entry;       /* the frame itself shows that it is the first one of an evaluation loop; see also enter() */
 } gw_python_found;
 
 typedef struct gw_python_reader {
-    /* Prepare to read `bytes` bytes of a frame. False: they are not readable. */
+    /* Prepare to read `bytes` bytes of a frame. Returns false if they cannot be read. */
     bool (*open)(void *user, uintptr_t frame, size_t bytes);
     /* Copy a field of the frame that was opened last. */
     void (*fetch)(void *user, uintptr_t at, void *out, size_t bytes);
-    /* Receive the frame with this number, counted from 0. False: it is not a frame. */
+    /* Receive frame number `index`, counted from 0. Returns false if this is not a frame. */
     bool (*take)(void *user, size_t index, const gw_python_found *found);
-    /* Report that the frame with this number, received before, is the first one of an evaluation loop. */
+    /* Called if frame number `index`, which take() has received, is the first one of an evaluation loop. */
     void (*enter)(void *user, size_t index);
 } gw_python_reader;
 
-/* Size of a frame up to the end of the last word that is read. */
+/* Return the size of the part of a frame that is read, in bytes. */
 static inline size_t gw_python_frame_bytes(const gw_python_layout *layout)
 {
     uint16_t last = layout->frame_code;
@@ -47,8 +47,7 @@ GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void 
     return word;
 }
 
-/* Return the position of a frame in its code: the distance in bytes from the first instruction to the current one.
- * -1: not known. */
+/* Return the offset of a frame's current instruction from its first instruction, in bytes. Returns -1 if unknown. */
 GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, void *user,
                                                const gw_python_layout *layout, uintptr_t frame, uintptr_t code)
 {
@@ -58,15 +57,17 @@ GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, v
         return last < 0 || last > INT32_MAX / 2 ? -1 : last * layout->instruction_bytes;
     }
     uintptr_t bytes = gw_python_field(reader, user, frame + layout->frame_instruction) - code - layout->code_start;
-    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
+    return bytes < INT32_MAX
+               ? (int32_t)bytes
+               : -1; /* an address before the first instruction wraps around: the frame is not complete yet */
 }
 
-/* Read at most `max` frames, starting at `frame`; `*ret_cut` is set to true if there are more. False: the memory
- * does not look like frames, or take() or open() returned false. */
+/* Read at most `max` frames, starting at `frame`. Sets `*ret_cut` to true if there are more. Returns false if the
+ * memory does not look like frames, or if take() or open() returned false. */
 GW_PYTHON_INLINE bool gw_python_walk(const gw_python_layout *layout, uintptr_t frame, const gw_python_reader *reader,
                                      void *user, size_t max, size_t *ret_count, bool *ret_cut)
 {
-    enum { STEPS_MAX = 1024 }; /* frames and shims of one thread */
+    enum { STEPS_MAX = 1024 }; /* maximum number of frames and shims of one thread */
     size_t count = 0;
     for (unsigned steps = 0; frame != 0; steps++) {
         uint8_t mark = 1;
@@ -78,7 +79,7 @@ GW_PYTHON_INLINE bool gw_python_walk(const gw_python_layout *layout, uintptr_t f
         if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
             if (count != 0)
                 reader->enter(user, count - 1);
-        } else if (count == max) { /* checked here, so that a shim right after the last frame is still seen */
+        } else if (count == max) { /* checked only here, so that a shim after the last frame is still reported */
             *ret_cut = true;
             break;
         } else {

@@ -13,15 +13,15 @@ const gw_python_layout *gw_python_layout_of(unsigned version)
 
 /* ---- offsets published by the interpreter ---- */
 
-/* The words that the interpreter publishes are a cookie, the version, a flag for a free-threaded build, and then
- * groups. A group contains the size of a structure and the offsets of its members. Each row has the index of the first
- * word of each group. Within a group, the members that we read have the same position in all versions. */
+/* The interpreter publishes a cookie, the version, a flag for a free-threaded build, and then groups of words. A group
+ * contains the size of a structure and the offsets of its members. A row has the index of each group's first word.
+ * Within a group, the members that we read have the same position in all versions. */
 typedef struct published_groups {
     unsigned version;
     uint8_t thread, frame, code, object, bytes, text;
 } published_groups;
 
-/* First words of groups that are at the same index in all versions. */
+/* Index of the first word of groups that are at the same place in all versions. */
 enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6 };
 
 static const published_groups published_rows[] = {

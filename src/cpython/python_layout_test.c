@@ -1,4 +1,4 @@
-/* Test valid and damaged offsets, as an interpreter publishes them. */
+/* Test the offsets that an interpreter publishes, both valid and damaged. */
 #include "gw_python_versions.h"
 
 #include <setjmp.h>
@@ -12,8 +12,8 @@ enum { WORDS = GW_PYTHON_PUBLISHED_WORDS };
 
 static const unsigned long version_hex[] = {0x030D05F0, 0x030E00F0};
 
-/* Build the words that CPython 3.13 and 3.14 publish. Each group begins with a structure's size, and the offsets
- * follow. */
+/* Build the words that CPython 3.13 and 3.14 publish. Each group begins with the size of a structure, followed by
+ * offsets. */
 static void publish(unsigned version, uint64_t words[WORDS])
 {
     const gw_python_layout *row = gw_python_layout_of(version);
@@ -77,13 +77,13 @@ static void published(void **state)
         words[0] ^= 1;
         assert_false(gw_python_layout_publish(&layout, words, hex));
         words[0] ^= 1;
-        words[version == 0x030D ? 29 : 32] += 8; /* a changed frame_previous: the published offset must be used */
+        words[version == 0x030D ? 29 : 32] += 8; /* change frame_previous: the published offset must be used */
         assert_true(gw_python_layout_publish(&layout, words, hex));
         assert_int_equal(layout.frame_previous, row->frame_previous + 8);
     }
 }
 
-/* Find the offsets that lead from _PyRuntime to the thread states. */
+/* Test the offsets that lead from _PyRuntime to the thread states. */
 static void lists(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void lists(void **state)
         }
         unsigned thread = version == 0x030D ? 19 : 22;
         publish(version, words);
-        words[3] = 200000; /* words 3 and 6: sizes of the runtime's and the interpreter's state */
+        words[3] = 200000; /* words 3 and 6: sizes of the runtime state and the interpreter state */
         words[6] = 400000;
         words[5] = 632;
         words[8] = 7264;

@@ -10,7 +10,7 @@ static int32_t checked(int64_t line)
     return line >= 0 && line <= INT32_MAX ? (int32_t)line : -1;
 }
 
-/* Search a table of CPython 3.9: pairs of a byte increment and a line increment. A line is valid up to the address of
+/* Search a table of CPython 3.9: pairs of a byte increment and a line increment. A line applies up to the address of
  * the next pair. */
 static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
@@ -27,8 +27,8 @@ static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t fi
     return checked(line);
 }
 
-/* Search a table of CPython 3.10: pairs of a range's size in bytes and a line increment. NO_LINE: the instructions of
- * the range have no line. */
+/* Search a table of CPython 3.10: pairs of a range's size in bytes and a line increment. The increment NO_LINE means
+ * that the range has no line. */
 static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -64,7 +64,7 @@ static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t
     return false;
 }
 
-/* Read a signed number: the lowest bit is the sign. */
+/* Read a signed number, whose lowest bit is the sign. */
 static bool read_signed(const uint8_t *table, size_t bytes, size_t *at, int64_t *ret_number)
 {
     uint64_t number;
@@ -74,7 +74,7 @@ static bool read_signed(const uint8_t *table, size_t bytes, size_t *at, int64_t 
     return true;
 }
 
-/* Kinds of a location: bits 3 to 6 of an entry's head. */
+/* Kinds of entries: bits 3 to 6 of an entry's head. */
 enum {
     KIND_ONE_LINE_FIRST = 10, /* below 10: same line as the previous entry; 10, 11, 12: 0, 1, 2 lines later */
     KIND_LINE_ONLY = 13,
@@ -93,8 +93,9 @@ static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, si
     return true;
 }
 
-/* Search a table of CPython 3.11 or later. An entry is a head (bit 7, kind, number of code units minus one) and the
- * data of its kind. The next byte with bit 7 set starts the next entry. Columns are skipped. */
+/* Search a table of CPython 3.11 or later. An entry consists of a head (bit 7 set, kind, number of code units minus
+ * one) and data that depends on the kind. The next byte with bit 7 set is the head of the next entry. Columns are
+ * skipped. */
 static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;

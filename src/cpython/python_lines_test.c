@@ -1,4 +1,4 @@
-/* Test hand-made and damaged tables. python_lines_test.py tests real ones. */
+/* Test tables that were written by hand, and damaged tables. python_lines_test.py tests tables of real interpreters. */
 #include "gw_python_lines.h"
 
 #include <setjmp.h>
@@ -40,19 +40,20 @@ static void ranges(void **state)
 static void locations(void **state)
 {
     (void)state;
-    /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units with
-     * only a line increment of -3. */
+    /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units
+     * with only a line increment of -3. */
     const uint8_t table[] = {0x80 | 11 << 3, 1, 2, 0x80 | 15 << 3 | 1, 0x80 | 13 << 3 | 7, 3 << 1 | 1};
     assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 1), 8);
     assert_int_equal(gw_python_line(0x030E, table, sizeof table, 7, 2), -1);
     assert_int_equal(gw_python_line(0x030D, table, sizeof table, 7, 6), 5);
     assert_int_equal(gw_python_line(0x030C, table, sizeof table, 7, 21), 5);
     assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 22), -1);
-    assert_int_equal(gw_python_line(0x030B, table, sizeof table - 1, 7, 6), -1);     /* cut inside a number */
+    assert_int_equal(gw_python_line(0x030B, table, sizeof table - 1, 7, 6), -1);     /* truncated inside a number */
     assert_int_equal(gw_python_line(0x030B, table + 1, sizeof table - 1, 7, 0), -1); /* no head where one is required */
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x80), 7, 0), -1); /* a head inside an entry */
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f), 7, 0), -1);
-    assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0), -1); /* too large */
+    assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0),
+                     -1); /* the number is too large */
 }
 
 static void not_known(void **state)
@@ -65,7 +66,7 @@ static void not_known(void **state)
         assert_int_equal(gw_python_line(version, TABLE(4, 1), 7, -1), -1);
 }
 
-/* Each table is in memory of its exact size, so that the sanitizer detects a read past its end. */
+/* Each table is in a memory block of exactly its size, so that the sanitizer detects a read past the end. */
 static void damaged(void **state)
 {
     (void)state;

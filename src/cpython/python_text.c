@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Write one character in UTF-8, or a replacement if a line must not contain it. Returns the number of bytes. */
+/* Write one character as UTF-8, or a replacement if the character cannot be part of a line. Returns the number of
+ * bytes. */
 static size_t encode(const gw_python_text *t, size_t at, char out[4])
 {
     uint32_t c = 0;

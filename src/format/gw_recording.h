@@ -1,8 +1,8 @@
-/* The recording: how `.gpuwhy` files are written and read, and how live buffers are drained. docs/recording-format.md
- * describes the format. Every version of the format stays readable.
+/* Writes and reads recordings (`.gpuwhy` files), and drains live buffers into them. docs/recording-format.md describes
+ * the format. Every version of the format stays readable.
  *
- * Times are ns since the start of the run (CLOCK_MONOTONIC at the supervisor's start = 0); realtime is recorded once.
- * Use a writer or a reader from one thread. */
+ * Times are ns since the start of the run (0 is the supervisor's start, measured with CLOCK_MONOTONIC); realtime is
+ * recorded once. Use a writer or a reader from one thread only. */
 #ifndef GW_RECORDING_H
 #define GW_RECORDING_H
 
@@ -21,20 +21,20 @@
 
 typedef enum gw_item_kind {
     GW_ITEM_META,       /* one key and value: "version", "argv", "cwd", "host", "option.memory", "env.X", ... */
-    GW_ITEM_PROCESS,    /* a process whose driver calls were recorded, when its buffer was first seen */
-    GW_ITEM_EVENT,      /* in order of time over all threads and processes */
-    GW_ITEM_COUNTERS,   /* a thread's counters at an instant; replaces the previous ones of the thread */
-    GW_ITEM_RING,       /* a thread's ring at an instant, oldest first; replaces the previous one */
-    GW_ITEM_LOST,       /* events lost in a process so far */
+    GW_ITEM_PROCESS,    /* a process whose driver calls are recorded; written when its buffer is first seen */
+    GW_ITEM_EVENT,      /* a driver call or another event; sorted by time over all threads and processes */
+    GW_ITEM_COUNTERS,   /* a thread's counters at an instant; replaces the thread's previous counters */
+    GW_ITEM_RING,       /* a thread's ring at an instant, oldest call first; replaces the thread's previous ring */
+    GW_ITEM_LOST,       /* number of events lost in a process so far */
     GW_ITEM_STDERR,     /* bytes of stderr, in order; the end is always kept, the start may be missing */
-    GW_ITEM_EXIT,       /* a process ended (pid known), or the run itself (pid of the command) */
+    GW_ITEM_EXIT,       /* a process ended, or the run itself (then `pid` is that of the command) */
     GW_ITEM_MAPS,       /* a mapped file of a process: path, build id or "" */
-    GW_ITEM_SUPERVISOR, /* facts that the supervisor recorded: key, value (e.g. "unobserved.driver") */
+    GW_ITEM_SUPERVISOR, /* a fact that the supervisor recorded: key, value (e.g. "unobserved.driver") */
     GW_ITEM_TRUNCATED,  /* the recording ends without an END block: the machine or the supervisor died */
     GW_ITEM_SYMBOL,     /* the function at an address of a mapped file, so that the file is not needed later */
-    GW_ITEM_SAMPLE,     /* values of machine or card at an instant; unchanged ones may be missing */
-    GW_ITEM_MACHINE,    /* an event of machine or card */
-    GW_ITEM_DRAINED,    /* only from the drain to the writer: progress in the buffers. Never read back */
+    GW_ITEM_SAMPLE,     /* values of the machine or a card at an instant; unchanged values may be missing */
+    GW_ITEM_MACHINE,    /* an event of the machine or a card */
+    GW_ITEM_DRAINED,    /* progress in the buffers, from the drain to the writer; readers never return it */
     GW_ITEM_COUNT
 } gw_item_kind;
 
@@ -51,7 +51,7 @@ typedef struct gw_event {
     uint32_t extra;
     uint64_t context;
     uint64_t arg[4];
-    const char *text; /* text of the joined TEXT records; NULL: none. Borrowed from the reader until the next call */
+    const char *text; /* text of the event's TEXT records, joined; NULL: none. Valid until the reader's next call */
     uint32_t text_bytes;
 } gw_event;
 
@@ -65,13 +65,13 @@ typedef struct gw_hot_call { /* one decoded entry of a ring */
 typedef struct gw_exit_fact {
     uint32_t pid;
     bool is_command;   /* the process that `run` started */
-    bool status_known; /* false: it ended, but its status could not be read */
-    int exit_code;     /* -1 if a signal ended it */
+    bool status_known; /* false: the process ended, but its status could not be read */
+    int exit_code;     /* -1 if a signal ended the process */
     int signal;        /* 0: none */
     bool core_dumped;
 } gw_exit_fact;
 
-typedef struct gw_drained_mark { /* progress in a chunk: the writer has the records up to here */
+typedef struct gw_drained_mark { /* progress in a chunk: the writer has its records up to here */
     uint64_t sequence;
     uint32_t bytes;
 } gw_drained_mark;
@@ -111,8 +111,8 @@ typedef struct gw_item {
         } stderr_part;
         gw_exit_fact exit;
         struct {
-            const char *path;           /* of the mapped file; with build_id as in MAPPED */
-            uint64_t build_id, address; /* an address in terms of the file's symbol table: return address - 1 - bias */
+            const char *path;           /* path of the mapped file; build_id is as in MAPPED */
+            uint64_t build_id, address; /* address in the file's symbol table: return address - 1 - bias */
             uint8_t state;              /* gw_symbol_state */
             const gw_symbol_frame *frame;
             uint32_t count;
@@ -122,15 +122,15 @@ typedef struct gw_item {
             bool whole;                   /* the sample has all known values of the object, not only those that
                                            * changed */
             uint32_t device;              /* NVML's index; GW_NO_DEVICE: not about a card */
-            const gw_sample_value *value; /* each metric at most once; metrics unknown to this build are left out */
+            const gw_sample_value *value; /* each metric at most once; unknown metrics are left out */
             uint32_t count;
         } sample;
-        struct {                  /* pid: the process named; 0: none. The time is that of the event */
-            uint8_t kind, source; /* gw_machine_event_kind, gw_source */
+        struct {                  /* pid: the process that the event names; 0: none. t_ns: time of the event */
+            uint8_t kind, source; /* gw_machine_event_kind and gw_source */
             uint32_t device;      /* NVML's index; GW_NO_DEVICE: unknown, or not about a card */
-            uint32_t count;       /* number of equal events within a short time; the time is that of the first */
+            uint32_t count;       /* number of equal events within a short time; t_ns is the time of the first */
             uint64_t code, value;
-            const char *text; /* the text of its source; "": none */
+            const char *text; /* text from its source; "": none */
         } machine;
         struct {
             uint64_t start_monotonic_ns; /* identifies the buffer, together with the pid */
@@ -144,54 +144,58 @@ typedef struct gw_item {
 
 typedef struct gw_reader gw_reader;
 
-/* Open a recording or a run folder. For a run folder, the reader returns the recording named in its run.meta, followed
- * by the rest of the buffers. Nothing in the folder is changed, and its supervisor may be alive. The last item is then
- * SUPERVISOR "run.state" = "alive"; otherwise the value is "supervisor died", with TRUNCATED.
+/* Open a recording or a run folder. For a run folder, the reader returns the recording named in run.meta, followed by
+ * the rest of the buffers. Nothing in the folder is changed, so its supervisor may still be running. The last item is
+ * SUPERVISOR "run.state": "alive" if the supervisor is still running. Otherwise its value is "supervisor died", and
+ * TRUNCATED follows if the recording cannot be read or has no END block.
  *
  * GW_OK: the caller closes *ret_reader with gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED
- * (compressed by a codec that this build lacks): `err` names file, offset and reason. */
+ * (this build cannot decompress the recording): `err` has file, offset and reason. */
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
 
-/* Read the next item. GW_OK; GW_END; GW_CORRUPT: the block at the offset in `err` is damaged and was skipped. The
- * next call continues with the next good block, so that no good data is lost. Unless GW_OK, *ret_item is unchanged.
- * The item and what it points to belong to the reader until the next call. */
+/* Read the next item. GW_OK; GW_END; GW_CORRUPT: the block at the offset in `err` is damaged, and the rest of it is
+ * skipped. The next call continues with the next good block, so that no good data is lost. Unless GW_OK, *ret_item is
+ * unchanged. The item and everything it points to belong to the reader and are valid until the next call. */
 GW_MUST_CHECK gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err);
 
-/* Copy the next events that are already decoded into `event`, up to `room` of them. This is faster than reading one
- * by one. Returns their number. 0 means that gw_reader_next() must be called for the next item, even if that is an
- * event of the next block. Texts belong to the reader until the next call. */
+/* Copy up to `room` events into `event`, as far as they are already decoded. This is faster than reading them one by
+ * one. Returns the number of events. If it is 0, call gw_reader_next() for the next item, which may be an event too.
+ * Texts belong to the reader and are valid until the next call. */
 size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room);
 
-/* Name of a function in the dictionary of this recording; "?" if out of range. Borrowed from the reader. */
+/* Return the name of a function in the recording's dictionary; "?" if `fn` is out of range. Borrowed. */
 const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn);
-/* Number of functions in the dictionary. */
+/* Return the number of functions in the dictionary. */
 uint32_t gw_reader_fn_count(const gw_reader *reader);
 
 /* ---- writing ---- */
 
 typedef struct gw_writer gw_writer;
 
-/* Name a file on another file system that takes over if the writer's disk is full: what was written is copied there,
- * and the writer goes on in it, with at most `bytes_max` bytes. The first file keeps its blocks, but has no end. */
+/* Set a spare file on another file system. If a write fails (because the disk is full, for example), the writer copies
+ * everything written so far to the spare file and continues there, with at most `bytes_max` bytes. The first file
+ * keeps its blocks but has no END block. */
 void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max);
-/* The error because of which the writer has moved to the spare file; NULL: it has not. Borrowed from the writer. */
+/* Return the error that made the writer move to the spare file; NULL if it has not moved. Borrowed from the writer. */
 const char *gw_writer_spare_reason(const gw_writer *writer);
 
-/* Create `path` (0600; it must not exist). `bytes_max` 0: no limit. Near the limit the oldest event blocks are
- * dropped, and the SUPERVISOR item "dropped.events" reports it. `fn_names` is the hook's table. */
+/* Create the file `path` with mode 0600; it must not exist. `bytes_max` 0: no limit. Near the limit, the oldest
+ * event blocks are dropped, and the SUPERVISOR item "dropped.events" has the number of dropped events. `fn_names` is
+ * the hook's table. */
 GW_MUST_CHECK gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names,
                                          uint32_t fn_count, gw_writer **ret_writer, gw_error *err);
-/* Add an item, in order of time. It reaches the file with a later put or flush. GW_IO, GW_NOMEM: `err` has the
- * reason. */
+/* Add an item; items must be added in order of time. A later put or flush writes it to the file. GW_IO, GW_NOMEM:
+ * `err` has the reason. */
 GW_MUST_CHECK gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err);
-/* Write pending items to the file as whole blocks. `sync`: also flush them to the disk. */
+/* Write pending items to the file as whole blocks. If `sync` is true, also sync the file to the disk. */
 GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err);
-/* Write END, close and free. If the disk is full, the writer still closes the file with what it has. Takes NULL. */
+/* Write the END block, close the file and free the writer. If the disk is full, the file keeps what was written so
+ * far. Takes NULL. */
 gw_status gw_writer_close(gw_writer *writer, gw_error *err);
 
-/* Write `<run_folder>/run.meta`, a small recording with the path of the run's recording, so that a reader finds both
- * if the supervisor died. The file must not exist. */
+/* Write `<run_folder>/run.meta`, a small recording with the path of the run's recording. If the supervisor dies, a
+ * reader that opens the run folder finds the recording through it. The file must not exist. */
 typedef struct gw_run_meta {
     const char *recording; /* absolute path */
     uint64_t t0_monotonic_ns;
@@ -205,67 +209,72 @@ GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_m
 
 typedef struct gw_drain gw_drain; /* all buffers of a run folder */
 
-/* Open the buffers of a folder. `t0_monotonic_ns` is the start of the run. Each drain reads the folder again and
- * adds new buffers. */
+/* Open the buffers of a run folder. `t0_monotonic_ns` is the start of the run. Buffers that are created later are
+ * found by the next drain. */
 GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain,
                                       gw_error *err);
 /* Close all buffers without changing them. Takes NULL. */
 void gw_drain_close(gw_drain *drain);
 
-/* A descriptor that becomes readable when a buffer was created or a recorded process ended since the last drain.
- * Drain then, while the exit status can still be read. Belongs to the drain. -1: none. */
+/* Return a descriptor that becomes readable when a buffer is created or a recorded process ends. Drain then, while the
+ * exit status can still be read. Belongs to the drain. -1: none. */
 int gw_drain_end_fd(const gw_drain *drain);
 
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
 
-/* Refuse buffers of a hook from another build, whose function ids differ. Reported as SUPERVISOR item
- * "buffer.refused". */
+/* Refuse the buffers of hooks from another build, whose function ids differ. The SUPERVISOR item "buffer.refused"
+ * reports each refused buffer. */
 void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash);
 
-/* Pass every complete item to `sink`, in order of time: PROCESS once per buffer (a process that calls exec has
- * several), events up to 2 ms ago (if `last`, all of them), then LOST and COUNTERS that changed (at most once a second
- * each while nothing fails). Rings are passed after a drain that found a failure other than an out-of-memory, when a
- * thread ended, and for every process if `last` or once the process is gone. EXIT is passed for a process that is gone
- * and was not our child, with its status if the kernel shows it to processes other than the parent. A damaged buffer
- * yields a SUPERVISOR item "buffer.damaged" and is never an error of the call. If a stalled thread publishes an event
- * more than 2 ms after its time stamp, the event gets the time of the event passed before it.
+/* Pass new items to `sink`:
+ * - PROCESS, once per buffer. A process that calls exec has several buffers.
+ * - EVENT, in order of time: events that are at least 2 ms old, or all of them if `last`. If a stalled thread
+ *   publishes an event later than that, the event gets the time of the event passed before it.
+ * - LOST, if it changed.
+ * - COUNTERS, if they changed: at most once a second per thread, but with every drain shortly after a failure.
+ * - RING after a failure other than out of memory or not found, when a thread ends, when its process ends, and if
+ *   `last`.
+ * - EXIT of a process that is not our child, with the exit status if the kernel lets us read it.
  *
- * The last item is DRAINED, for the writer. Records that were passed stay in the buffers until gw_drain_commit() or the
- * next call. Flush the writer before either, so that no event is lost or duplicated if the supervisor dies. If `sink`
- * returns a status other than GW_OK, the call ends and returns it, and the remaining events are passed by the next
- * call. */
+ * A damaged buffer is reported by the SUPERVISOR item "buffer.damaged" and never makes the call fail.
+ *
+ * The last items are DRAINED, for the writer. The records that were passed stay in the buffers until gw_drain_commit()
+ * or the next call. Flush the writer before either, so that no event is lost or duplicated if the supervisor dies. If
+ * `sink` returns a status other than GW_OK, the call ends and returns it, and the next call passes the remaining
+ * events. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
 
-/* List recorded processes that had not ended at the last drain and whose pids are valid in this namespace. Writes up
- * to `pid_max` of them and returns their total number. */
+/* List the recorded processes that were alive at the last drain and whose pids are valid in this namespace. Writes up
+ * to `pid_max` pids and returns the total number. */
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max);
 
 /* The state of a thread, read from its slot. */
 typedef struct gw_thread_look {
     uint32_t pid, tid;
     uint64_t calls;            /* calls of any kind */
-    uint64_t progress;         /* grows with every call except queries and waits: if two looks show the same value,
-                                * nothing was done */
-    uint64_t questions;        /* grows with every query that returned a result, and with every wait that returned */
-    uint64_t not_ready;        /* queries that found the GPU not done; also counted in `questions` */
-    uint16_t inside_fn_plus_1; /* 1 + function of the call in progress; 0: none */
-    uint64_t inside_since_ns;  /* run time; may be too early by the duration of the quick calls before it */
+    uint64_t progress;         /* calls other than queries and waits; unchanged between two looks: no work was done */
+    uint64_t questions;        /* grows with every query and every wait that returns */
+    uint64_t not_ready;        /* queries that found the GPU still busy; also counted in `questions` */
+    uint16_t inside_fn_plus_1; /* 1 + id of the function being called; 0: none */
+    uint64_t
+        inside_since_ns; /* since the start of the run; may be too early by the duration of preceding quick calls */
 } gw_thread_look;
 typedef void (*gw_thread_sink)(void *user, const gw_thread_look *look);
 
-/* Report all live threads of recorded processes that are alive on this machine. Reads slots and drains nothing. */
+/* Report the live threads of all recorded processes on this machine that are still alive. Reads only the slots and
+ * drains nothing. */
 void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user);
-/* The same for the run folder of another supervisor, without disturbing it. GW_IO, GW_NOMEM. */
+/* Report the same for the run folder of another supervisor, without disturbing it. GW_OK, GW_IO, GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_drain_peek(const char *run_folder, uint64_t t0_monotonic_ns, gw_thread_sink sink, void *user,
                                       gw_error *err);
 
-/* Call this when everything passed so far is in the file: frees chunks, slots, and buffers of processes that are
- * gone. */
+/* Free chunks, slots, and the buffers of processes that are gone. Call this only when the file has everything passed
+ * so far. */
 void gw_drain_commit(gw_drain *drain);
 
-/* Fill ratio of the fullest buffer, 0 to 1: the current one, or the one predicted for 100 ms from now if the program
- * continues at its rate before the last drain. The supervisor drains sooner as it gets close to 1. It is also 1
- * while a buffer is being created. */
+/* Return the fill ratio of the fullest buffer, 0 to 1: the current one, or the part that the program would fill in 100
+ * ms at its rate before the last drain, whichever is greater. The supervisor drains sooner as the ratio gets close to
+ * 1. While a buffer is being set up, the ratio is 1 for up to a second. */
 double gw_drain_fill_ratio(const gw_drain *drain);
 
 #endif

@@ -1,15 +1,20 @@
-/* The text of an ALLOCATOR_REQUESTS event: consecutive requests of an allocator, each as six numbers. Writer and reader
- * are both here, as static inline functions without allocation.
+/* The text of an ALLOCATOR_REQUESTS event: consecutive requests to an allocator, six numbers each. The writer and the
+ * reader are inline functions in this header and allocate nothing.
  *
- * A number is written in digits of five bits, lowest first, as letters of base64: a digit from the upper half of the
- * alphabet is followed by another one, a digit from the lower half is the last. So the text holds no zero byte, and a
- * usual request takes ten.
+ * A number is written in base64 letters, five bits per letter, lowest bits first. If a letter is from the upper half
+ * of the alphabet, another letter follows; a letter from the lower half is the last. So the text has no zero bytes,
+ * and a typical request takes ten bytes.
  *
- * The numbers: twice the bytes / 512, or twice the bytes plus one if 512 does not divide them; freed_after;
- * microseconds since the previous request; launches since then; waits since then, both modulo 2^32; the site. For the
- * first request of a text, launches and waits count from 0, and its time is 0.
+ * The six numbers of a request:
+ *   size: 2 * (bytes / 512); if 512 does not divide the bytes, 2 * bytes + 1
+ *   freed_after
+ *   microseconds since the previous request
+ *   launches since the previous request, modulo 2^32
+ *   waits since the previous request, modulo 2^32
+ *   site
+ * In the first request of a text, launches and waits are counted from 0, and the time is 0.
  *
- * An example: a request of 2 MiB, alive, 70 us after the previous one, with 3 launches, no wait and no site: 8192
+ * Example: a request of 2 MiB, not freed, 70 us after the previous one, with 3 launches, no wait and no site: 8192
  * "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
 #ifndef GW_REQUESTS_H
 #define GW_REQUESTS_H
@@ -39,7 +44,7 @@ static inline size_t gw_number_write(char *out, uint64_t value)
     return n;
 }
 
-/* The value of a base64 letter, or -1. */
+/* Return the value of a base64 letter, or -1 for any other character. */
 static inline int gw_digit_of(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -55,7 +60,7 @@ static inline int gw_digit_of(char c)
     return -1;
 }
 
-/* Read a number and move *at behind it. Returns false if there is no valid number; *at is then undefined. */
+/* Read a number and advance *at past it. Returns false if there is no valid number; *at is then unspecified. */
 static inline bool gw_number_read(const char **at, uint64_t *ret_value)
 {
     uint64_t value = 0;
@@ -73,8 +78,8 @@ static inline bool gw_number_read(const char **at, uint64_t *ret_value)
     return false;
 }
 
-/* Append `request` to a text. `before` is the previous request, all zero for the first. Returns the number of bytes,
- * at most GW_REQUEST_TEXT_MAX. Writes no terminator. */
+/* Append `request` to a text. `before` is the previous request, or all zero for the first one. Returns the number of
+ * bytes, at most GW_REQUEST_TEXT_MAX. Writes no terminator. */
 static inline size_t gw_request_write(char *out, const gw_packed_request *request, const gw_packed_request *before)
 {
     size_t n = 0;
@@ -88,8 +93,8 @@ static inline size_t gw_request_write(char *out, const gw_packed_request *reques
     return n;
 }
 
-/* Read the next request of a text. On input `request` holds the previous one, all zero for the first. Returns false
- * at the end of the text or if the rest is damaged. */
+/* Read the next request of a text. On input, `request` is the previous request, or all zero for the first one. Returns
+ * false at the end of the text or if the rest is damaged. */
 static inline bool gw_request_read(const char **at, gw_packed_request *request)
 {
     uint64_t number[GW_REQUEST_NUMBERS];

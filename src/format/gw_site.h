@@ -1,28 +1,29 @@
-/* Call sites: the stack from which a driver call was made, as the hook writes it and the model reads it.
+/* Call sites: the stacks from which driver calls were made, as the hook writes them and the model reads them.
  *
- * A site is one distinct stack of one process. gw_event.site holds its id (0: unknown). The hook writes a site once,
- * before the first event that uses it: one SITE, then SITE_FRAMES with three frames each, all by the same thread. Ids
- * are never reused in the process. A child made by fork starts again with its own first site.
+ * A site is one distinct stack of one process. gw_event.site is its id (0: unknown). The hook writes each site once,
+ * before the first event that uses it: one SITE record, then SITE_FRAMES records with three frames each, all from the
+ * same thread. Ids are never reused within a process. A forked child starts again with its own sites.
  *
- * The time of SITE is that of the event for which it was written. Another thread may find the same site meanwhile and
- * use it in an event with an earlier time, so sites are resolved when everything was read. If the buffer is full, a
- * site may lack frames, and then no event uses it. Occasionally one stack has two sites, because two threads found it
- * at once.
+ * A SITE record has the time of the event for which it was written. Another thread may use the same site in an event
+ * with an earlier time, so sites are resolved only after the whole recording was read. If the buffer is full, frames
+ * of a site may be missing; no event uses such a site. Occasionally one stack has two sites, because two threads found
+ * it at the same time.
  *
- * The innermost frame is first. Native frames are return addresses. For a frame interrupted by a signal it is the
- * address of its instruction plus one, so that one byte before the address is always in the code that ran. Python
- * frames are code and instruction. Native frames are combined with the Python frames that their evaluation loop runs
- * after the run: each native frame of the evaluation loop stands for the Python frames from the next unused one up to
- * and including one marked GW_FRAME_ENTRY. In the list all native frames come first, then all Python frames.
+ * The innermost frame is first. A native frame is a return address. If a signal interrupted the frame, it is the
+ * address of the interrupted instruction plus one, so that the byte before the address is always in the code that ran.
+ * A Python frame is a code id and an instruction. All native frames come first, then all Python frames. They are
+ * merged after the run: each native frame of the Python evaluation loop is replaced by the next Python frames, up to
+ * and including one marked GW_FRAME_ENTRY.
  *
- * MAPPED gives the place of a file in the process, PYTHON_CODE the code of a Python frame. Both come before the first
- * site that needs them. If a file is unmapped and another one is mapped there, a new MAPPED follows and applies to
- * later sites. A code id is used only once: if code is freed and other code has the same address, the ids differ.
+ * MAPPED describes where a file is mapped in the process, PYTHON_CODE the code of a Python frame. Both come before the
+ * first site that needs them. If a file is unmapped and another one is mapped there, a new MAPPED record applies to
+ * later sites. Code ids are never reused: if code is freed and other code gets the same address, the ids differ.
  *
+ * The contents of these records:
  *   SITE         site, number of frames, gw_site_flag bits; with PYTHON_BORROWED, an earlier site of the same process
  *                whose Python frames replace those that this thread lacks (else 0)
  *   SITE_FRAMES  site | index of the first of the three << 32, three frames (0 beyond the last)
- *   MAPPED       first address, bytes, bias (address in the process less address in the file's symbol table), the
+ *   MAPPED       first address, bytes, bias (address in the process minus address in the file's symbol table), the
  *                first eight bytes of the build id as stored in the file (little-endian; 0: none); text: the path
  *   PYTHON_CODE  code id, co_firstlineno, version (0x030B for 3.11), bytes of the line table (GW_PYTHON_TABLE_NOT_KEPT:
  *                it was too long or not readable; no PYTHON_LINES follow and lines are unknown);
@@ -30,22 +31,22 @@
  *   PYTHON_LINES code id, offset, bytes; text: that part of the interpreter's line table (co_lnotab before 3.10,
  *                co_linetable since), in hexadecimal
  *
- * Stacks that PyTorch recorded in its memory history (ALLOCATOR_BLOCK, ALLOCATOR_HELD) have known lines and no code
- * objects. They are written as sites with only Python frames and with separate ids, so that the two writers need no
+ * Stacks that PyTorch recorded in its memory history (ALLOCATOR_BLOCK, ALLOCATOR_HELD) have line numbers but no code
+ * objects. They are written as sites with only Python frames. Their ids are separate, so that the two writers need no
  * coordination: sites start at GW_SITE_FRAMEWORK_FIRST, codes at GW_SITE_FRAMEWORK_CODE_FIRST. Each of these codes has
- * version 0 and no line table (table_bytes 0). The instruction of such a frame *is* its line (-1: unknown), and
- * co_firstlineno is 0 and ignored. None of these frames is marked GW_FRAME_ENTRY. Frames of native code that PyTorch
- * resolved itself have this form, too.
+ * version 0 and no line table (table_bytes 0). The instruction of such a frame is the line number itself (-1:
+ * unknown), and co_firstlineno is 0 and ignored. None of these frames is marked GW_FRAME_ENTRY. Native frames that
+ * PyTorch resolved itself are written in this form too.
  *
- * Stacks of threads that were read from outside, because the process hangs, also have separate ids: sites start at
- * GW_SITE_OUTSIDE_FIRST, codes at GW_SITE_OUTSIDE_CODE_FIRST. Otherwise they are like the hook's. */
+ * If a process hangs, the stacks of its threads are read from outside the process. They also have separate ids: sites
+ * start at GW_SITE_OUTSIDE_FIRST, codes at GW_SITE_OUTSIDE_CODE_FIRST. Otherwise they are like the hook's. */
 #ifndef GW_SITE_H
 #define GW_SITE_H
 
 #include <stdint.h>
 
-/* A frame. Native: the return address (user-space addresses fit 48 bits). Python: GW_FRAME_PYTHON, optionally
- * GW_FRAME_ENTRY, the code id, and the instruction in bytes from the start of the code (-1, all ones: unknown). */
+/* A frame. Native: the return address (user-space addresses fit in 48 bits). Python: GW_FRAME_PYTHON, optionally
+ * GW_FRAME_ENTRY, the code id, and the offset of the instruction in the code, in bytes (-1, all ones: unknown). */
 #define GW_FRAME_PYTHON             (1ull << 63)
 #define GW_FRAME_ENTRY              (1ull << 62) /* the evaluation loop was entered with this frame */
 #define GW_FRAME_CODE(frame)        ((uint32_t)(((frame) >> 32) & 0x3fffffff))

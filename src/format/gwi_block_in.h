@@ -1,5 +1,5 @@
-/* Read blocks from a file that may be damaged anywhere. All data is copied with pread. If the file shrinks meanwhile,
- * the reader only finds the end of the file; with a mapping, SIGBUS would kill the process. */
+/* Reads blocks from a file that may be damaged anywhere. All data is read with pread(). If the file shrinks
+ * meanwhile, the reader just reaches the end of the file; with mmap(), SIGBUS would kill the process. */
 #ifndef GWI_BLOCK_IN_H
 #define GWI_BLOCK_IN_H
 
@@ -10,15 +10,15 @@ typedef struct gwi_in {
     const char *path; /* borrowed, for error texts */
     uint64_t file_bytes;
     uint64_t created_realtime_ns;
-    uint64_t offset;       /* start of the search for the next block */
+    uint64_t offset;       /* where the search for the next block starts */
     uint64_t block_offset; /* offset of the current block */
-    gwi_block_head head;   /* head of the current block */
+    gwi_block_head head;   /* header of the current block */
     uint32_t sequence;     /* expected sequence number of the next block */
-    bool sequence_known;   /* false after damage: any sequence number is accepted */
+    bool sequence_known;   /* false after damage: then any sequence number is accepted */
     bool head_damaged;     /* the file header is damaged, and this was not reported yet */
     bool ended;            /* the END block was read */
     bool truncated;        /* the file ends without an END block */
-    uint64_t wasted_bytes; /* bytes read for blocks that turned out to be bad, see gwi_in_find() */
+    uint64_t wasted_bytes; /* bytes read for blocks that turned out to be bad; see gwi_in_find() */
     uint8_t *stored;       /* owned */
     uint32_t stored_capacity;
     uint8_t *raw; /* owned: the unpacked block, followed by GWI_SLACK_BYTES of zeros */
@@ -33,8 +33,8 @@ void gwi_in_close(gwi_in *in);
 /* Return to the first block. */
 void gwi_in_rewind(gwi_in *in);
 
-/* Find the next good block and read its stored bytes. Returns GW_OK; GW_END (see `truncated`); GW_CORRUPT if damage was
- * skipped (its offset is in `err`; call again); GW_IO; GW_NOMEM. */
+/* Find the next good block and read its stored bytes. Returns GW_OK; GW_END (see `truncated`); GW_CORRUPT if damage
+ * was skipped (`err` has its offset; call again to continue); GW_IO; GW_NOMEM. */
 gw_status gwi_in_find(gwi_in *in, gw_error *err);
 /* Unpack the current block into `raw`. Returns GW_OK, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. */
 gw_status gwi_in_unpack(gwi_in *in, gw_error *err);

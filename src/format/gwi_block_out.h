@@ -15,15 +15,15 @@ typedef struct gwi_out {
     void *packer; /* owned: ZSTD_CCtx; NULL: this build has no zstd */
 } gwi_out;
 
-/* Take ownership of `fd` (an empty file) and write the file header. Returns GW_OK, GW_IO or GW_NOMEM. After a
- * failure, too, the caller must call gwi_out_close(). */
+/* Take ownership of `fd` (an empty file) and write the file header. Returns GW_OK, GW_IO or GW_NOMEM. Call
+ * gwi_out_close() even after a failure. */
 gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created_realtime_ns, gw_error *err);
 void gwi_out_close(gwi_out *out);
 
-/* Write one block of at most GWI_BLOCK_RAW_MAX bytes. It is stored compressed if that makes it smaller. */
+/* Write one block of at most GWI_BLOCK_RAW_MAX bytes. The block is compressed if that makes it smaller. */
 gw_status gwi_out_block(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes, gw_error *err);
 
-/* Append a block that was read from another file, with the same stored bytes. */
+/* Append a block that was read from another file. Its stored bytes are copied unchanged. */
 gw_status gwi_out_copy(gwi_out *out, const gwi_block_head *head, const uint8_t *stored, gw_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Reads one buffer file for the drain. The file belongs to a process that may be dying, broken or hostile. So it is
- * read with pread(), because the supervisor would crash if it had mapped a file that shrinks. Every number in the file
- * is checked before use, and only the supervisor's own fields are written. */
+/* Reads one buffer file for the drain. The file belongs to a process that may be dying, broken or hostile. It is
+ * read with pread(), because a mapped file that shrinks would crash the supervisor. Every number in the file is
+ * checked before use, and only the supervisor's own fields are written. */
 #ifndef GWI_BUFFER_H
 #define GWI_BUFFER_H
 
@@ -28,7 +28,7 @@ typedef struct gwi_slot_said { /* what was last reported about a slot */
     uint64_t ring_head;
     uint64_t ring_at_ns;
     bool ring_said;
-    bool ended_said; /* the thread's end was reported and all its records were passed on, so the slot can be freed */
+    bool ended_said; /* the thread's end was reported; the slot is freed when no chunk belongs to it */
     gw_item counters;
     uint64_t counter[GW_COUNT_COUNT];
 } gwi_slot_said;
@@ -36,37 +36,37 @@ typedef struct gwi_slot_said { /* what was last reported about a slot */
 typedef struct gwi_buffer {
     char *name; /* owned: file name in the run folder */
     int fd;     /* owned; -1: the file was copied to memory or removed */
-    int pidfd;  /* owned; -1: none. Until the buffer is adopted, it refers to the process named in the file name */
+    int pidfd;  /* owned; -1: none. Until the buffer is adopted, refers to the pid in the file name */
     uint64_t opened_at_ns;
     uint8_t *copy; /* owned: copy of the file; NULL: the file itself is read */
     uint64_t copy_bytes;
-    uint64_t *ring_head_after; /* owned, by slot: values of ring_head read after copying; NULL: no copy */
-    gw_buffer_head head;       /* as it was when the buffer was adopted */
-    bool adopted;              /* the hook has set up the buffer, and the layout was checked */
-    bool introduced;           /* the PROCESS item of the buffer's process was reported */
-    bool useless;              /* the buffer is damaged or was refused, and that was reported */
-    bool gone;                 /* the process ended or replaced itself by another program (exec) */
-    bool replaced;             /* the process called exec, so it is still alive */
-    bool finished;             /* the whole content was passed on */
+    uint64_t *ring_head_after; /* owned, indexed by slot: ring_head as read after copying; NULL: no copy */
+    gw_buffer_head head;       /* the buffer's header, as read when the buffer was adopted */
+    bool adopted;              /* the hook has set up the buffer, and its layout was checked */
+    bool introduced;           /* the PROCESS item for this buffer was passed on */
+    bool useless;              /* the buffer is damaged or was refused, and this was reported */
+    bool gone;                 /* the process ended or called exec */
+    bool replaced;             /* the process called exec: it still runs, but no longer uses this buffer */
+    bool finished;             /* everything in the buffer was passed on */
     bool ring_due;
-    bool handed;           /* some record was passed on during this drain */
+    bool handed;           /* a record was passed on during this drain */
     bool left_over;        /* some records were not passed on yet */
-    bool is_elsewhere;     /* the process is in another pid namespace, so its pid has no meaning here */
+    bool is_elsewhere;     /* the process is in another pid namespace, so its pid means nothing here */
     double foreseen_ratio; /* predicted fill ratio of the buffer, see foresee() in drain.c */
     uint64_t gone_at_ns;
-    bool status_known; /* `status` was found; it has the format of wait() */
+    bool status_known; /* `status` is valid; it has the format of wait() */
     int status;
     uint64_t failure_at_ns;
     uint64_t lost_said[3];
     gwi_chunk_mark *chunk;  /* owned: head.chunk_count entries */
-    uint64_t sequence_seen; /* number of chunks ever taken, as read before the last look at the chunks */
+    uint64_t sequence_seen; /* number of chunks ever taken, as read before the last pass over the chunks */
     gwi_slot_said *slot;    /* owned: head.slot_count entries */
 } gwi_buffer;
 
 /* Open the file `name` in the folder. Returns GW_OK; GW_MISSING if it is not a buffer or was removed meanwhile;
  * GW_IO or GW_NOMEM. */
 gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer);
-void gwi_buffer_close(gwi_buffer *buffer); /* NULL is allowed */
+void gwi_buffer_close(gwi_buffer *buffer); /* takes NULL */
 
 /* Adopt the buffer if the hook has finished setting it up. Returns GW_OK; GW_MISSING if the hook has not finished yet;
  * GW_CORRUPT with the reason in `err`. */
@@ -79,13 +79,13 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
 
 bool gwi_buffer_process_gone(const gwi_buffer *buffer);
 
-/* Find out how the process ended, and set status and status_known. The process must be gone. A process that is not the
- * parent can read the status from /proc until the parent waits for the process, and later from a pidfd (Linux 6.15 and
- * later). Changes nothing if neither has the status. */
+/* Find out how the process ended, and set `status` and `status_known`. The process must be gone. It need not be our
+ * child: the status is in /proc until the parent has waited for the process, and can be read from a pidfd after that
+ * (Linux 6.15 and later). Sets nothing if neither has the status. */
 void gwi_buffer_ask_status(gwi_buffer *buffer);
 
-/* Convert ticks of the buffer's clock to nanoseconds of CLOCK_MONOTONIC. The result is never before the start of the
- * buffer, and never after `now`. */
+/* Convert ticks of the buffer's clock to ns of CLOCK_MONOTONIC. The result is never before the start of the buffer
+ * and never after `now`. */
 uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ticks);
 
 static inline uint64_t gwi_chunk_offset(const gwi_buffer *buffer, uint32_t index)

@@ -6,7 +6,7 @@
 #include "gwi_source.h"
 
 /* Copy the current contents of the buffers and open a drain that reads the copies. Nothing in the folder is changed.
- * The results are those of gw_drain_open(). */
+ * Returns the same statuses as gw_drain_open(). */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err);
 /* Skip the records of a chunk up to `mark`, because the recording already contains them. */
 void gwi_drain_pass_over(gw_drain *drain, const gwi_mark *mark);

@@ -11,8 +11,8 @@ typedef struct gwi_encoder gwi_encoder;
 
 gwi_encoder *gwi_encoder_new(void); /* returns NULL if out of memory */
 void gwi_encoder_free(gwi_encoder *encoder);
-/* Add one event. `fn` and `kind` are numbers of the recording's dictionary. Returns false if the block is full; the
- * caller must then write the block, reset the encoder and add the event again. */
+/* Add one event. `fn` and `kind` are numbers from the recording's dictionary. Returns false if the block is full;
+ * the caller must then write the block, reset the encoder and add the event again. */
 bool gwi_encoder_add(gwi_encoder *encoder, const gw_event *event);
 /* Return the bytes of the current block. They are valid until the next call of gwi_encoder_add(). gwi_encoder_reset()
  * begins the next block. */
@@ -30,9 +30,9 @@ typedef struct gwi_dict {
     char *text;           /* owned */
 } gwi_dict;
 
-/* The values that several events have in common, and the values of the last event with this template. The next event is
- * stored as the differences from these values. The first members have the same layout as in gw_event and are copied
- * with one memcpy(); the last of them, took_us, is always 0. */
+/* The values that several events have in common, and the values of the last event with this template. The next event
+ * is stored as the differences from these last values. The first members have the same layout as in gw_event and are
+ * copied with one memcpy(); the last of them, took_us, is always 0. */
 typedef struct gwi_template {
     uint32_t pid, tid;
     uint16_t fn;
@@ -57,7 +57,7 @@ typedef struct gwi_decoder {
     gwi_template template[GWI_TEMPLATES_MAX];
 } gwi_decoder;
 
-/* Start decoding a block. Returns false if the bytes are too few for a block of events. */
+/* Start decoding a block. Returns false if there are too few bytes for a block of events. */
 bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 
 #endif

@@ -16,8 +16,8 @@ static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
 /* The next two functions handle rare cases and are not inline. They take and return the position in the block by value,
  * so that the caller can keep it in a register. */
 
-/* Find the template of an event whose first byte, `mark`, is not a template's index. `at` points to the next byte. The
- * returned index is not less than `defined` if the template is not defined. */
+/* Find the template of an event whose first byte, `mark`, is not the index of a template. `at` points to the next
+ * byte. If the template is not defined, the returned index is `defined` or greater. */
 typedef struct gwi_place {
     const uint8_t *at;
     unsigned index;
@@ -33,10 +33,10 @@ static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigne
     event->arg[i] = template->arg[i];
 }
 
-/* Decode the next event completely. Returns GW_OK; GW_END; GW_CORRUPT if the event is invalid. After GW_CORRUPT every
- * further call returns it again.
+/* Decode the whole next event. Returns GW_OK; GW_END; GW_CORRUPT if the event is invalid. After GW_CORRUPT, every
+ * further call returns GW_CORRUPT too.
  *
- * Up to GWI_EVENT_BYTES_MAX bytes are read before the end is checked. They may lie in the zeros that follow the
+ * Up to GWI_EVENT_BYTES_MAX bytes are read before the end is checked, so reads may reach into the zeros after the
  * block. */
 static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
 {
@@ -71,7 +71,7 @@ static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
         event->arg[2] = template->arg[2];
         event->arg[3] = template->arg[3];
     }
-    /* This is done without a branch, because a processor cannot predict which events have a duration. */
+    /* No branch here, because a processor cannot predict which events have a duration. */
     event->took_us = (uint16_t)gwi_take(&at, (control & GWI_CONTROL_TOOK) / (GWI_CONTROL_TOOK / 2));
     if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
         if (control & GWI_CONTROL_SITE)

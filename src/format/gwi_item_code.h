@@ -14,11 +14,11 @@ typedef struct gwi_bytes { /* a block that grows */
 
 void gwi_bytes_free(gwi_bytes *bytes);
 
-/* Return the type of the blocks that store such items; 0 if there is none. */
+/* Return the type of block that stores items of this kind; 0 if there is none. */
 gwi_block_type gwi_item_block(gw_item_kind kind);
 
-/* Append the item. Strings longer than 64 KiB and stderr longer than 256 KiB are truncated. On GW_NOMEM and GW_USAGE,
- * nothing was appended. */
+/* Append the item. Strings longer than 64 KiB and stderr longer than 256 KiB are truncated. On GW_NOMEM and
+ * GW_USAGE, nothing is appended. */
 gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item);
 
 typedef struct gwi_item_reader {

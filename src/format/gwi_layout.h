@@ -41,12 +41,12 @@ typedef enum gwi_block_type {
     GWI_BLOCK_DICT = 1,   /* names of kinds, counters and functions */
     GWI_BLOCK_FACTS = 2,  /* items that are never dropped: META, PROCESS, EXIT, MAPS, SUPERVISOR, MACHINE */
     GWI_BLOCK_EVENTS = 3, /* events; near the size limit the oldest blocks are dropped */
-    GWI_BLOCK_CARRY = 4,  /* events that were kept when their blocks were dropped; encoded like EVENTS */
-    GWI_BLOCK_STATE = 5,  /* COUNTERS, RING, LOST: a newer item replaces the older ones */
+    GWI_BLOCK_CARRY = 4, /* events that were kept when other events of their blocks were dropped; encoded like EVENTS */
+    GWI_BLOCK_STATE = 5, /* COUNTERS, RING, LOST: a newer item replaces older ones */
     GWI_BLOCK_STDERR = 6, /* STDERR; near the size limit the oldest blocks are dropped */
     GWI_BLOCK_SYNC = 7,   /* end of a flush, with the DRAINED marks of the events in the blocks before it */
     GWI_BLOCK_END = 8,    /* the end of the recording */
-    GWI_BLOCK_SAMPLES = 9 /* SAMPLE; near the size limit, each object keeps only its first and its last full sample */
+    GWI_BLOCK_SAMPLES = 9 /* SAMPLE; near the size limit, only the first and last full sample of each object are kept */
 } gwi_block_type;
 
 enum { GWI_CODEC_NONE = 0, GWI_CODEC_ZSTD = 1 };
@@ -58,7 +58,7 @@ typedef struct gwi_block_head {
     uint16_t reserved16;
     uint32_t stored_bytes;
     uint32_t raw_bytes;
-    uint32_t sequence; /* number of the block in the file, from 0: a gap means that whole blocks are missing */
+    uint32_t sequence; /* number of the block in the file, from 0; a gap means that whole blocks are missing */
     uint32_t reserved32;
     uint32_t stored_crc; /* CRC of the stored bytes after this header */
     uint32_t head_crc;   /* CRC of the 28 bytes before this field */
@@ -88,7 +88,7 @@ enum {
     GWI_TEMPLATE_NEW = 255,   /* first byte of an event: the definition of a new template follows */
     GWI_TEMPLATE_BYTES = 22,
     GWI_EVENT_BYTES_MAX = 96, /* maximum size of one event without its text, rounded up */
-    GWI_SLACK_BYTES = 128 /* size of the zeros after an unpacked block: a decoder reads before it checks for the end */
+    GWI_SLACK_BYTES = 128 /* number of zeros after an unpacked block: a decoder reads before it checks for the end */
 };
 
 /* Bits of the control word of an event. */
@@ -112,8 +112,8 @@ static inline uint64_t gwi_unzigzag(uint64_t code)
     return (code >> 1) ^ (0 - (code & 1));
 }
 
-/* Masks that keep the low bytes of a word, indexed by the number of bytes (0 to 8). The decoder rejects greater lengths
- * first. */
+/* Masks that keep the low bytes of a word, indexed by the number of bytes (0 to 8). The decoder rejects greater
+ * lengths before it uses the table. */
 static const uint64_t gwi_length_mask[16] = {
     0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff};
 

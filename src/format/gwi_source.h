@@ -33,12 +33,12 @@ typedef struct gwi_source {
 gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_error *err);
 void gwi_source_close(gwi_source *source);
 
-/* Return the next item, like gw_reader_next(), but never a TRUNCATED item. After GW_END, `in.truncated` says whether
+/* Return the next item, like gw_reader_next(), but never a TRUNCATED item. After GW_END, `in.truncated` is true if
  * the end of the file is missing. */
 gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error *err);
 
-/* Pass every mark of the SYNC blocks to `sink`, then return to the first block. gwi_source_next() will skip the items
- * that came from the buffers and follow the last SYNC block, because the buffers still contain them. */
+/* Pass every mark of the SYNC blocks to `sink`, then return to the first block. After this, gwi_source_next() skips
+ * items that came from the buffers and follow the last SYNC block, because the buffers still contain them. */
 typedef void (*gwi_mark_sink)(void *user, const gwi_mark *mark);
 gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *user, gw_error *err);
 

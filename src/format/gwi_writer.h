@@ -5,8 +5,7 @@
 #include "gwi_block_out.h"
 #include "gwi_item_code.h"
 
-/* Create a writer for a file that is already open. Takes ownership of `fd`, which must be an empty file. Everything
- * else is as in gw_writer_create(). */
+/* Create a writer for `fd`, an open and empty file. Takes ownership of `fd`. Otherwise like gw_writer_create(). */
 gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                            gw_writer **ret_writer, gw_error *err);
 

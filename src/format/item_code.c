@@ -28,7 +28,7 @@ static bool reserve(gwi_bytes *bytes, size_t more)
     return true;
 }
 
-/* The put functions do not check for space: the caller has reserved it. */
+/* The put functions do not check for space, because the caller has reserved it. */
 static void put(gwi_bytes *bytes, const void *data, size_t count)
 {
     if (count > 0)
@@ -180,8 +180,8 @@ static void put_counters(gwi_bytes *bytes, const gw_item *item)
     put_string(bytes, item->counters.thread_name);
 }
 
-/* Each call is stored as the differences from the previous call, in numbers of variable length. A ring of 2,048 calls
- * takes about 14 KiB. */
+/* Each call is stored as the differences from the previous call, as numbers of variable length. A ring of 2,048
+ * calls takes about 14 KiB. */
 static void put_ring(gwi_bytes *bytes, const gw_item *item)
 {
     gw_hot_call last = {0};
@@ -216,8 +216,8 @@ static void put_symbol(gwi_bytes *bytes, const gw_item *item)
     }
 }
 
-/* The values have variable lengths. They are not stored as differences, so that a sample can be read if other blocks
- * were dropped. */
+/* The values have variable lengths. They are not stored as differences, so that a sample can be read even if other
+ * blocks were dropped. */
 static void put_sample(gwi_bytes *bytes, const gw_item *item)
 {
     put_u8(bytes, item->sample.source);
@@ -319,7 +319,7 @@ gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item)
 
 /* ---- reading ---- */
 
-/* Reads past the end return zeros and set `bad`, so that a decoder needs to check only once, when it has finished. */
+/* Reads past the end return zeros and set `bad`, so that a decoder needs to check for errors only once, at the end. */
 typedef struct cursor {
     const uint8_t *at, *end;
     bool bad;

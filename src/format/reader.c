@@ -26,16 +26,16 @@ struct gw_reader {
     unsigned at;
     bool folder;
     bool alive;          /* the supervisor of the run folder is still running */
-    bool record_read;    /* the recording of the run folder could be opened; it is source 0 */
-    unsigned said;       /* number of final items that were returned or skipped (see say_last) */
+    bool record_read;    /* the recording of the run folder could be read; it is source 0 */
+    unsigned said;       /* how many of the two final items were returned or skipped; see say_last() */
     seen_processes seen; /* processes seen in source 0 */
     gw_item last;
     char *path;        /* owned */
     char *record_path; /* owned: path of the recording in a run folder */
 };
 
-/* Open a file as the next source. With `owner` (may be NULL), another file has named the path, so the file must belong
- * to that user and must not be a link. */
+/* Open a file as the next source. If `owner` is not NULL, the path was read from another file, so this file must
+ * belong to that user and must not be a link. */
 static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owner, gw_error *err)
 {
     int fd;
@@ -62,7 +62,7 @@ static gw_status open_folder(gw_reader *reader, uid_t owner, gw_error *err)
     reader->record_path = folder.record_path;
     folder.record_path = NULL;
     if (reader->record_path != NULL) {
-        /* If this file cannot be read, the reader still returns what is in the buffers. */
+        /* If the recording cannot be read, the reader still returns what is in the buffers. */
         gw_status file = add_file(reader, reader->record_path, &owner, err);
         if (file == GW_OK)
             file = gwi_source_scan_marks(&reader->source[reader->count - 1], gwi_folder_mark, &folder, err);
@@ -138,8 +138,8 @@ static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
     return GW_END;
 }
 
-/* Return false if a process of the second source was already reported by the first. A process can be in both the
- * recording and its buffer, and its item must be returned once. */
+/* Return false if this is a process of the second source that the first source has already reported. A process can
+ * be in both the recording and its buffer, but its item must be returned only once. */
 static bool process_is_new(gw_reader *reader, const gw_item *item)
 {
     seen_processes *seen = &reader->seen;
@@ -157,7 +157,7 @@ gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *
 {
     if (reader->at < reader->count && reader->source[reader->at].mode == GWI_IN_EVENTS &&
         gwi_decoder_next(reader->source[reader->at].decoder, ret_item) == GW_OK)
-        return GW_OK; /* the usual case; in all other cases the code below finds out why */
+        return GW_OK; /* the usual case; all others are handled below */
     while (reader->at < reader->count) {
         gw_status st = gwi_source_next(&reader->source[reader->at], ret_item, err);
         if (__builtin_expect(st == GW_OK, 1)) {

@@ -302,8 +302,8 @@ static void many_templates(void **state)
     gw_reader_close(reader);
 }
 
-/* Read the same events one by one and many at a time: both must give the same. The events have arguments that stay,
- * decrease or take all eight bytes, and only some have a text, a site or a duration. */
+/* Read the same events one by one and many at a time. Both must give the same result. The events have arguments that
+ * stay the same, decrease or take all eight bytes, and only some events have a text, a site or a duration. */
 static void events_come_in_numbers(void **state)
 {
     (void)state;
@@ -472,7 +472,7 @@ static void every_truncation_gives_a_prefix(void **state)
         assert_int_equal(check_recording(path, &err), GW_CORRUPT);
         test_lines_free(&got);
     }
-    assert_int_equal(longest, whole.count + 1); /* the longest truncated file lacks only the END block */
+    assert_int_equal(longest, whole.count + 1); /* the longest of the truncated files lacks only the END block */
     free(data);
     test_lines_free(&whole);
 }
@@ -664,7 +664,7 @@ static void unknown_items_are_passed_over(void **state)
 
 /* ---- limits ---- */
 
-/* Return a number that looks random, so that it cannot be compressed. */
+/* Return a pseudo-random number, so that the data cannot be compressed. */
 static uint64_t noise(uint64_t i)
 {
     i = (i + 1) * 0x9e3779b97f4a7c15u;
@@ -821,7 +821,7 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(st, GW_IO);
     assert_non_null(strstr(err.text, path));
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    /* This status is about earlier events, and the disk may have had room for them. */
+    /* This call only writes earlier events, and the disk may have had room for them. */
     st = gw_writer_put(writer, &end, &err);
     assert_true(st == GW_IO || st == GW_OK);
     assert_int_equal(gw_writer_close(writer, &err), GW_IO);
@@ -851,7 +851,7 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
         st = st == GW_OK ? now : st;
     }
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    /* The last block of events is smaller and may or may not fit. */
+    /* The last block of events is smaller than the others and may still fit. */
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
     gw_error check_err = {""};
@@ -961,8 +961,8 @@ static void version_1_packed_is_read(void **state)
     check_fixture("version-1-packed.gpuwhy");
 }
 
-/* Check the table of kinds for consistency: if one kind of a pair makes objects, another kind must end them, and a kind
- * without an effect has no object. */
+/* Check the table of event kinds for consistency: a kind without an effect has no object, and if one kind of a pair
+ * makes objects, another kind must end them. */
 static void columns_of_kinds_go_together(void **state)
 {
     (void)state;

@@ -95,8 +95,8 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* Leave the current block. If `why` is GW_END, the block ended and the next one is entered. Otherwise the block is
- * damaged: report this and return `why`, so that the next call continues with the next block. */
+/* Leave the current block. If `why` is GW_END, the block has ended, and the next block is entered. Otherwise the
+ * block is damaged: report this and return `why`. The next call then continues with the next block. */
 static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
 {
     if (source->mode == GWI_IN_EVENTS)

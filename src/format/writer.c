@@ -21,7 +21,7 @@ struct gw_writer {
     gwi_out out;
     char *path; /* owned */
     uint64_t bytes_max;
-    uint64_t compact_at; /* length of the file at which it will be compacted */
+    uint64_t compact_at; /* file length at which the file is compacted */
     uint32_t fn_count;
     gwi_bytes dict;
     gwi_encoder *encoder;     /* the pending block of events */
@@ -29,19 +29,20 @@ struct gw_writer {
     gwi_block_type pending;   /* type of the pending block; 0: none */
     gwi_bytes marks;          /* marks for the next SYNC block */
     uint32_t synced_sequence; /* number of the first block after the last SYNC block */
-    uint64_t event_count;     /* number of events passed to the file, including the dropped ones */
+    uint64_t event_count;     /* number of events written so far, including dropped ones */
     uint64_t dropped_count;   /* number of events dropped because of the size limit or a failed write */
     uint64_t alive_dropped_count;
     uint64_t dropped_said;
     uint64_t t_ns;    /* time of the last item */
-    gw_status failed; /* status of the first failed write ... */
+    gw_status failed; /* status of the first failed write; failed_error has its text */
     gw_error failed_error;
-    char *spare; /* owned; NULL: none, or in use */
+    char *spare; /* owned: path of the spare file; NULL: none, or already in use */
     uint64_t spare_bytes_max;
-    gw_error spare_reason; /* "": the writer has not moved */
+    gw_error spare_reason; /* "": the writer has not moved to the spare file */
 };
 
-/* Length at which the file is compacted. It is below the limit, so that the blocks of one flush do not exceed it. */
+/* Return the file length at which the file is compacted. It is below the limit, so that the blocks of one flush do
+ * not exceed the limit. */
 static uint64_t full_at(uint64_t bytes_max)
 {
     const uint64_t room_max = 512 << 10;
@@ -191,7 +192,7 @@ static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *e
     return gw_fail(err, st, "%s", error->text);
 }
 
-/* Compact the file if it has reached the size limit. If compacting fails, no events are lost, and it is tried again
+/* Compact the file if it has reached compact_at. If compaction fails, no events are lost, and the writer tries again
  * after some more writes. */
 static void compact(gw_writer *writer)
 {
@@ -204,8 +205,8 @@ static void compact(gw_writer *writer)
         writer->compact_at = writer->out.end + writer->bytes_max / 16;
         return;
     }
-    /* The new file numbers its blocks from 0. The blocks after the last SYNC block are the last blocks of the new file,
-     * too. */
+    /* The new file numbers its blocks from 0. Its last blocks are the ones that follow the last SYNC block in the
+     * old file. */
     uint32_t unsynced = writer->out.sequence - writer->synced_sequence;
     gwi_out_close(&writer->out);
     writer->out = smaller;
@@ -229,7 +230,8 @@ static bool copy_bytes(int from, int to, uint64_t bytes)
     return true;
 }
 
-/* Continue in the spare file. False: there is none, or it cannot take what was written. */
+/* Copy what was written so far to the spare file and continue there. Returns false if there is no spare file or the
+ * copy fails. */
 static bool move_to_spare(gw_writer *writer)
 {
     int fd = writer->spare == NULL ? -1 : open(writer->spare, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -266,7 +268,7 @@ const char *gw_writer_spare_reason(const gw_writer *writer)
     return writer->spare_reason.text[0] == '\0' ? NULL : writer->spare_reason.text;
 }
 
-/* Write a block, in the spare file if it cannot be written here. */
+/* Write a block. If this fails with an I/O error, move to the spare file and write the block there. */
 static gw_status put_block(gw_writer *writer, gwi_block_type type, const uint8_t *raw, uint32_t bytes, gw_error *err)
 {
     gw_error why = {""};
@@ -358,7 +360,7 @@ static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err
 {
     size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * GWI_MARK_BYTES;
     if (wanted > GWI_BLOCK_RAW_MAX)
-        return GW_OK; /* too many chunks, which no real run has; without the marks a reader returns some events twice */
+        return GW_OK; /* no real run has so many chunks; without the marks a reader returns some events twice */
     if (wanted > writer->marks.capacity) {
         if (!gw_array_resize(&writer->marks.data, 2 * wanted, 1))
             return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
@@ -430,7 +432,7 @@ gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err)
     return st;
 }
 
-/* Write a copy of the dictionary, in case the first one gets damaged, and the END block. */
+/* Write a copy of the dictionary, in case the first one is damaged, and the END block. */
 static gw_status put_end(gw_writer *writer, gw_error *err)
 {
     gw_status st = put_block(writer, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
@@ -445,7 +447,7 @@ gw_status gw_writer_close(gw_writer *writer, gw_error *err)
         return GW_OK;
     gw_error last = {""};
     gw_status st = gw_writer_flush(writer, false, &last);
-    if (st != GW_OK) /* still write the number of missing events and the END block */
+    if (st != GW_OK) /* still write the number of dropped events and the END block */
         st = say_dropped(writer, &last) == GW_OK ? flush_pending(writer, &last) : st;
     gw_status end = put_end(writer, &last);
     st = st == GW_OK ? end : st;

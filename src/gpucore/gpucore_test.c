@@ -1,5 +1,5 @@
-/* Tests the reader with dumps of a real GPU, and with damaged copies of them. For a damaged copy the reader must return
- * the same result or a part of it, or refuse the file. */
+/* Tests the reader with dumps of a real GPU, and with damaged copies of these dumps. The reader must refuse a damaged
+ * copy, or return the same result or a part of it. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void assert_device(const gw_gpucore *core)
     assert_int_equal(core->image_count, 10);
 }
 
-/* Both dumps were made without GW_GPUCORE_SKIP_ABORT, as they usually are. */
+/* Both dumps were made without GW_GPUCORE_SKIP_ABORT, as dumps usually are. */
 static void assert_made_with_abort(const gw_gpucore *core)
 {
     assert_true(core->has_flags);
@@ -82,9 +82,9 @@ static void assert_made_with_abort(const gw_gpucore *core)
     assert_int_equal(core->fault_count, 1);
 }
 
-/* The faulting warp had left when the fault was detected, and its SM records the exception and the PC. Other warps of
- * its grid are still present, but none of them is marked as faulting. So the reader finds the kernel from the image
- * that contains the PC, and reports block and thread as unknown. */
+/* The faulting warp had already left its SM when the fault was detected. The SM records the exception and the PC.
+ * Other warps of the grid are still present, but none of them is marked as faulting. So the reader finds the kernel
+ * from the image that contains the PC, and reports block and thread as unknown. */
 static void assert_illegal_address(const gw_gpucore *core)
 {
     const gw_gpucore_fault *fault = &core->fault[0];
@@ -115,7 +115,7 @@ static void test_illegal_address(void **state)
     dump_close(&file);
 }
 
-/* The warp waits at its failed assertion, so the dump contains its grid, block and thread. Its PC is the address after
+/* The warp waits at its failed assertion, so the dump contains its grid, block and thread. The PC is the address after
  * the call of the assertion handler. */
 static void test_device_assert(void **state)
 {
@@ -162,7 +162,7 @@ typedef struct ranges {
 static uint64_t number_at(const uint8_t *at, size_t bytes)
 {
     uint64_t value = 0;
-    memcpy(&value, at, bytes); /* works because the tests run only on little-endian machines */
+    memcpy(&value, at, bytes); /* correct only on little-endian machines, where these tests run */
     return value;
 }
 
@@ -179,21 +179,23 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Collect the ranges of the file that the test will damage: headers and tables. `tells` marks the ranges from which the
- * result is read: rows that have, or after damage could have, an exception, and the image that contains the PC. */
+/* Collect the ranges of the file that the test will damage: headers and tables. `tells` marks the ranges that
+ * determine the result: the image that contains the PC, and rows that have an exception or could have one after
+ * damage. */
 static void find_ranges(const dump *file, ranges *all)
 {
     size_t table = number_at(file->bytes + 40, 8), count = number_at(file->bytes + 60, 2);
     size_t names = number_at(file->bytes + table + 64 * number_at(file->bytes + 62, 2) + 24, 8);
     add_range(all, 0, 64, false);
-    for (int i = 0; i < 8; i++) /* most sections are alike, so the headers are damaged more often */
+    for (int i = 0; i < 8; i++) /* add the section headers several times, because the many similar sections would
+                                   otherwise get most of the damage */
         add_range(all, table, 64 * count, false);
     for (size_t i = 1; i < count; i++) {
         const uint8_t *header = file->bytes + table + 64 * i;
         const char *name = (const char *)file->bytes + names + number_at(header, 4);
         size_t begin = number_at(header + 24, 8), bytes = number_at(header + 32, 8);
         if (has_prefix(name, ".cudbg.relfimg")) {
-            /* in both files, the image that contains the PC is number 9, the last one */
+            /* in both files, the PC is in image number 9, the last one */
             if (number_at(header + 44, 4) == 9)
                 add_range(all, begin, bytes, true);
             else
@@ -252,7 +254,7 @@ static bool same_or_unknown(const char *now, const char *before)
     return now == NULL || (before != NULL && strcmp(now, before) == 0);
 }
 
-/* True if each value of the result is that of the whole file or unknown. */
+/* True if each value is unknown or the same as in the undamaged file. */
 static bool says_no_more(const gw_gpucore *core, const gw_gpucore *whole)
 {
     const gw_gpucore_fault *now = &core->fault[0], *before = &whole->fault[0];
@@ -332,7 +334,7 @@ static void damage_many(const char *name)
     }
     print_message("%s: %d copies: %u as the whole, %u say less, %u say what their own bytes say, %u refused\n", name,
                   DAMAGED_COPIES, sum.whole, sum.less, sum.other, sum.refused);
-    assert_true(sum.refused > DAMAGED_COPIES / 10); /* if few copies are refused, the damage missed what is checked */
+    assert_true(sum.refused > DAMAGED_COPIES / 10); /* if few copies are refused, the damage missed the checked bytes */
     assert_true(sum.whole > 0);
     gw_gpucore *again = read_whole(&file);
     assert_true(says_no_more(again, whole) && again->fault_count == whole->fault_count);

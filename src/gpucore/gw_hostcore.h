@@ -1,6 +1,6 @@
 /* Finds out which signal ended a process, from the core dump that the kernel wrote.
  *
- * Only the notes are read: the registers and the siginfo of the thread that caused the fault (the first NT_PRSTATUS),
+ * Only the notes are used: the registers and the siginfo of the thread that caused the fault (the first NT_PRSTATUS),
  * the pid, and the mapped files. The file may have any size, be truncated, or not be a dump at all. Sources: core(5),
  * Linux fs/binfmt_elf.c (order of the notes), the structures in sys/procfs.h. Each call runs in one thread, and calls
  * share no state. */
@@ -17,17 +17,17 @@ typedef struct gw_hostcore {
     uint32_t tid;       /* id of the thread that caused the fault */
     int signal;         /* 0: unknown */
     bool has_code;      /* the dump has a siginfo; without it, `code` and `address` are 0 */
-    int code;           /* si_code; 0 or less: the signal was sent by a process */
-    uint64_t address;   /* si_addr: for a memory fault, the address that was accessed */
-    bool has_registers; /* `instruction` is known, because the dump was made on this machine's architecture */
+    int code;           /* si_code; 0 or less: a process sent the signal */
+    uint64_t address;   /* si_addr: after a memory fault, the address that the program accessed */
+    bool has_registers; /* `instruction` is known, because the dump is from this machine's architecture */
     uint64_t instruction;
-    bool has_files; /* the dump lists the files that were mapped */
-    char file[256]; /* the mapped file that contains `address`, truncated; "": none */
+    bool has_files; /* the dump lists the mapped files */
+    char file[256]; /* path of the mapped file that contains `address`, possibly truncated; "" if none */
 } gw_hostcore;
 
-/* Read a dump. `name` is used in error texts, and the file offset of `fd` is not used. Returns GW_OK; GW_CORRUPT if the
- * file is not a core dump of a process or its notes are invalid; GW_UNSUPPORTED if the dump was made on a machine other
- * than 64-bit x86 or ARM; GW_IO. On failure, *ret_core is unchanged. */
+/* Read a dump. `name` is used only in error texts. The file offset of `fd` does not matter. Returns GW_OK; GW_CORRUPT
+ * if the file is not a core dump of a process or its notes are invalid; GW_UNSUPPORTED if the dump is not from a
+ * 64-bit x86 or ARM machine; GW_IO. On failure, *ret_core is unchanged. */
 GW_MUST_CHECK gw_status gw_hostcore_read(int fd, const char *name, gw_hostcore *ret_core, gw_error *err);
 
 #endif

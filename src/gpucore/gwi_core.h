@@ -1,5 +1,5 @@
-/* Functions that the parts of the GPU core dump reader share: sections and rows (tables.c), and the names and lines of
- * addresses (place.c). */
+/* Shared by the parts of the GPU core dump reader: sections and rows (tables.c), and the names and lines of addresses
+ * (place.c). */
 #ifndef GWI_CORE_H
 #define GWI_CORE_H
 
@@ -8,15 +8,15 @@
 #include <gelf.h>
 #include <libelf.h>
 
-/* Types of the sections. The number in the file is the one here plus 0x80000000. */
+/* Types of sections. sh_type in the file is this number plus 0x80000000. */
 typedef enum gwi_table {
     GWI_MANAGED_MEMORY = 1,
     GWI_GLOBAL_MEMORY,
     GWI_LOCAL_MEMORY,
     GWI_SHARED_MEMORY,
     GWI_REGISTERS,
-    GWI_IMAGE,           /* an image as it was before it was loaded */
-    GWI_RELOCATED_IMAGE, /* an image with its addresses on the device */
+    GWI_IMAGE,           /* an image before it was loaded */
+    GWI_RELOCATED_IMAGE, /* an image with device addresses */
     GWI_BACKTRACE,
     GWI_DEVICES,
     GWI_CONTEXTS,
@@ -44,28 +44,29 @@ typedef struct gwi_section {
 
 typedef struct gwi_core {
     Elf *elf;             /* owned */
-    const char *name;     /* borrowed; name of the dump, for error texts */
+    const char *name;     /* borrowed; name of the dump in error texts */
     gwi_section *section; /* owned */
     size_t count;
     size_t strings; /* index of the section with the device names; 0: none */
 } gwi_core;
 
-/* Open the dump and check its sections. The contents of the tables are not checked. */
+/* Open the dump and check its sections. The contents of the tables are not checked. After a failure, call
+ * gwi_core_close() as well. */
 GW_MUST_CHECK gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err);
 void gwi_core_close(gwi_core *core);
 
 /* Return the bytes of a section, or NULL if they cannot be read. They are valid until gwi_core_close(). */
 const uint8_t *gwi_core_bytes(const gwi_core *core, size_t section);
-/* Return the number of rows in a table. Its sh_entsize is not 0, because gwi_core_open() checked the row length. */
+/* Return the number of rows in a table. sh_entsize is not 0, because gwi_core_open() has checked it. */
 static inline uint64_t gwi_row_count(const gwi_section *section)
 {
     return section->header.sh_size / section->header.sh_entsize;
 }
 const uint8_t *gwi_core_row(const gwi_core *core, size_t section, uint64_t row);
-/* Return the string at `offset` in the device names, borrowed, or NULL if there is none. */
+/* Return the string at `offset` among the device names (borrowed), or NULL if there is none. */
 const char *gwi_core_string(const gwi_core *core, uint64_t offset);
 
-/* Read a number of a dump. Dumps are little-endian on every machine. */
+/* Read a number from a dump. Dumps are always little-endian. */
 static inline uint32_t gwi_u32(const uint8_t *at)
 {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -76,10 +77,10 @@ static inline uint64_t gwi_u64(const uint8_t *at)
     return gwi_u32(at) | (uint64_t)gwi_u32(at + 4) << 32;
 }
 
-/* Set function, offset, file and line of the fault from fault->pc, and the kernel if it is not known yet. If the PC is
- * a return address, as after a failed assertion, the instruction before it is looked up. `kernel_entry` is the start
- * address of the grid's kernel; 0 if unknown. A value that is not found stays unknown. Returns GW_OK or GW_NOMEM. See
- * place.c. */
+/* Look up fault->pc, and set the fault's function, offset, file and line, and its kernel if that is still unknown.
+ * After a failed assertion the PC is a return address, so the instruction before it is looked up. `kernel_entry` is
+ * the start address of the grid's kernel, or 0 if unknown. Values that are not found stay unset. Returns GW_OK or
+ * GW_NOMEM. See place.c. */
 GW_MUST_CHECK gw_status gwi_place_find(const gwi_core *core, uint64_t kernel_entry, gw_gpucore_fault *fault,
                                        gw_error *err);
 

@@ -1,4 +1,4 @@
-/* Reads the signal, the thread that caused it and the mapped files from the notes of a process's core dump. */
+/* Reads the signal, the thread that caused it and the mapped files from the notes in a process's core dump. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 
@@ -13,8 +13,8 @@
 #include <sys/procfs.h>
 #include <unistd.h>
 
-/* The notes of a process with a thousand threads take a few MiB. If they are larger than the maximum, only the first
- * NOTE_BYTES_MAX bytes are read. */
+/* The notes of a process with a thousand threads take a few MiB. Only the first NOTE_BYTES_MAX bytes of a segment are
+ * read. */
 enum { NOTE_BYTES_MAX = 16 << 20, SEGMENTS_MAX = 64, SI_ADDR_OFFSET = 16, SI_CODE_OFFSET = 8 };
 
 #if defined(__x86_64__)
@@ -27,7 +27,7 @@ static void take_status(const uint8_t *data, size_t bytes, bool is_own, gw_hostc
 {
     struct elf_prstatus status;
     if (bytes < sizeof status || core->tid != 0)
-        return; /* the first NT_PRSTATUS is that of the thread that caused the fault */
+        return; /* the first NT_PRSTATUS belongs to the thread that caused the fault */
     memcpy(&status, data, sizeof status);
     core->tid = (uint32_t)status.pr_pid;
     core->signal = core->signal != 0 ? core->signal : status.pr_cursig;
@@ -63,8 +63,8 @@ static uint64_t number_at(const uint8_t *data, size_t index)
     return number;
 }
 
-/* Parse an NT_FILE note, and find the mapped file that contains the fault's address. The note consists of the number of
- * mappings, the page size, the begin, end and offset of each mapping, and then all names. */
+/* Parse an NT_FILE note, and find the mapped file that contains the fault's address. The note consists of the number
+ * of mappings, the page size, then the begin, end and offset of each mapping, and then all names. */
 static void take_files(const uint8_t *data, size_t bytes, gw_hostcore *core)
 {
     enum { HEAD = 2, EACH = 3, WORD = sizeof(uint64_t) };

@@ -1,4 +1,4 @@
-/* Tests the reader with core dumps that the test builds, and with damaged ones. */
+/* Tests the reader with core dumps that the test builds, both intact and damaged. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 
@@ -106,7 +106,7 @@ static void the_fault(void **state)
     assert_true(core.instruction == 0x401234);
 }
 
-/* Make a dump with an NT_FILE note that contains two mappings and declares `claimed` mappings. */
+/* Make a dump with an NT_FILE note that contains two mappings, but declares `claimed` mappings. */
 static void make_with_files(image *it, uint64_t address, uint64_t claimed)
 {
     static const char names[] = "/data/train.bin\0/dev/shm/torch_1 (deleted)";
@@ -174,8 +174,8 @@ static void no_core(void **state)
     assert_int_equal(core.pid, 7);
 }
 
-/* Read dumps that were truncated at every possible length, and dumps with one damaged byte. The reader must not
- * crash. */
+/* Read dumps that are truncated at every possible length, and dumps with one damaged byte. The reader must not crash.
+ */
 static void cut_and_damaged(void **state)
 {
     static image it, bad;

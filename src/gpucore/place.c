@@ -1,9 +1,9 @@
 /* Finds the loaded image, the function and the source line of a program counter.
  *
- * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so does its
+ * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so has its
  * section; both are skipped. A called function that was not inlined is either a local symbol in the kernel's section
- * ".text.<kernel>" or, if it was compiled separately, has a section of its own. A section of its own does not show
- * which kernel called the function, so the kernel's name must come from the table of grids. */
+ * ".text.<kernel>" or, if it was compiled separately, has its own section. Its own section does not show which kernel
+ * called it, so the kernel's name must come from the table of grids. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -43,8 +43,8 @@ static bool image_open(const gwi_core *core, size_t section, image *ret_image)
 /* ---- functions ---- */
 
 typedef struct function {
-    const char *name;   /* borrowed from the image; NULL: no function found */
-    const char *kernel; /* NULL: the image does not show which kernel it is */
+    const char *name;   /* borrowed from the image; NULL if no function was found */
+    const char *kernel; /* borrowed from the image; NULL if the image does not show which kernel it is */
     uint64_t begin;
 } function;
 
@@ -61,7 +61,7 @@ static const char *text_section(const image *in, size_t index, uint64_t address)
     return name != NULL && gw_begins(name, ".text.") && name[6] != '\0' ? name + 6 : NULL;
 }
 
-/* Find the innermost function that contains `address`, and the kernel whose section it is in. */
+/* Find the innermost function that contains `address`, and the kernel whose section contains the function. */
 static void look_at_symbols(const image *in, Elf_Scn *table, const GElf_Shdr *header, uint64_t address, function *found)
 {
     Elf_Data *data = elf_getdata(table, NULL);
@@ -79,7 +79,7 @@ static void look_at_symbols(const image *in, Elf_Scn *table, const GElf_Shdr *he
             continue;
         bool is_global = GELF_ST_BIND(symbol.st_info) != STB_LOCAL;
         if (is_global && strcmp(name, section) != 0)
-            continue; /* the two names differ, so one of them is damaged */
+            continue; /* the names of symbol and section differ, so one of them is damaged */
         if (is_global && (symbol.st_other & SYMBOL_IS_ENTRY))
             found->kernel = section;
         if (symbol.st_size < smallest) {
@@ -100,7 +100,8 @@ static function find_function(const image *in, uint64_t address)
     return found;
 }
 
-/* Return the plain name of a function. The local symbol of a called function is "$<kernel>$<function>". */
+/* Return the name of a function without the prefix of a local symbol. The local symbol of a called function is
+ * "$<kernel>$<function>". */
 static const char *plain_name(const char *name)
 {
     const char *last = name[0] == '$' ? strrchr(name, '$') : NULL;
@@ -158,11 +159,11 @@ static gw_status find_line(const image *in, uint64_t address, gw_gpucore_fault *
     return st;
 }
 
-/* ---- the images ---- */
+/* ---- images ---- */
 
-/* Return the address of the faulting instruction. A failed assertion is a call that does not return. Its PC is the
- * address after the call, which may belong to the next line or the next function (driver 580: 0x1c0, where the line
- * after the assert begins). */
+/* Return the address of the faulting instruction. A failed assertion is a call that does not return, so its PC is the
+ * address after the call. This address may belong to the next line or the next function (driver 580: 0x1c0, where the
+ * line after the assert begins). */
 static uint64_t instruction_of(const gw_gpucore_fault *fault)
 {
     enum { WARP_ASSERT = 12 };

@@ -1,5 +1,5 @@
-/* Collects the faults from the tables: first lanes with an exception, then SMs that record an exception but have no
- * such lane. */
+/* Collects the faults from the tables: first the lanes with an exception, then the SMs that record an exception but
+ * have no such lane. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -40,9 +40,9 @@ enum {
 
 enum { EXCEPTION_MAX = 4096, THREADS_MAX = 1024, SMS_MAX = 1 << 16, PLACES_MAX = 256, DEVICES_MAX = 64 };
 
-/* A fault whose count is still growing while the tables are read. */
+/* A fault and its count, which grows while the tables are read. */
 typedef struct place {
-    gw_gpucore_fault fault; /* without names, which are looked up later */
+    gw_gpucore_fault fault; /* names are looked up later */
     uint64_t kernel_entry;
 } place;
 
@@ -53,7 +53,7 @@ typedef struct gathered {
     uint64_t beyond;
     uint64_t *sm_with_lane; /* owned: keys of the SMs that have a lane with an exception, unsorted */
     size_t sm_count;
-    /* The sections that are tables of grids. They are collected once, because a dump may have a million sections. */
+    /* Indices of the grid tables, found only once, because a dump may have a million sections. */
     size_t grids[DEVICES_MAX];
     size_t grid_table_count;
 } gathered;
@@ -106,7 +106,7 @@ static void find_grids(gathered *all)
             all->grids[all->grid_table_count++] = i;
 }
 
-/* Return the row of the grid with this id on this device. Returns NULL if the grid is not in the tables. */
+/* Return the row of the grid with this id on this device, or NULL if the grid is in no table. */
 static const uint8_t *grid_row(const gathered *all, uint32_t device, uint64_t id)
 {
     for (size_t i = 0; i < all->grid_table_count; i++) {
@@ -158,7 +158,7 @@ static gw_status note_sm(gathered *all, uint64_t key, gw_error *err)
     return GW_OK;
 }
 
-/* The warp, block and SM to which a table of lanes belongs. Links and row numbers were already checked. */
+/* The warp, block and SM that a table of lanes belongs to. Links and row numbers were already checked. */
 typedef struct family {
     const uint8_t *warp, *block, *sm;
     uint32_t device;
@@ -277,7 +277,7 @@ static gw_status gather(gathered *all, gw_error *err)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the result ---- */
 
 static int worse_first(const void *a, const void *b)
 {

@@ -1,4 +1,4 @@
-/* Opens a GPU core dump with libelf and checks that its sections match each other, before any row is used. */
+/* Opens a GPU core dump with libelf. Checks that the sections match each other before any row is read. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -11,8 +11,8 @@
 
 enum { ABI_CUDA = 0x33, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
 
-/* For each type of section: the beginning of its name, the type of its parent, and the length of a row in the oldest
- * driver (0: gpuwhy does not read rows of this type). */
+/* For each type of section: the beginning of its name, the type of its parent, and the row length that the oldest
+ * driver wrote, in bytes (0: gpuwhy does not read rows of this type). */
 static const struct table_kind {
     const char *name;
     gwi_table parent;
@@ -69,8 +69,8 @@ static bool name_is(const char *name, const char *prefix)
     return strncmp(name, prefix, bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '.' || prefix[bytes - 1] == '.');
 }
 
-/* Set the type of a section. If the section is damaged, for example because its name and type differ, returns the
- * reason. Otherwise returns NULL. */
+/* Set the type of a section. Returns NULL, or the reason if the section is damaged, for example if its name does not
+ * fit its type. */
 static const char *check_kind(gwi_section *section)
 {
     uint32_t type = section->header.sh_type;
@@ -158,8 +158,8 @@ static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_err
     return st;
 }
 
-/* Return the number after `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124". Returns -1 if there
- * is none. */
+/* Return the number that follows `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124". Returns -1 if
+ * there is none. */
 static int64_t number_in(const char *name, const char *key)
 {
     const char *at = strstr(name, key);
@@ -171,8 +171,8 @@ static int64_t number_in(const char *name, const char *key)
     return end == at || number < 0 ? -1 : number;
 }
 
-/* Return the part before the last number in the names of a table's children, for example ".sm" for children of the
- * table of SMs. The number is the row of this table that the child belongs to. */
+/* Return the word before the last number in the names of child tables, for example ".sm" if the parent is a table of
+ * SMs. The number is the row in the parent table that the child belongs to. */
 static const char *child_key(gwi_table parent)
 {
     switch (parent) {
@@ -191,11 +191,11 @@ static const char *child_key(gwi_table parent)
     case GWI_GRIDS:
         return ".grid";
     default:
-        return NULL; /* the children are images, whose names do not contain the row of the module */
+        return NULL; /* children of a module are images, and their names do not contain a row number */
     }
 }
 
-/* True if the name of the child fits its parent's name: it has the same parts, and for most tables one more.
+/* True if the child's name fits the parent's name: it has the same parts, and for most tables one more. For example,
  * ".cudbg.lntbl.dev0.sm1.cta2.wp3" is a child of ".cudbg.wptbl.dev0.sm1.cta2". */
 static bool names_agree(const char *child, const char *parent, const char *key)
 {
@@ -263,7 +263,7 @@ gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err)
     if (st != GW_OK)
         return st;
     elf_version(EV_CURRENT);
-    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* read, not mapped, because the file may shrink */
+    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* read() instead of a mapping, because the file may shrink */
     if (core->elf == NULL)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
     st = check_head(core, err);

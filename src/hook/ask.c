@@ -1,4 +1,4 @@
-/* Queries to the driver. Nothing here waits for the device or touches a stream, and nothing is queried while a
+/* Queries to the driver. They do not wait for the device and do not touch a stream. Memory is not queried while a
  * stream capture is open. */
 #include "gwi_hook.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- the start of a process ---- */
+/* ---- start of a process ---- */
 
 static void begin_process(bool has_buffer)
 {
@@ -42,11 +42,12 @@ static void read_settings(void)
 
 static int name_unreachable(void)
 {
-    return 34; /* CUDA_ERROR_STUB_LIBRARY: the driver file has the name, but no function for it */
+    return 34; /* CUDA_ERROR_STUB_LIBRARY, because dlsym() did not find this name in the driver */
 }
 
-/* Open the driver and look up all its names. Our lock must not be held: the loader holds its own lock while it runs
- * constructors of libraries, and these may call the driver and wait for our lock. NULL: the driver cannot be opened. */
+/* Open the driver and look up all its names. Do not call this with our lock held: the loader holds its own lock while
+ * it runs constructors of libraries, and these may call the driver and wait for our lock. Returns NULL if the driver
+ * cannot be opened. */
 static void *open_driver(const gw_facade_head *head, void **ret_found)
 {
     void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
@@ -56,8 +57,8 @@ static void *open_driver(const gw_facade_head *head, void **ret_found)
     return driver;
 }
 
-/* Call with the lock held. False: there is no driver, or it is not the driver of the first attach. A process can
- * have only one. */
+/* Use this driver. The caller holds the lock. Returns false if the driver could not be opened, or if it is not the
+ * driver of the first attach: a process can have only one driver. */
 static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *found)
 {
     if (gwi.driver != NULL)
@@ -112,7 +113,7 @@ static int attach(gw_facade_head *head, void **found)
     if (!gwi_lock())
         return status;
     gwi_at_start = (gwi_start){begin_process, gwi_fork_take};
-    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread was faster */
+    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread has attached already */
         status = 0;
     } else if (gwi_tell_children() && adopt_driver(head, driver, found)) {
         fill_table(head, found);
@@ -129,7 +130,7 @@ static int attach(gw_facade_head *head, void **found)
 
 int gw_hook_attach(gw_facade_head *head) __attribute__((visibility("default")));
 
-/* Called by a facade at the first call into any of its stubs, on any thread; several threads may call it at once. */
+/* Called by a facade at the first call into any of its stubs. Several threads may call this at once. */
 int gw_hook_attach(gw_facade_head *head)
 {
     static bool said;

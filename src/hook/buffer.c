@@ -12,19 +12,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The hook's private data in the reserved part of a slot. Chunk numbers start at 1; 0: none. */
+/* The hook's private data in the reserved part of a slot. Chunk numbers start at 1; 0 means no chunk. */
 typedef struct slot_private {
     uint32_t chunk;         /* current chunk for all records */
     uint32_t reserve_chunk; /* current chunk from the reserve, for failures only */
     uint32_t chunk_hint;    /* index at which to start looking for the next chunk */
     uint32_t ring_asked;
     uint32_t refused;        /* the guard refused this call */
-    uint32_t pending_device; /* the device on which the guard counts `pending_bytes` while the driver works */
+    uint32_t pending_device; /* the device for which the guard counts `pending_bytes` during the call */
     uint64_t pending_bytes;
     gwi_stack_known stack;
     uint64_t facts_ticks;
     bool facts_are_precious;
-    uint64_t launches, copies, reads, waits, queries; /* counters at the last request for memory */
+    uint64_t launches, copies, reads, waits, queries; /* the thread's counters at its last memory request */
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
 
@@ -33,21 +33,21 @@ static slot_private *private_of(gw_slot *slot)
     return (slot_private *)(void *)slot->reserved;
 }
 
-/* The slot of threads that could not get one, and of all threads if there is no buffer. It is always "inside" a
- * call, so nothing is recorded. */
+/* The slot of threads that could not get one, and of all threads if there is no buffer. It is always marked as inside
+ * a call, so nothing is recorded. */
 static gw_slot no_slot = {.inside_fn = 1};
 static gw_buffer_head no_head;
 
 static pthread_key_t thread_end_key;
 static bool thread_end_key_made;
 
-static _Atomic uint64_t full_since; /* the tick at which no chunk was free, so that the next search can be delayed; 0:
-                                       the last search found one */
+static _Atomic uint64_t full_since; /* time of the last search that found no free chunk, in ticks, to delay the next
+                                       search; 0: the last search found one */
 
 /* ---- clock ---- */
 
-/* The TSC is used as the clock only if its rate is constant and it never stops, and if the kernel itself uses it (the
- * TSCs of several sockets may differ). */
+/* Use the TSC as the clock only if its rate is constant, it never stops, and the kernel uses it too (the TSCs of
+ * several sockets may differ). */
 static bool counter_is_clock(void)
 {
 #if defined(__x86_64__)
@@ -64,7 +64,7 @@ static bool counter_is_clock(void)
 
 /* ---- set-up ---- */
 
-/* The number in "pid:[4026531836]"; 0: not available. */
+/* Return the number in "pid:[4026531836]", or 0 if it is not available. */
 static uint64_t pid_namespace(void)
 {
     char text[40];
@@ -179,7 +179,8 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot)
     return private_of(slot)->facts_ticks;
 }
 
-/* Return a slot in private memory, which no reader sees. With it the guard works even if nothing can be recorded. */
+/* Return a slot in private memory, which no reader sees. With such a slot, the guard works even if nothing can be
+ * recorded. */
 static gw_slot *unshared_slot(uint32_t mark)
 {
     if (!thread_end_key_made) /* without the key nothing would free the slot at thread exit */
@@ -205,7 +206,7 @@ uint32_t gwi_slot_index(const gw_slot *slot)
     return (uint32_t)(slot - gwi.slots);
 }
 
-/* From a file, because prctl() may be forbidden by a filter of system calls (buffer_file.c). */
+/* Read the name from a file, because a system call filter may forbid prctl() (see buffer_file.c). */
 static void read_thread_name(gw_slot *slot)
 {
     char path[48];
@@ -226,7 +227,7 @@ gw_slot *gwi_slot_take(uint32_t mark)
         slot->tid = (uint32_t)syscall(SYS_gettid);
         slot->calls = slot->inside_since = slot->ring_head = slot->synced_at = slot->synced_ring_head = 0;
         slot->inside_fn = 0;
-        /* There are few rings, so a reused slot keeps its previous thread's ring, which is emptied. */
+        /* There are few rings, so a reused slot keeps the ring of its previous thread. The ring was emptied above. */
         if (slot->generation == 0)
             slot->ring_index = -1;
         for (int c = 0; c < GW_COUNT_COUNT; c++)
@@ -274,7 +275,7 @@ static void chunk_close(uint32_t *chunk)
     *chunk = 0;
 }
 
-/* Thread-exit destructor of a slot. A forked child inherits the pointer, but does not own the slot. */
+/* Release the slot at thread exit. A forked child inherits the pointer, but does not own the slot. */
 static void thread_ends(void *value)
 {
     gw_slot *slot = value;
@@ -318,7 +319,7 @@ static uint32_t chunk_take(gw_slot *slot, uint32_t first, uint32_t end)
         if (atomic_load_explicit(&head->state, memory_order_relaxed) != GW_CHUNK_FREE ||
             !atomic_compare_exchange_strong(&head->state, &expected, GW_CHUNK_OWNED))
             continue;
-        /* used_bytes is 0 here: the buffer starts that way, and it is reset when a chunk is freed. */
+        /* used_bytes is 0 here: it is 0 in a new buffer, and is reset when a chunk is freed. */
         head->slot_index = slot_index;
         head->tid = slot->tid;
         head->generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
@@ -347,10 +348,11 @@ static bool has_room(uint32_t chunk, uint32_t records)
     return chunk != 0 && used_of(chunk) + records * sizeof(gw_raw_event) <= GW_CHUNK_RECORDS * sizeof(gw_raw_event);
 }
 
-/* After the buffer was full, wait this many ticks (about 0.1 ms or more) before searching it again. */
+/* When no chunk is free, wait this many ticks (about 0.1 ms or more) before the next search. */
 enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
 
-/* Return a chunk of this thread with room for `records`. 0: there is none, and the records are lost. */
+/* Return a chunk of this thread with room for `records` records. Returns 0 if there is none; the records are then
+ * lost. */
 static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_reserve)
 {
     slot_private *own = private_of(slot);
@@ -376,7 +378,7 @@ static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_re
     return own->reserve_chunk;
 }
 
-/* Write the records of one text to `out`, as many as the caller has computed from `bytes`. */
+/* Write a text of `bytes` bytes to `out`, split into records. The caller has made room for them. */
 static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *text, uint32_t bytes)
 {
     for (uint32_t done = 0; done < bytes; out++) {
@@ -390,7 +392,8 @@ static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *t
     }
 }
 
-/* Prefetch the chunk that chunk_take() will try first. Its cache lines were last written on the supervisor's core. */
+/* Prefetch the chunk that chunk_take() will try first. The supervisor was the last to write these cache lines, on
+ * another core. */
 static void prefetch_next_chunk(gw_slot *slot)
 {
     gw_chunk *next = &gwi.chunks[private_of(slot)->chunk_hint % CHUNKS_PLAIN];
@@ -401,7 +404,8 @@ static void prefetch_next_chunk(gw_slot *slot)
 
 bool gwi_is_precious(const gw_raw_event *event)
 {
-    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* usually a normal answer ("not found") */
+    bool is_common =
+        event->kind == GW_EV_CALL || event->result == 500; /* 500 ("not found") is usually a normal answer */
     return event->result != 0 && (!is_common || gw_cuda_is_sticky(event->result));
 }
 
@@ -429,7 +433,8 @@ bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
         out->flags |= GW_EVF_TEXT_FOLLOWS;
         put_text(out + 1, event, text, bytes);
     }
-    __builtin_prefetch(out + records, 1); /* the next record: the supervisor has read this chunk on another core */
+    __builtin_prefetch(out + records,
+                       1); /* prefetch the next record, because the supervisor has read this chunk on another core */
     if (gwi_unlikely(used / sizeof *out % (GW_CHUNK_RECORDS / 2) == GW_CHUNK_RECORDS / 4))
         prefetch_next_chunk(slot);
     atomic_store_explicit(&to->head.used_bytes, used + records * (uint32_t)sizeof *out, memory_order_release);

@@ -1,9 +1,9 @@
 /* --catch-crash: record the address and the stack of a thread that gets a fault signal.
  *
- * Only on request. The handler is installed at the first call into the hook and removes itself at the first fault:
- * it restores the previous handler, and the faulting instruction runs again. So the program's own handler, or the
- * default action, gets the same signal, the same address and the same core dump as without us. A handler that the
- * program installs later replaces ours. Nothing here allocates, locks or calls the driver. */
+ * The handler is installed at the first call into the hook, and removes itself at the first fault: it restores the
+ * previous handler, and the faulting instruction runs again. So the program's own handler, or the default action, gets
+ * the same signal, the same address and the same core dump as without gpuwhy. A handler that the program installs
+ * later replaces ours. The handler does not allocate, lock or call the driver. */
 #include "gwi_hook.h"
 #include "gwi_site.h"
 
@@ -22,7 +22,7 @@ enum { SIGNAL_COUNT = sizeof signals / sizeof signals[0] };
 static struct sigaction before[SIGNAL_COUNT];
 static _Atomic int state; /* 0: no crash yet; 1: being written; 2: written */
 
-/* Start of the hook's own code, and one byte past its end, as defined by the linker. */
+/* Start of the hook's own code, and one byte past its end. The linker defines both symbols. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
@@ -39,9 +39,9 @@ static uintptr_t instruction_of(const void *context)
 #endif
 }
 
-/* Return whether it is safe to write. It is not in a child that has not called the driver yet or that shares its
- * parent's memory, because the buffer belongs to another process. It is not after a fault inside the hook or in the
- * buffer's own memory, because the fault may have interrupted the writing of a record. */
+/* True if it is safe to write a record. It is not safe in a child that has not called the driver yet or that shares
+ * its parent's memory, because the buffer belongs to another process. It is also not safe after a fault inside the
+ * hook or in the buffer's memory, because the fault may have interrupted the writing of a record. */
 static bool may_write(uintptr_t instruction, uintptr_t address)
 {
     uintptr_t buffer = (uintptr_t)gwi.head;
@@ -51,11 +51,11 @@ static bool may_write(uintptr_t instruction, uintptr_t address)
            !is_buffers;
 }
 
-/* The crash is written once without the stack, and again with the stack if it could be read. */
+/* Write the crash without the stack first, and then again with the stack if it could be read. */
 static void write_crash(int signal, const siginfo_t *info, const void *context)
 {
     uintptr_t instruction = instruction_of(context);
-    bool by_fault = info->si_code > 0; /* otherwise another process or thread sent the signal */
+    bool by_fault = info->si_code > 0; /* otherwise the signal was sent, for example by kill() */
     uintptr_t address = by_fault ? (uintptr_t)info->si_addr : 0;
     if (!may_write(instruction, address))
         return;

@@ -1,4 +1,4 @@
-/* The slow path into a wrapper, for a new thread or a new process. Also facts, which any thread may write. */
+/* The slow path into a wrapper, for a new thread or a new process. Also records facts, which any thread may do. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -21,17 +21,17 @@ static void forked(void)
     memset(&gwi_wipe, 0, sizeof gwi_wipe);
 }
 
-static _Atomic bool children_are_told; /* written under the lock */
+static _Atomic bool children_are_told; /* written only with the lock held */
 
-/* Wiping works only for memory without a file behind it, which our zeroed data is. If pages are larger than
- * GWI_PAGE_BYTES_MAX, neighbouring data would be wiped too. */
+/* The kernel wipes only anonymous memory, and gwi_wipe is in such memory. If pages are larger than GWI_PAGE_BYTES_MAX,
+ * neighbouring data would be wiped too. */
 static bool kernel_wipes(void)
 {
     return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
 }
 
-/* Kernels before 4.14 do not wipe. On them an atfork handler wipes the page, in children made by fork() but not in
- * those made by a raw clone. */
+/* Make sure that the page is wiped in a child. Kernels before 4.14 cannot wipe it, so an atfork handler does, in
+ * children made by fork() but not in those made by a raw clone. */
 bool gwi_tell_children(void)
 {
     if (!children_are_told)
@@ -44,8 +44,8 @@ static void write_fork_fact(const gw_buffer_head *parent, uint32_t site)
     gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), site, 0, NULL);
 }
 
-/* True if the buffer belongs to another living process whose memory we share (vfork, clone with CLONE_VM). Nothing is
- * recorded then. */
+/* True if the buffer belongs to another living process whose memory we share (vfork, clone with CLONE_VM). Then
+ * nothing is recorded. */
 static bool in_foreign_memory(void)
 {
     pid_t owner = (pid_t)gwi.head->pid;
@@ -70,7 +70,7 @@ static gw_slot *enter_slow(void)
         gwi_at_start.begin(gwi_buffer_create(mark));
         atomic_store(&gwi_wipe.mark, mark);
     }
-    gw_slot *slot = gwi_slot; /* a signal handler may have created it already */
+    gw_slot *slot = gwi_slot; /* a signal handler may have taken a slot already */
     if (slot == NULL || slot->mark != mark)
         gwi_slot = gwi_slot_take(mark);
     if (is_new)
@@ -106,8 +106,8 @@ static bool put_fact(unsigned kind, uint32_t site, const uint64_t arg[4], const 
     int saved_errno = errno;
     gw_slot *slot = gwi_slot_usable();
     if (slot != NULL && gwi_slot_is_shared(slot)) {
-        /* Inside a wrapper the thread is already guarded. Outside, set the guard so that our own calls are not
-         * recorded. */
+        /* Inside a wrapper, the thread is already marked as inside a call. Otherwise mark it now, so that our own
+         * calls are not recorded. */
         uint32_t inside = atomic_load_explicit(&slot->inside_fn, memory_order_relaxed);
         if (inside == 0)
             atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);

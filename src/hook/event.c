@@ -1,4 +1,4 @@
-/* Record a call that has returned, as an event or a failure, or only count it. */
+/* Record a finished call as an event or a failure, or only count it. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
 #include "gwi_site.h"
@@ -7,9 +7,9 @@
 
 enum { RESULT_NOT_FOUND = 500 };
 
-/* Calls that destroy or free an object. Before we have recorded the end, the driver may already give the same
- * address or handle to another thread. So these events get the time at which the call began: the creation of an
- * object is then never recorded before the end of the previous object with that handle. */
+/* Calls that destroy or free an object. The driver may give the same address or handle to another thread before we
+ * have recorded the end of the object. So these events get the time at which the call began. Then the creation of an
+ * object is never recorded before the end of the previous object with the same handle. */
 #define GIVES_BACK(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_ENDS)
 
 static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
@@ -20,7 +20,8 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
     event->ticks =
         !is_failure && th->is_timed && gw_kind_is_in(GW_KINDS(GIVES_BACK), event->kind) ? th->entered_ticks : now;
     event->took_us = th->is_timed ? gwi_took_us(now - th->entered_ticks) : 0;
-    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* used by the calls that follow */
+    atomic_store_explicit(&th->slot->inside_since, now,
+                          memory_order_relaxed); /* later calls reuse this clock reading */
     event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
     if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
         event->flags |= GW_EVF_CAPTURING;
@@ -74,7 +75,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     errno = saved_errno;
 }
 
-/* Return the counter for a result that is a normal answer. -1: the result is a failure. */
+/* Return the counter for a result that is a normal answer, or -1 if the result is a failure. */
 static int counter_of_answer(unsigned kind, int result)
 {
     if (result == 600)
@@ -86,16 +87,16 @@ static int counter_of_answer(unsigned kind, int result)
     return -1;
 }
 
-/* Return whether a driver returns this result only after it has read the name or path argument. With other results,
- * the argument may be any pointer. */
+/* True if a driver returns this result only after it has read the name or path argument. With other results, the
+ * argument may be an invalid pointer. */
 static bool has_read_text(int result)
 {
     return (result == 2 || (result >= 200 && result <= 304 && result != 201) || result == RESULT_NOT_FOUND) &&
            !gw_cuda_is_sticky((unsigned)result);
 }
 
-/* Libraries look up functions that may not exist, and some libraries look up many. The first failed lookups are
- * recorded, then ten a second. */
+/* Libraries look up functions that may not exist, some libraries very often. The first failed lookups are recorded,
+ * and after that at most ten per second. */
 static bool is_worth_a_name(void)
 {
     enum { MISSES_MAX = 64 };
@@ -121,7 +122,7 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
 void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
 {
     gwi_slot_ref th;
-    if (!gwi_enter_quick(&th, fn)) /* this is our own call or the driver's, or nothing is recorded */
+    if (!gwi_enter_quick(&th, fn)) /* this is our own call or one of the driver's, or recording is impossible */
         return;
     gwi_failed(&th, fn, GW_EV_CALL, result, flags, 0, a0, a1, a2, a3, NULL);
     gwi_leave(&th);

@@ -1,6 +1,6 @@
 /* Facts that the hook queries from the driver right after certain calls: the driver's version, the devices, the memory
- * at a failed allocation, the driver's own log. Nothing here waits for the device or touches a stream, and nothing is
- * queried while a stream capture is open. */
+ * at a failed allocation, the driver's own log. The queries do not wait for the device and do not touch a stream.
+ * Memory is not queried while a stream capture is open. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
 
@@ -13,8 +13,8 @@
 static const int attributes[] = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 16, 17,  18,
                                  20, 33, 34, 39, 41, 50, 75, 76, 81, 83, 97, 102, 115};
 
-/* The program may run on any of the devices, so the size of the smallest one is used to decide whether memory is
- * short. */
+/* Remember the size of the smallest device. It decides whether memory is short, because the program may run on any of
+ * the devices. */
 static void note_card(int device, size_t total)
 {
     size_t any = 0;
@@ -49,7 +49,7 @@ static void write_device(int device, uint64_t context)
     }
 }
 
-/* Write the other devices that this process could have used, because one of them may be idle while this one is full. */
+/* Write the other devices that this process can use, because one of them may be idle while this one is full. */
 static void write_others(int device)
 {
     gw_fn_t_cuDeviceGetCount *get_count = GWI_REAL(cuDeviceGetCount);
@@ -117,7 +117,7 @@ static void write_log_lines(char *text)
         gwi_fact(GW_EV_DRIVER_LOG, 0, 0, 0, 0, line[i % LOG_LINES_MAX]);
 }
 
-/* Write the lines of the driver's log that are new since the last call. */
+/* Write the lines that the driver has logged since the last call. */
 static void log_pull(void)
 {
     gw_fn_t_cuLogsDumpToMemory *dump = GWI_REAL(cuLogsDumpToMemory);
@@ -134,7 +134,8 @@ static void log_pull(void)
 
 static void driver_ready(void)
 {
-    static _Atomic uint32_t written_by_pid; /* a program may call cuInit many times */
+    static _Atomic uint32_t
+        written_by_pid; /* write the facts once per process, although a program may call cuInit many times */
     gw_fn_t_cuDriverGetVersion *get = GWI_REAL(cuDriverGetVersion);
     int version = 0;
     if (atomic_exchange(&written_by_pid, gwi.head->pid) == gwi.head->pid)
@@ -147,14 +148,14 @@ static void driver_ready(void)
 
 /* ---- stream-ordered pools ---- */
 
-/* A pool may have memory that it does not use. This memory belongs to the process, and no event shows it. We query
- * the device's pools and the pools that the calling thread has created itself. Pools of other threads are not
- * queried, because they may be in the middle of being destroyed. */
+/* A pool may have reserved memory that is not in use. This memory belongs to the process, and no event shows it. We
+ * query the device's pools and the pools that the calling thread has created. Pools that other threads have created
+ * are not queried, because these threads may be destroying them. */
 enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
 static struct {
-    _Atomic uint32_t used; /* stream-ordered memory was allocated */
+    _Atomic uint32_t used; /* 1: stream-ordered memory was allocated */
     struct {
-        _Atomic uint64_t pool, thread; /* pool 0: free */
+        _Atomic uint64_t pool, thread; /* if pool is 0, the entry is free */
         _Atomic uint32_t device;
     } made[POOLS_MAX];
 } pools;
@@ -228,8 +229,8 @@ static void note_pools(unsigned kind, const uint64_t arg[4])
 
 /* ---- after an event ---- */
 
-/* Memory is always queried after the first refusals, so that the result for a short program does not depend on its
- * speed. After that it is queried at most ten times a second. */
+/* Query memory after each of the first refusals, so that the result for a short program does not depend on its speed.
+ * After that, query it at most ten times a second. */
 static bool may_ask_for_memory(void)
 {
     enum { ALWAYS_MAX = 64 };
@@ -259,8 +260,8 @@ static bool asks_for_memory(unsigned kind)
     return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE || kind == GW_EV_VMM_MAP;
 }
 
-/* A capture ends when its end call succeeds, or fails because the capture had become invalid (901 to 907). A call on
- * the wrong thread, or on a stream that captures nothing, ends no capture. */
+/* A capture ends if its end call succeeds, or fails because the capture was already invalid (901 to 907). An end call
+ * on the wrong thread, or on a stream without a capture, ends no capture. */
 static void capture_ended(int result)
 {
     uint32_t open = atomic_load(&gwi.head->captures_open);
@@ -270,15 +271,15 @@ static void capture_ended(int result)
         ;
 }
 
-/* The bytes of the soft limit in this line of /proc/self/limits; 0: unlimited. */
+/* Return the soft limit in this line of /proc/self/limits, in bytes, or 0 if it is unlimited. */
 static uint64_t limit_in(const char *limits, const char *name)
 {
     const char *line = strstr(limits, name);
-    return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10); /* "unlimited" is no number */
+    return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10); /* strtoull() returns 0 for "unlimited" */
 }
 
-/* CUDA reserves far more address space than a card has memory, so a limit that the program or a launcher has set looks
- * like a full card. */
+/* CUDA reserves far more address space than a card has memory. So if the program or a launcher limits the address
+ * space, allocations fail as if the card were full. */
 static void note_limits(void)
 {
     static _Atomic uint64_t looked_at_ns;
@@ -297,7 +298,8 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
     if (result == 0) {
         if (kind == GW_EV_INIT)
             driver_ready();
-        else if (kind == GW_EV_CTX_CREATE && arg[3] != GW_CONTEXT_FROM_GREEN)  /* has no device argument */
+        else if (kind == GW_EV_CTX_CREATE &&
+                 arg[3] != GW_CONTEXT_FROM_GREEN) /* such a context has no device argument */
             device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green context cannot be pushed */
         else if (kind == GW_EV_CAPTURE_BEGIN)
             atomic_fetch_add(&gwi.head->captures_open, 1);
@@ -307,7 +309,7 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
     }
     if (result == 2)
         note_limits();
-    /* A forked child inherits the state of its parent's driver, but must not use it. */
+    /* A forked child inherits the state of its parent's driver, but must not use the driver. */
     if (result == 500 || !gwi_may_ask(result) || !atomic_load_explicit(&gwi.head->initialised, memory_order_relaxed))
         return;
     if (result == 2 || asks_for_memory(kind))

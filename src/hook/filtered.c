@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-/* Number of seccomp filters that the supervisor is also under. It has tested that they allow the unusual calls. */
+/* Number of seccomp filters that the supervisor is under too. The supervisor has tested that they allow the unusual
+ * calls. */
 static _Atomic int filters_passed;
 
 void gwi_filters_begin(void)
@@ -13,7 +14,7 @@ void gwi_filters_begin(void)
     filters_passed = passed == NULL ? 0 : (int)strtol(passed, NULL, 10);
 }
 
-/* True if the process has more seccomp filters than the supervisor. The program, or a launcher, has then added one. */
+/* True if the process has more seccomp filters than the supervisor, because the program or a launcher has added one. */
 bool gwi_calls_are_filtered(void)
 {
     return gw_filter_count() > filters_passed;

@@ -1,16 +1,16 @@
-/* Record where the process forks. A child makes its first driver call on another line than the fork, so the parent
- * reads its own stack before the fork, in a pthread_atfork handler. Only fork() runs such handlers (vfork,
- * posix_spawn and a plain clone do not). The handler costs as much as one call site, and only at a fork.
+/* Record where the process forks. A child makes its first driver call on another line than the fork. So the parent
+ * reads its own stack before the fork, in a pthread_atfork handler. Only fork() runs such handlers; vfork, posix_spawn
+ * and a plain clone do not. The handler costs as much as recording one call site, and only at a fork.
  *
- * The handler must not disturb the program. It allocates nothing and records nothing except a new site. It takes
- * only the hook's own lock, briefly, if a file or the thread's stack is new; no thread waits for a fork while it
- * holds this lock. It does nothing if the thread has no slot yet, or is inside a driver call (when a signal handler
- * forks). Its result is stored per slot, in memory that a fork copies, because several threads may fork at once.
+ * The handler must not disturb the program. It allocates nothing, and records nothing except a new site. It takes only
+ * the hook's own lock, briefly, if a file or the thread's stack is new; no thread waits for a fork while it holds this
+ * lock. It does nothing if the thread has no slot yet, or is inside a driver call (when a signal handler forks). The
+ * result is stored in memory that a fork copies, separately for each slot, because several threads may fork at once.
  *
  * Registering the handler may block: glibc 2.28 to 2.35 hold the handler lock while the handlers run. A handler may
- * wait for a lock that our caller holds (Python's lock, for example), or may itself be our caller. On these versions
- * we register only while the process has one thread, because then glibc takes no lock. If the handler is not
- * registered, the child's own stack must show where the fork was. */
+ * wait for a lock that our caller holds (for example Python's lock), or may itself be our caller. On these versions we
+ * register only while the process has one thread, because then glibc takes no lock. If the handler is not registered,
+ * the place of the fork must be found in the child's own stack. */
 #include "gwi_hook.h"
 #include "gwi_site.h"
 #include "gwi_unwind.h"
@@ -25,14 +25,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A fork's call site, and the limits of the thread's stack. With many mappings, looking up these limits takes
- * milliseconds. */
+/* A fork's call site, and the limits of the thread's stack. The child reuses the limits, because a lookup takes
+ * milliseconds if there are many mappings. */
 typedef struct fork_note {
-    uint32_t site; /* 0: not known */
+    uint32_t site; /* 0: unknown */
     gwi_stack_known stack;
 } fork_note;
 
-static fork_note note_of_slot[GW_SLOT_COUNT]; /* by slot: the fork that its thread is making */
+static fork_note note_of_slot[GW_SLOT_COUNT]; /* by slot: the current fork of the slot's thread */
 static fork_note note_of_this;                /* the fork that created this process */
 
 static void before_fork(void)
@@ -52,8 +52,8 @@ static void before_fork(void)
     errno = saved_errno;
 }
 
-/* The thread's slot still belongs to the parent, or to the last ancestor that had one: a child that makes no driver
- * call and forks again passes on the inherited note. */
+/* Here the thread's slot is still that of the parent, or of the last ancestor that had one. So if a child forks again
+ * without a driver call, it passes on the note that it has inherited. */
 static void in_child(void)
 {
     const gw_slot *slot = gwi_slot;
@@ -73,14 +73,14 @@ uint32_t gwi_fork_take(gw_slot *slot)
     return note.site;
 }
 
-/* "2.31" gives 31. 0: not a 2.x version. */
+/* Return 31 for glibc 2.31, and 0 for a version that is not 2.x. */
 static unsigned long minor_version(void)
 {
     const char *version = gnu_get_libc_version();
     return strncmp(version, "2.", 2) == 0 ? strtoul(version + 2, NULL, 10) : 0;
 }
 
-/* A directory's link count is 2 plus the number of its subfolders, and each thread has one subfolder. */
+/* The link count of a directory is 2 plus the number of its subfolders, and each thread has one subfolder. */
 static bool has_one_thread(void)
 {
     struct stat info;

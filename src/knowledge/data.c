@@ -127,7 +127,7 @@ const gw_cuda_family *gw_data_cuda_family(unsigned major)
     return NULL;
 }
 
-/* Return the first row of a CUDA version (only major and minor are compared). Returns NULL if there is none. */
+/* Return the first row with this CUDA version, or NULL. Only major and minor are compared. */
 static const gw_driver_row *data_driver_for(gw_version cuda)
 {
     for (size_t i = 0; i < gw_data_driver_compat_count; i++) {
@@ -189,8 +189,9 @@ static bool is_release(const char *pattern, gw_version release)
     return strcmp(end, ".x") == 0 ? minor_of(release) == wanted : release == wanted;
 }
 
-/* True if the pattern matches a build with this CUDA version. "12.6.3" matches every 12.6. "12.1+" matches 12.1 and all
- * later versions, also of a later major version. */
+/* True if the pattern matches a build with this CUDA version. "12.6.3" matches every 12.6. "12.1+" matches 12.1 and
+ * all
+ * later versions, including later major versions. */
 static bool is_cuda(const char *pattern, gw_version cuda)
 {
     gw_version wanted;
@@ -223,7 +224,7 @@ const gw_framework_row *gw_data_framework_for(const char *component, gw_version 
         const gw_framework_row *row = &gw_data_framework_compat[i];
         if (strcasecmp(row->component, component) == 0 && row->architectures != NULL &&
             gw_data_covers(row->architectures, capability) == GW_COVER_NATIVE)
-            found = row; /* no break: the file is sorted by release, and the newest row is wanted */
+            found = row; /* no break: the rows are sorted by release, and the last match is the newest */
     }
     return found;
 }

@@ -1,12 +1,13 @@
 /* datagen: read the tables of data/ and write them as the C arrays of gw_data.h. Also write a header with the driver's
- * results, for code that links only to the C library.
+ * result codes, for code that links only to the C library.
  *
  *     datagen data-folder output.c gw_cuda_results.h
  *
- * It runs on the build machine during the build. A table is a file with lines starting with '#', one line with the
- * column names, then the rows. Columns are separated by one tab. "-" means unknown. The array `tables` below defines
- * the content of each column, and which columns make a row unique. The check_ functions define which rows of other
- * tables a row needs. On an invalid file, datagen prints file, line and reason, writes nothing, and the build fails.
+ * datagen runs on the build machine during the build. A table is a file with comment lines starting with '#', one line
+ * with the column names, then the rows. Columns are separated by one tab. "-" means unknown. The array `tables` below
+ * defines what each column contains, and which columns make a row unique. The check_ functions compare a row with
+ * other
+ * rows and tables. If a file is invalid, datagen prints file, line and reason, writes nothing, and the build fails.
  *
  * To add a column, add it to `tables`, to the struct of the table in gw_data.h, and to the file. */
 #define _GNU_SOURCE
@@ -29,13 +30,13 @@ typedef enum column_type {
     NUMBER,         /* below 65536 */
     NUMBER_OR_NONE, /* below 65536, or "-", which is stored as 0 */
     VERSION,        /* 12.4, or "-", which is stored as 0 */
-    DRIVER,         /* a version that is also stored as text, because 450.80.02 as a number loses the zero */
-    RELEASE,        /* 2.11.0, 2.1.x */
+    DRIVER,         /* a version that is also stored as text, because 450.80.02 loses its zero as a number */
+    RELEASE,        /* 2.11.0 or 2.1.x */
     VERSION_FROM,   /* 12.6.3, 12.1+, or "-" */
     ARCHITECTURES,  /* 7.5 8.0 12.0+PTX, or "-" */
-    PARTS, /* literal alternatives of a pattern, separated by |; "=" is replaced by the column `text`; or "-" */
+    PARTS, /* literal alternatives of a pattern, separated by |, or "-"; "=" is replaced by the column `text` */
     WORD,  /* one of `words`, stored as text */
-    ENUM,  /* one of `words`, written as `prefix` and the word in capitals */
+    ENUM,  /* one of `words`, written as `prefix` followed by the word in capitals */
     FLAG   /* one of two `words`; the first one means true */
 } column_type;
 
@@ -48,7 +49,7 @@ typedef struct column {
 } column;
 
 typedef struct table {
-    const char *name; /* name of the table's file, without .tsv */
+    const char *name; /* file name of the table, without .tsv */
     const char *type;
     column columns[COLUMNS_MAX];
 } table;
@@ -150,7 +151,7 @@ enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
 typedef struct row {
     int line;
-    char *text;                     /* owned; the line, split at its tabs */
+    char *text;                     /* owned; the line, split at its tabs (each tab replaced by 0) */
     const char *field[COLUMNS_MAX]; /* pointers into `text` or `parts` */
     char *parts[2]; /* owned; the columns log_text and cuda_log_text, with "=" replaced by the column `text` */
 } row;
@@ -209,7 +210,7 @@ static bool is_architectures(const char *text)
     }
 }
 
-/* True if `text` consists of literal alternatives of a pattern: none is empty, and none has a special character. */
+/* True if `text` is a list of literal alternatives: none is empty, and none has a special character of patterns. */
 static bool is_parts(const char *text)
 {
     if (strpbrk(text, "\\.[](){}*+?^$") != NULL)
@@ -395,7 +396,7 @@ static void read_table(int index)
             add_row(index, line, text);
         }
         if (failed && row_counts[index] == 0)
-            break; /* if the column names are wrong, every row would be reported */
+            break; /* stop here: with wrong column names, every row would be reported */
     }
     if (ferror(file))
         bad(t, 0, "%s", strerror(errno));
@@ -714,7 +715,7 @@ static void write_tables(FILE *out)
         write_table(out, i);
 }
 
-/* ---- the driver's results, as a header ---- */
+/* ---- the header with the driver's result codes ---- */
 
 static void write_names(FILE *out, int index)
 {

@@ -86,7 +86,7 @@ static void spoilt_tables_are_refused(void **state)
         snprintf(path, sizeof path, "%s/out.c", folder);
         if (status != 1 || strstr(said, cases[i].reason) == NULL || access(path, F_OK) == 0)
             fail_msg("%s: exit status %d\n%s\nwanted: %s", cases[i].script, status, said, cases[i].reason);
-        assert_non_null(strstr(said, ".tsv:")); /* the message has file and line */
+        assert_non_null(strstr(said, ".tsv:")); /* the message names file and line */
     }
 }
 

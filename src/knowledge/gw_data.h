@@ -1,9 +1,9 @@
 /* The tables of data/ as C arrays: known errors, and versions of CUDA, drivers, cards and frameworks that work
  * together.
  *
- * The column `verified` of a row says how well the row was checked. GW_VERIFIED_YES: it was read in the vendor's own
- * text or header, or measured. GW_VERIFIED_PARTLY: only the columns named in the row's notes are true. GW_VERIFIED_NO:
- * it is known by experience. A row that is not GW_VERIFIED_YES never establishes a verdict alone.
+ * The column `verified` says how well a row was checked. GW_VERIFIED_YES: the row was read in the vendor's own text or
+ * header, or measured. GW_VERIFIED_PARTLY: only the columns named in the row's notes were checked. GW_VERIFIED_NO: the
+ * row comes from experience. Only a row with GW_VERIFIED_YES is enough for a verdict on its own.
  *
  * Texts are static, and NULL where the table has "-". All data is constant, so any thread may use it. Rows are in the
  * order of their file. docs/HOWTO_ADD_DATA.md describes how to add a row. */
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 typedef enum gw_verified { GW_VERIFIED_NO, GW_VERIFIED_PARTLY, GW_VERIFIED_YES } gw_verified;
-const char *gw_verified_text(gw_verified verified); /* "no", "partly", "yes"; static */
+const char *gw_verified_text(gw_verified verified); /* "no", "partly" or "yes"; static */
 
 /* ---- data/xid.tsv ---- */
 
@@ -29,14 +29,14 @@ typedef struct gw_xid {
     const char *meaning;
     const char *class;   /* likely origin: a word from the list in datagen.c, such as "app-first" or "hardware" */
     const char *hint;    /* usual cause, or what to check */
-    const char *flags;   /* letters of HDUMBTF, from the vendor's older table */
-    const char *action;  /* immediate action from the vendor's catalogue, such as "RESTART_APP" */
-    const char *inquiry; /* investigation action from the vendor's catalogue */
+    const char *flags;   /* possible causes in the vendor's older table, as letters from HDUMBTF (see data/xid.tsv) */
+    const char *action;  /* immediate action in the vendor's catalogue, such as "RESTART_APP" */
+    const char *inquiry; /* investigation action in the vendor's catalogue */
     gw_verified verified;
     const char *source;
 } gw_xid;
 const gw_xid *gw_data_xid_of(unsigned code);  /* NULL: unknown code */
-const gw_xid *gw_data_sxid_of(unsigned code); /* the same for codes of the NVSwitch */
+const gw_xid *gw_data_sxid_of(unsigned code); /* same for NVSwitch codes (SXid) */
 
 /* ---- data/cuda_errors.tsv ---- */
 
@@ -51,31 +51,34 @@ typedef enum gw_usable { GW_USABLE_NO, GW_USABLE_YES, GW_USABLE_NONE, GW_USABLE_
 typedef enum gw_reported { GW_REPORTED_SYNC, GW_REPORTED_ASYNC, GW_REPORTED_EITHER } gw_reported;
 typedef struct gw_cuda_error {
     unsigned code;
-    const char *driver_name;   /* NULL: only the runtime has this code */
-    const char *runtime_name;  /* NULL: only the driver has this code */
-    unsigned old_code;         /* code in the runtime before CUDA 10.1; 0: the same code, or none */
-    const char *text;          /* what cuGetErrorString() returns; NULL: unknown */
-    const char *log_text;      /* parts of a log line that mean this result, separated by '|'; NULL: none */
-    const char *cuda_log_text; /* the same for parts that mean this result only on a line that names CUDA */
+    const char *driver_name;  /* NULL: only the runtime has this code */
+    const char *runtime_name; /* NULL: only the driver has this code */
+    unsigned old_code;        /* code in the runtime before CUDA 10.1; 0: same code, or none */
+    const char *text;         /* text returned by cuGetErrorString(); NULL: unknown */
+    const char *log_text;     /* words in a log line that mean this result; alternatives separated by '|'; NULL: none */
+    const char *cuda_log_text; /* words that mean this result only in a line that names CUDA; otherwise like log_text */
     gw_sticky sticky;
     const char *sticky_source; /* source of `sticky`; NULL: not sticky, or unknown */
     gw_usable usable;          /* can the context be used after the error? NONE: there was no context */
     gw_reported reported;
     const char *meaning;
     const char *hint;
-    bool documented;      /* true: CUDA's headers document `sticky`; false: known by experience */
+    bool documented;      /* true: CUDA's headers document `sticky`; false: `sticky` comes from experience */
     gw_verified verified; /* applies to the code and the names */
     const char *source;
 } gw_cuda_error;
-const gw_cuda_error *gw_data_cuda_error(unsigned code);          /* NULL: unknown code */
-const gw_cuda_error *gw_data_cuda_error_named(const char *name); /* by the driver's or the runtime's name */
-const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code);  /* by old_code; NULL: unknown, or 0 */
-const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* by one part of log_text or cuda_log_text */
+const gw_cuda_error *gw_data_cuda_error(unsigned code); /* NULL: unknown code */
+const gw_cuda_error *
+gw_data_cuda_error_named(const char *name); /* look up by the driver's or the runtime's name; NULL: unknown name */
+const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code); /* look up by old_code; NULL: unknown code, or 0 */
+const gw_cuda_error *
+gw_data_cuda_error_said(const char *text); /* look up by one alternative of log_text or cuda_log_text; NULL: none */
 
 /* ---- data/cudnn_status.tsv ---- */
 
 typedef struct gw_cudnn_status {
-    unsigned major_first, major_last; /* major versions of cuDNN with this number: the numbers changed in cuDNN 9 */
+    unsigned major_first,
+        major_last; /* cuDNN major versions in which this row is valid: the numbers changed in cuDNN 9 */
     unsigned code;
     const char *name;
     const char *category;
@@ -84,7 +87,8 @@ typedef struct gw_cudnn_status {
     gw_verified verified;
     const char *source;
 } gw_cudnn_status;
-/* Look up a status by its name in cuDNN version `major`. If `major` is 0, use the newest version that has the name. */
+/* Look up a status by its name in cuDNN version `major`. If `major` is 0, use the newest version that has the name.
+ * Returns NULL if the name is unknown. */
 const gw_cudnn_status *gw_data_cudnn_status_named(unsigned major, const char *name);
 
 /* ---- data/library_status.tsv ---- */
@@ -123,21 +127,22 @@ typedef struct gw_cuda_family {
     const char *driver_minimum_text;
 } gw_cuda_family;
 /* Return the family of a major version. Returns NULL if the version has no minor-version compatibility (before 11), or
- * is not in the table. */
+ * if it is not in the table. */
 const gw_cuda_family *gw_data_cuda_family(unsigned major);
-/* Return the newest CUDA version that was shipped with this driver or with an older one. The driver's API has at least
- * that minor version. Returns NULL if the driver is older than the table. */
+/* Return the newest CUDA version that was shipped with this driver or with an older one. The driver supports at least
+ * this minor version. Returns NULL if the driver is older than the table. */
 const gw_driver_row *gw_data_cuda_of_driver(gw_version driver);
 
 typedef enum gw_driver_fit {
     GW_DRIVER_UNKNOWN, /* the versions are not in the tables */
     GW_DRIVER_TOO_OLD, /* older than the minimum for this CUDA version */
-    GW_DRIVER_MINOR,   /* older than the CUDA version; works with limits, by minor-version compatibility */
+    GW_DRIVER_MINOR,   /* older than the CUDA version; minor-version compatibility lets it run with limits */
     GW_DRIVER_FULL     /* at least as new as the CUDA version */
 } gw_driver_fit;
-/* Check whether this driver runs programs built with this CUDA version. FULL means that the driver is at least as new
- * as the first one that was shipped with the CUDA version. `ret_row` may be NULL; *ret_row is the row of the CUDA
- * version, or NULL if the table has only the version's family. */
+/* Check whether this driver runs programs built with this CUDA version. GW_DRIVER_FULL means that the driver is at
+ * least
+ * as new as the first driver shipped with the CUDA version. `ret_row` may be NULL; *ret_row is the row of the CUDA
+ * version, or NULL if the table does not have that version. */
 gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_driver_row **ret_row);
 
 /* ---- data/compute_capability.tsv ---- */
@@ -147,7 +152,7 @@ typedef struct gw_capability {
     const char *architecture;
     const char *examples;
     gw_version cuda_first; /* first toolkit that generates native code for this capability */
-    gw_version cuda_last;  /* last such toolkit; 0: the current toolkit still does */
+    gw_version cuda_last;  /* last toolkit that does; 0: the newest toolkit still does */
     gw_verified verified;
     const char *notes;
     const char *source;
@@ -166,16 +171,18 @@ typedef struct gw_framework_row {
     const char *notes;
     const char *source;
 } gw_framework_row;
-/* Return the row of a release such as "2.9.1" with this CUDA version. Local parts such as "+cu126" are ignored. A
- * `cuda` of 0 matches any version, and the first row is returned. Returns NULL if there is none. */
+/* Return the row of a release such as "2.9.1" with this CUDA version. Local parts such as "+cu126" are ignored. If
+ * `cuda`
+ * is 0, return the first row of the release. Returns NULL if there is none. */
 const gw_framework_row *gw_data_framework(const char *component, const char *release, gw_version cuda);
-/* Return the newest row of a component whose binaries contain native code for a card. Returns NULL if there is none. */
+/* Return the newest row of a component whose binaries contain native code for a card with this compute capability.
+ * Returns NULL if there is none. */
 const gw_framework_row *gw_data_framework_for(const char *component, gw_version capability);
 
 typedef struct gw_cudnn_support {
-    gw_version first, last; /* range of releases; last 0: no upper limit */
+    gw_version first, last; /* range of releases; `last` 0: no upper limit */
     gw_version cuda_first, cuda_last;
-    gw_version capability_first, capability_last; /* last 0: no upper limit */
+    gw_version capability_first, capability_last; /* `capability_last` 0: no upper limit */
     gw_verified verified;
     const char *notes;
     const char *source;
@@ -184,11 +191,12 @@ const gw_cudnn_support *gw_data_cudnn_support_of(gw_version cudnn); /* NULL: not
 
 typedef enum gw_cover {
     GW_COVER_NONE,
-    GW_COVER_PTX, /* only with PTX, which the driver compiles at run time */
+    GW_COVER_PTX, /* runs only through PTX, which the driver compiles at run time */
     GW_COVER_NATIVE
 } gw_cover;
-/* Check whether code for `architectures` (words such as "7.5" or "12.0+PTX") runs on a card. Native code runs on cards
- * with the same major version and with the same or a later minor version. PTX runs on any card that is not older. */
+/* Check whether code for `architectures` (a list such as "7.5 12.0+PTX") runs on a card. Native code runs on cards
+ * with
+ * the same major version and the same or a later minor version. PTX runs on any card that is not older. */
 gw_cover gw_data_covers(const char *architectures, gw_version capability);
 
 /* All tables, as X(name, row type). */

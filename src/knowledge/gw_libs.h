@@ -2,7 +2,7 @@
  * libraries that conflict.
  *
  * No library is loaded and no code of a library runs. The source of each version is recorded, because a file name is
- * not reliable: libcudnn.so.9 may be any version 9. */
+ * not reliable: libcudnn.so.9 may be any version 9.x. */
 #ifndef GW_LIBS_H
 #define GW_LIBS_H
 
@@ -51,22 +51,22 @@ typedef enum gw_library_place {
 
 typedef enum gw_version_from {
     GW_VERSION_UNKNOWN,
-    GW_VERSION_FROM_NAME,    /* libcudart.so.12.4.127 */
-    GW_VERSION_FROM_SONAME,  /* gives only the major version */
-    GW_VERSION_FROM_PACKAGE, /* from the Python package that contains it */
+    GW_VERSION_FROM_NAME,    /* from a file name such as libcudart.so.12.4.127 */
+    GW_VERSION_FROM_SONAME,  /* from a SONAME, which has only the major version */
+    GW_VERSION_FROM_PACKAGE, /* from the name of the Python package that contains the file */
     GW_VERSION_FROM_CONTENT  /* from a string in the file's data */
 } gw_version_from;
 
-const char *gw_library_kind_text(gw_library_kind kind);     /* "cudnn" */
-const char *gw_library_place_text(gw_library_place place);  /* "wheel" */
-const char *gw_library_place_words(gw_library_place place); /* "a Python package" */
-const char *gw_version_from_text(gw_version_from from);     /* "file name" */
+const char *gw_library_kind_text(gw_library_kind kind);     /* such as "cudnn" */
+const char *gw_library_place_text(gw_library_place place);  /* such as "wheel" */
+const char *gw_library_place_words(gw_library_place place); /* such as "a Python package" */
+const char *gw_version_from_text(gw_version_from from);     /* such as "file name" */
 
 enum { GW_LIBRARY_PART_MAX = 32 };
 typedef struct gw_library {
     gw_library_kind kind;
     gw_library_place place;
-    char part[GW_LIBRARY_PART_MAX]; /* sub-library of cuDNN: "cnn_infer", "graph"; "" for the library itself */
+    char part[GW_LIBRARY_PART_MAX]; /* cuDNN sub-library, such as "cnn_infer" or "graph"; "" for the library itself */
     gw_version version;             /* 0: unknown */
     gw_version_from from;
     bool is_major_only; /* only the first number of the version is known */
@@ -82,24 +82,25 @@ typedef struct gw_libraries {
 /* Write "9.1.0.70", or "9.x" if only the first number is known, or "?" if the version is unknown. Returns `out`. */
 char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *library);
 
-/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if the path is none of the libraries
- * above. The path is copied; ret_library->path is NULL if there was no memory. */
+/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if the path is not one of the
+ * libraries above. The path is copied; ret_library->path is NULL if out of memory. */
 bool gw_library_of_path(const char *path, gw_library *ret_library);
-/* Read the version from the directory name of the Python package that contains the file, if the path does not have the
- * full version. `root` is put before the path; "" means this machine. Only a directory is read, no file is opened. */
+/* If the full version is not known yet, read it from the directory name of the Python package that contains the file.
+ * `root` is prepended to the path; "" means this machine. Only a directory is read, no file is opened. */
 void gw_library_ask_package(const char *root, gw_library *library);
-/* Read the SONAME. For libraries that contain their version as a string, also read the version. Only headers and some
- * read-only data are read. A file that is not an ELF file leaves the library unchanged. */
+/* Read the SONAME. Also read the version of a library that contains it as a string. Only headers and some read-only
+ * data are read. If the file is not an ELF file, the library is left unchanged. */
 void gw_library_read(const char *root, gw_library *library);
 void gw_library_free(gw_library *library); /* frees the library's strings */
 
-/* Add a library to the list, which takes ownership. Returns false and frees the library if its path is already in the
- * list, if the list is full, or if there is no memory. A process loads some dozens of libraries. */
+/* Add a library to the list and take ownership. Returns false and frees the library if its path is already in the
+ * list,
+ * if the list is full, or if out of memory. A process usually loads a few dozen libraries. */
 enum { GW_LIBRARIES_MAX = 1024 };
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
-/* Free all libraries. The list is empty afterwards. */
+/* Free all libraries and empty the list. */
 void gw_libraries_free(gw_libraries *list);
-/* Return the first library of a kind that is not a sub-library. Returns NULL if there is none. */
+/* Return the first library of a kind, ignoring sub-libraries. Returns NULL if there is none. */
 const gw_library *gw_libraries_find(const gw_libraries *list, gw_library_kind kind);
 
 /* Conflicts between the libraries of one process. */
@@ -115,10 +116,11 @@ typedef struct gw_clash {
     gw_clash_kind kind;
     const gw_library *a, *b; /* borrowed from the list */
 } gw_clash;
-/* Find conflicts, at most one of each kind for each library. Returns the number of conflicts, at most `room`. */
+/* Find conflicts, at most one of each kind for each kind of library. Returns the number of conflicts, at most `room`.
+ */
 size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room);
 
-/* Convert a library to one line of text and back. The recording's fact "library" contains this line
+/* Convert a library to one line of text and back. The fact "library" in a recording contains this line
  * (docs/recording-format.md). */
 enum { GW_LIBRARY_LINE_MAX = 4400 };
 char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *library);

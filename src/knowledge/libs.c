@@ -75,7 +75,8 @@ static gw_library_place place_of(const char *path)
 }
 
 /* Find the kind of library for a file name such as "libcudart.so.12", "libcudart-d0da41ae.so.11.0" or
- * "libcudnn_ops_infer.so.8". *ret_rest points behind the library's name, at "-", "_" or ".so". */
+ * "libcudnn_ops_infer.so.8". *ret_rest points to the text after the library's name, which starts with "-", "_" or
+ * ".so". */
 static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **ret_rest)
 {
     for (int i = 0; i < GW_LIBRARY_KIND_COUNT; i++) {
@@ -90,7 +91,7 @@ static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **re
     return false;
 }
 
-/* True for a library that is not in our list although its name begins like the name of a listed library. */
+/* True for a library that is not in our list, but whose name starts like that of a listed library. */
 static bool is_other(const char *base)
 {
     return gw_begins(base, "libnvrtc-builtins") || gw_begins(base, "libcudadebugger");
@@ -103,7 +104,7 @@ static void version_of_name(const char *behind_so, gw_library *library)
     if (behind_so[0] != '.' || !gw_version_parse(behind_so + 1, &version, &end) || *end != '\0')
         return;
     bool one = strchr(behind_so + 1, '.') == NULL;
-    /* the 1 of libcuda.so.1 is not a version, and libcudart.so.11.0 may be any version 11 */
+    /* the 1 of libcuda.so.1 is not a version, and libcudart.so.11.0 may be any 11.x */
     bool is_driver = library->kind == GW_LIBRARY_DRIVER || library->kind == GW_LIBRARY_NVML ||
                      library->kind == GW_LIBRARY_PTX_COMPILER;
     if (one && is_driver)
@@ -156,8 +157,8 @@ static bool is_package(const char *entry, const char *package, gw_version *ret_v
     return true;
 }
 
-/* Return the length of the path up to and including "site-packages" or "dist-packages". Returns 0 if the file is not in
- * a package of NVIDIA. */
+/* Return the length of the path up to and including "site-packages" or "dist-packages". Returns 0 if the file does not
+ * belong to an NVIDIA package. */
 static size_t packages_folder(const char *path)
 {
     static const char *const names[] = {"/site-packages/nvidia/", "/dist-packages/nvidia/"};
@@ -186,7 +187,7 @@ void gw_library_ask_package(const char *root, gw_library *library)
             continue;
         if (library->is_major_only && library->kind != GW_LIBRARY_NCCL &&
             gw_version_part(version, 0) != gw_version_part(library->version, 0))
-            continue; /* a package of the same library for another CUDA version */
+            continue; /* a package of the same library with another major version */
         several = several || (found != 0 && found != version);
         found = version;
     }
@@ -246,7 +247,7 @@ static unsigned major_of(const gw_library *library)
     return gw_version_part(library->version, 0);
 }
 
-/* True if the known numbers of both versions differ. */
+/* True if the versions differ, as far as both are known. */
 static bool versions_differ(const gw_library *a, const gw_library *b)
 {
     if (a->version == 0 || b->version == 0)
@@ -256,8 +257,7 @@ static bool versions_differ(const gw_library *a, const gw_library *b)
     return a->version != b->version;
 }
 
-/* True if both libraries may be loaded from different folders. Libraries of different major versions have different
- * file names. */
+/* True if the two libraries may be in different folders: different major versions have different file names. */
 static bool may_stand_apart(const gw_library *a, const gw_library *b)
 {
     return major_of(a) != 0 && major_of(b) != 0 && major_of(a) != major_of(b);
@@ -343,8 +343,7 @@ bool gw_library_from_line(const char *line, gw_library *ret_library)
     char version[GW_VERSION_TEXT_MAX], from[8], major[8];
     gw_library library;
     const char *path = strstr(line, " path=");
-    /* Kind, part and place are derived from the path again. The line has them for other programs that read the
-     * recording. */
+    /* Derive kind, part and place from the path. The line has them only for other programs that read the recording. */
     if (path == NULL || !gw_library_of_path(path + strlen(" path="), &library))
         return false;
     if (word_of(line, " version=", version, sizeof version) && word_of(line, " from=", from, sizeof from) &&

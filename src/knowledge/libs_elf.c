@@ -32,7 +32,7 @@ static void read_soname(Elf *elf, gw_library *library)
     }
 }
 
-/* Find the version of NCCL, which contains a string such as "NCCL version 2.20.5+cuda12.4". */
+/* Find the version of NCCL, whose data contains a string such as "NCCL version 2.20.5+cuda12.4". */
 static bool version_in(const Elf_Data *data, gw_version *ret_version)
 {
     static const char mark[] = "NCCL version ";
@@ -75,7 +75,7 @@ void gw_library_read(const char *root, gw_library *library)
     gw_text path = {0};
     gw_text_addf(&path, "%s%s", root, library->path == NULL ? "" : library->path);
     int fd = -1;
-    (void)!gw_plain_open(gw_text_str(&path), true, &fd, NULL); /* it may have been replaced since it was loaded */
+    (void)!gw_plain_open(gw_text_str(&path), true, &fd, NULL); /* the file may have been replaced since it was loaded */
     Elf *elf = fd < 0 || elf_version(EV_CURRENT) == EV_NONE ? NULL : elf_begin(fd, ELF_C_READ, NULL);
     if (elf != NULL && elf_kind(elf) == ELF_K_ELF) {
         read_soname(elf, library);

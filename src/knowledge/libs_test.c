@@ -195,7 +195,7 @@ static void the_package_says_the_version(void **state)
     assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library)); /* two packages match */
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
-    gw_library_read(root, &library); /* the file does not exist */
+    gw_library_read(root, &library); /* this file does not exist */
     gw_library_free(&library);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);

@@ -1,11 +1,12 @@
 /* Read text logs and find lines that may explain a failure. A sign is a pattern of signs.def; a find is a line that
  * matches a sign. Any text is accepted: terminal output with colours and progress bars, output of several ranks in one
- * file, Windows line ends, invalid UTF-8, gigabytes, and files compressed by gzip, xz or zstd.
+ * file, Windows line endings, invalid UTF-8, gigabytes, and files compressed with gzip, xz or zstd.
  *
- * A log is read once, from front to end, in bounded memory. For each sign the first and the last finds are stored, and
- * all are counted. The reader does not weigh the finds; src/verdict does.
+ * A log is read once, from start to end, in bounded memory. For each sign, the reader stores the first and the last
+ * finds, and counts all. The reader does not judge the finds; src/verdict does.
  *
- * Use each reader from one thread. The first reader of the process compiles the patterns, which all readers share until
+ * Use each reader from one thread. The first reader of the process compiles the patterns, which all readers share
+ * until
  * the process ends. Line numbers start at 1. Texts are copied from the log without colours, truncated at
  * GW_LOG_TEXT_MAX, and valid until gw_log_free(). */
 #ifndef GW_LOGS_H
@@ -38,15 +39,15 @@ enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 8 };
 
 typedef struct gw_log_field {
     const char *name;  /* name of a group in the pattern, without the digits that distinguish alternatives */
-    const char *value; /* text of the group, as printed in the line */
+    const char *value; /* text of the group, as it is in the line */
 } gw_log_field;
 
 typedef struct gw_log_find {
     gw_sign sign;
     uint32_t file;
     uint64_t line;
-    uint64_t order; /* line number, counted over all files in the order of reading */
-    int rank;       /* rank in the prefix of the line; -1: none */
+    uint64_t order; /* line number, counted across all files in reading order */
+    int rank;       /* rank named in the prefix of the line; -1: none */
     const char *text;
     gw_log_field field[GW_LOG_FIELDS_MAX];
     size_t field_count;
@@ -56,7 +57,7 @@ typedef struct gw_log_file {
     const char *name; /* "-": standard input */
     uint64_t bytes;   /* size of the decompressed text */
     uint64_t line_count;
-    const char *damage; /* reason why only a part of the file could be read; NULL: all was read */
+    const char *damage; /* why only a part of the file could be read; NULL: all was read */
 } gw_log_file;
 
 typedef struct gw_log {
@@ -72,13 +73,15 @@ typedef struct gw_log {
 bool gw_logs_are_supported(void);
 
 /* Read these files in this order; "-" is standard input. GW_OK: the caller owns *ret_log. GW_IO: a file cannot be
- * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or lacks the codec.
- * GW_NOMEM. `err` names the file. If only a later part of a file cannot be read, the log has the part before it, and
+ * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or lacks the
+ * codec.
+ * GW_NOMEM: out of memory. `err` names the file. If reading fails later in a file, the log has the part before it, and
  * `damage` says why. */
 GW_MUST_CHECK gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err);
 
-/* True if the file may be a text log. False for a folder, a recording or a binary file. The start of the file is read,
- * unless the file is a pipe. */
+/* True if the file may be a text log. False for a directory, a recording or a binary file. Reads the start of the
+ * file,
+ * unless it is a pipe. */
 bool gw_log_is_text(const char *path);
 
 /* A reader for text that is passed in pieces, such as the stderr in a recording or a message on the command line. */
@@ -87,7 +90,7 @@ typedef struct gw_log_reader gw_log_reader;
 GW_MUST_CHECK gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err);
 /* Begin a file with this name. Errors: GW_NOMEM, GW_UNSUPPORTED. */
 GW_MUST_CHECK gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err);
-/* Scan the next bytes of the file. Error: GW_NOMEM. */
+/* Scan the next bytes of the file. Errors: GW_NOMEM, GW_UNSUPPORTED. */
 GW_MUST_CHECK gw_status gw_log_feed(gw_log_reader *reader, const char *bytes, size_t count, gw_error *err);
 /* End the log and free the reader, even on an error. After GW_OK the caller owns *ret_log. */
 GW_MUST_CHECK gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err);
@@ -95,13 +98,14 @@ void gw_log_cancel(gw_log_reader *reader); /* accepts NULL */
 
 void gw_log_free(gw_log *log); /* accepts NULL */
 
-/* Return the kind of a sign, as given in signs.def. */
+/* Return the kind of a sign, as defined in signs.def. */
 gw_sign_kind gw_sign_kind_of(gw_sign sign);
 
 /* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find has no such field, or if
  * the value is not a number. */
 const char *gw_log_text(const gw_log_find *find, const char *field);
-bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number); /* also "1,024" */
-bool gw_log_bytes(const gw_log_find *find, const char *field, uint64_t *ret_bytes);  /* "381.50 MiB", "2.20GiB", "17" */
+bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number); /* accepts "1,024" */
+bool gw_log_bytes(const gw_log_find *find, const char *field,
+                  uint64_t *ret_bytes); /* accepts "381.50 MiB", "2.20GiB", "17" */
 
 #endif

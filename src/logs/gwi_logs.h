@@ -10,8 +10,8 @@
 typedef struct gwi_log_source gwi_log_source;
 /* Open a file, or standard input for "-". Errors: GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err);
-/* Read up to `room` bytes of text. Returns GW_OK with *ret_count > 0, GW_END at the end of the file, or GW_IO or
- * GW_CORRUPT if nothing more can be read. */
+/* Read up to `room` bytes of text. Returns GW_OK with *ret_count > 0, or GW_END at the end of the file. GW_IO and
+ * GW_CORRUPT mean that nothing more can be read. */
 GW_MUST_CHECK gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count,
                                             gw_error *err);
 void gwi_log_source_close(gwi_log_source *source); /* accepts NULL */
@@ -27,7 +27,7 @@ typedef struct gwi_plain { /* set to {0} at the start of a file */
 } gwi_plain;
 /* Remove colours and other escape sequences and convert UTF-16 to bytes, in place. Returns the new number of bytes. */
 size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count);
-/* True if a file that starts like this is not text. */
+/* True if a file that starts with these bytes is not text. */
 bool gwi_is_binary(const char *bytes, size_t count);
 
 /* ---- notebook.c: the outputs of a Jupyter notebook ---- */
@@ -42,7 +42,7 @@ void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text);
 enum { GWI_LITERALS_MAX = 64, GWI_LITERAL_MAX = 20 };
 typedef struct gwi_literals {
     char text[GWI_LITERALS_MAX][GWI_LITERAL_MAX + 1];
-    size_t count; /* 0: no literals are known */
+    size_t count; /* 0: no literals found */
 } gwi_literals;
 void gwi_literals_find(const char *pattern, gwi_literals *ret);
 
@@ -52,8 +52,9 @@ typedef struct gwi_matcher gwi_matcher; /* one per thread; all matchers share th
 GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err);
 void gwi_matcher_close(gwi_matcher *matcher); /* accepts NULL */
 
-/* Called for each literal found, in the order of the text. `sign` may be in the line; `end` is the position behind the
- * literal. Return false to stop the scan. */
+/* Called for each literal found, in text order. The line may match `sign`. `end` is the offset after the literal.
+ * Return
+ * false to stop the scan. */
 typedef bool (*gwi_hit)(void *user, gw_sign sign, size_t end);
 GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
                                          gw_error *err);
@@ -68,9 +69,9 @@ typedef struct gwi_match {
 } gwi_match;
 bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size_t bytes, gwi_match *ret_match);
 
-/* ---- rank.c ---- */
+/* ---- rank.c: recognising the rank of a line ---- */
 
-/* Return the rank in the prefix that a launcher puts before a line. Returns -1 if there is none. */
+/* Return the rank in the prefix that a launcher or library prints before a line. Returns -1 if there is none. */
 int gwi_rank_of(const char *line, size_t bytes);
 
 #endif

@@ -1,13 +1,14 @@
 /* Find literals for a pattern, so that every matching line contains at least one of them.
  *
- * Each part of a pattern is described by sets of strings. If the part matches only a few strings, the set has them all.
- * Otherwise there is a set of strings with which a match begins, and a set with which it ends. The sets of adjacent
- * parts are joined, so that
+ * Each part of a pattern is described by sets of strings. If a part matches only a few strings, one set has them all.
+ * Otherwise, one set has the strings with which a match can begin, and another has the strings with which it can end.
+ * The sets of adjacent parts are joined, so that
  *
- *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    yields   "B free", "B is free"
+ *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free yields "B free", "B is free"
  *
- * The rarest set found is the result. Each alternative contributes literals of its own. If a part is not understood, it
- * is assumed to match anything. logs_test fails if a pattern has no literal. */
+ * The result is the rarest set found. Each alternative contributes literals of its own. A part that is not understood
+ * is
+ * assumed to match anything. logs_test fails if a pattern has no literal. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -16,12 +17,12 @@ typedef struct reader {
     const char *at;
 } reader;
 
-/* Describes a part of a pattern. An empty set means that nothing is known. A set with "" means that the part may be
- * empty. */
+/* A part of a pattern. An empty set means unknown. A set that contains "" means that the part may match nothing there.
+ */
 typedef struct part {
     gwi_literals whole;       /* all strings that the part matches */
     gwi_literals first, last; /* a match begins with one of `first` and ends with one of `last` */
-    gwi_literals best;        /* the rarest set so far; a match contains one of its strings */
+    gwi_literals best;        /* the rarest set found so far; a match contains one of its strings */
 } part;
 
 static void read_choice(reader *in, part *ret);
@@ -42,7 +43,7 @@ static void set_one(gwi_literals *set, const char *text)
     strcpy(set->text[0], text);
 }
 
-/* Add a string, unless the set already has it. The caller ensures that the set has room. */
+/* Add a string, unless the set already has it. The caller must ensure that the set has room. */
 static void add(gwi_literals *set, const char *text)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -88,7 +89,7 @@ static bool join(gwi_literals *set, const gwi_literals *next)
     return true;
 }
 
-/* True if the text is a word that is frequent in logs. Such a word is a poor literal, even if it is long. */
+/* True if the text is a common word in logs. Such a word is a poor literal, even if it is long. */
 static bool is_common(const char *text)
 {
     static const char *const words[] = {"error",   "Error",   "failed", "failure", "loss", "scale", "imeout",
@@ -117,8 +118,8 @@ static size_t shortest(const gwi_literals *set)
     return bytes;
 }
 
-/* Copy `set` to `best` if `set` is rarer. A set is rarer if its shortest string is longer, or is as long and there are
- * fewer strings. */
+/* Copy `set` to `best` if `set` is rarer: its shortest string is longer, or equally long and the set has fewer
+ * strings. */
 static void keep_better(gwi_literals *best, const gwi_literals *set)
 {
     size_t had = shortest(best), has = shortest(set);
@@ -162,7 +163,7 @@ static times take_quantifier(reader *in)
     } else {
         return ONCE;
     }
-    if (*in->at == '?' || *in->at == '+') /* a lazy or possessive quantifier */
+    if (*in->at == '?' || *in->at == '+') /* skip the mark of a lazy or possessive quantifier */
         in->at++;
     return found;
 }
@@ -184,8 +185,8 @@ static void repeat(part *it, times often)
     }
 }
 
-/* Read a character class. A class of a few plain characters, such as [Tt], matches these characters. Any other class is
- * assumed to match anything. */
+/* Read a character class. A class of a few plain characters, such as [Tt], matches only these characters. Any other
+ * class is assumed to match anything. */
 static void read_class(reader *in, part *ret)
 {
     enum { FEW = 4 };
@@ -213,8 +214,9 @@ static void read_class(reader *in, part *ret)
     ret->best.count = 0;
 }
 
-/* Skip "(" and the characters that give the kind of the group. Returns false for a lookaround, because its text need
- * not be in the match. */
+/* Skip "(" and the characters that define the kind of the group. Returns false for a lookaround, because the match
+ * need
+ * not contain its text. */
 static bool open_group(reader *in)
 {
     in->at++; /* skip ( */
@@ -288,7 +290,8 @@ static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_litera
 static const size_t cut_bytes[] = {8, 4, 2, 1};
 enum { CUT_COUNT = sizeof cut_bytes / sizeof cut_bytes[0] };
 
-/* Use the beginning of `next` if the full join is too large. A string with only this beginning may still be rare. */
+/* Join only the beginnings of `next`, because the full join is too large. Strings with these beginnings may still be
+ * rare. */
 static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gwi_literals *next)
 {
     keep_better(best, set);
@@ -317,7 +320,7 @@ static bool join_end(gwi_literals *set, const gwi_literals *next)
     return false;
 }
 
-/* Extend `it` by the part that follows. */
+/* Append the part `next` to `it`. */
 static void append(part *it, const part *next)
 {
     bool is_known = next->whole.count > 0;
@@ -341,7 +344,7 @@ static void append(part *it, const part *next)
         copy(&it->last, is_known ? &next->whole : &next->last);
 }
 
-/* Read a sequence of parts up to | or ) or the end. */
+/* Read a sequence of parts, up to |, ) or the end. */
 static void read_sequence(reader *in, part *ret)
 {
     set_whole(ret, "");
@@ -356,7 +359,7 @@ static void read_sequence(reader *in, part *ret)
         copy(&ret->first, &ret->whole);
 }
 
-/* Add the strings of `from` to `to`. If one of the sets is unknown, or the result is too large, `to` becomes {""} if
+/* Add the strings of `from` to `to`. If either set is unknown, or the result is too large, `to` becomes {""} if
  * `empty_if_unknown`, otherwise empty. */
 static void unite(gwi_literals *to, const gwi_literals *from, bool empty_if_unknown)
 {

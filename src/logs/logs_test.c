@@ -82,7 +82,7 @@ static void every_sign_is_found_in_its_example(void **state)
     }
 }
 
-/* Lines with the same words in another context are not found. */
+/* Lines that contain the same words in another context must not match. */
 static void other_things_are_not_found(void **state)
 {
     static const struct {
@@ -169,7 +169,7 @@ static bool holds_one(const char *line, const gwi_literals *literals)
     return false;
 }
 
-/* If a pattern matches a line, the line contains one of the pattern's literals. */
+/* If a pattern matches a line, the line must contain one of the pattern's literals. */
 static void no_match_is_without_a_literal(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void sixteen_bit_text_is_read(void **state)
 
 /* ---- sizes ---- */
 
-/* The finds do not depend on how the text is split. */
+/* The finds do not depend on how the text is split into pieces. */
 static void pieces_make_no_difference(void **state)
 {
     (void)state;
@@ -282,7 +282,9 @@ static void lines_longer_than_a_block_are_read(void **state)
     free(text);
 }
 
-/* Of many finds, the first and the last are stored, and all are counted. Line numbers continue from block to block. */
+/* If a sign has many finds, the first and the last are stored, and all are counted. Line numbers continue from block
+ * to
+ * block. */
 static void finds_are_bounded(void **state)
 {
     (void)state;
@@ -354,7 +356,7 @@ static void *read_all_examples(void *unused)
     return count;
 }
 
-/* The first reader compiles the patterns. The results do not depend on which thread has the first reader. */
+/* The first reader compiles the patterns. The results do not depend on which thread opens it. */
 static void readers_of_several_threads_see_the_same(void **state)
 {
     (void)state;
@@ -471,7 +473,8 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_of_several_threads_see_the_same), /* first: the patterns must not be compiled yet */
+        cmocka_unit_test(
+            readers_of_several_threads_see_the_same), /* must run first, before the patterns are compiled */
         cmocka_unit_test(every_sign_is_found_in_its_example),
         cmocka_unit_test(other_things_are_not_found),
         cmocka_unit_test(every_pattern_has_a_literal),

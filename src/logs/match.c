@@ -1,7 +1,8 @@
 /* Find signs in text. Hyperscan searches for the literals of all signs at once (literals.c), almost as fast as memory
- * can be read. Then PCRE2 matches the few lines that contain a literal, and its result counts. Hyperscan could also
- * compile the patterns themselves as a prefilter, but this takes 1.7 s (137 patterns, Hyperscan 5.4). The literals take
- * 0.1 s. */
+ * can be read. Then PCRE2 matches the exact patterns against the few lines that contain a literal. Hyperscan could
+ * also
+ * compile the patterns themselves as a prefilter, but this takes 1.7 s (137 patterns, Hyperscan 5.4). Compiling the
+ * literals takes 0.1 s. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -43,16 +44,17 @@ typedef struct reading {
     char group[GW_LOG_FIELDS_MAX][24]; /* names of the groups, without digits */
 } reading;
 
-/* Data that all matchers share. It is compiled once per process, because this takes a tenth of a second, and never
+/* Data that all matchers share. It is compiled once per process, because this takes a tenth of a second, and is never
  * freed. Compiled data does not change, so any thread may use it. */
 static struct {
     pthread_mutex_t making;
-    hs_database_t *database;                   /* set under the lock */
-    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* each compiled when first needed, under the lock */
-    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 rejected the pattern; logs_test checks all patterns */
+    hs_database_t *database; /* set while `making` is locked */
+    _Atomic(reading *)
+        reading[GW_SIGN_COUNT];        /* each pattern is compiled when first needed, while `making` is locked */
+    atomic_bool broken[GW_SIGN_COUNT]; /* PCRE2 rejected the pattern; logs_test checks all patterns */
 } shared = {.making = PTHREAD_MUTEX_INITIALIZER};
 
-/* The state of one thread. */
+/* The matcher of one thread. */
 struct gwi_matcher {
     const hs_database_t *database; /* borrowed from `shared` */
     hs_scratch_t *scratch;
@@ -162,8 +164,8 @@ gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count
     return GW_OK;
 }
 
-/* Store the names of the groups without digits. The digits distinguish groups of the same meaning in different
- * alternatives. */
+/* Store the names of the groups without their digits. The digits only distinguish groups with the same meaning in
+ * different alternatives. */
 static void note_groups(reading *it)
 {
     uint32_t count = 0, entry_bytes = 0;
@@ -196,7 +198,7 @@ static reading *make_reading(gw_sign sign)
         free(it);
         return NULL;
     }
-    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* JIT is optional: matching without it is slower */
+    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* JIT is optional: without it, matching is only slower */
     note_groups(it);
     return it;
 }

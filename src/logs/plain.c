@@ -1,4 +1,4 @@
-/* Remove escape sequences (ECMA-48), which only a terminal understands. Also convert UTF-16 to bytes. */
+/* Remove terminal escape sequences (ECMA-48), and convert UTF-16 to bytes. */
 #include "gwi_logs.h"
 
 #include "gw_magic.h"
@@ -24,7 +24,7 @@ static size_t narrow(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
-/* Return the state after a byte of an escape sequence. */
+/* Return the state after this byte of an escape sequence. */
 static uint8_t next_state(uint8_t state, unsigned char byte)
 {
     switch (state) {

@@ -1,9 +1,9 @@
 /* Recognise the prefixes that show which rank printed a line:
- *  [rank3]: ...            torchrun and PyTorch's own log
- *  [Rank 3] ...            PyTorch's NCCL watchdog, in lines without [rank3]
- *  [1,3]<stderr>: ...      mpirun --tag-output (job, rank)
- *  3: ...                  srun --label
- *  host:1001:1002 [3] ...  NCCL's own log; the number is that of the device, which equals the rank on one host */
+ *  [rank3]: ... torchrun and PyTorch's own log
+ *  [Rank 3] ... PyTorch's NCCL watchdog, in lines without [rank3]
+ *  [1,3]<stderr>: ... mpirun --tag-output (job, rank)
+ *  3: ... srun --label
+ *  host:1001:1002 [3] ... NCCL's own log; the number is the device, which on a single host is the rank */
 #include "gwi_logs.h"
 
 #include <ctype.h>
@@ -65,7 +65,7 @@ static int bracketed(const char *line, size_t bytes)
     return -1;
 }
 
-/* Find "host:1001:1002 [3] " before a message of NCCL and return the number. Returns -1 if there is none. */
+/* Find the "[3]" of a line such as "host:1001:1002 [3] NCCL ..." and return the number. Returns -1 if there is none. */
 static int of_nccl(const char *line, size_t bytes)
 {
     const char *word = memmem(line, bytes, " NCCL ", 6);

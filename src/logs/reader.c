@@ -1,8 +1,8 @@
-/* Read the text of a log and collect the finds, which are lines with a sign. The matcher scans blocks of whole lines.
- * Each line with a hit is then matched once with the exact patterns.
+/* Read the text of a log and collect the finds, which are lines with a sign. The matcher scans blocks of whole lines
+ * for literals. Then each line with a hit is matched with the exact patterns.
  *
- * A carriage return also ends the text that is matched, so that the last state of a progress bar does not hide the text
- * after it. Line numbers count only newlines, as other tools do. */
+ * For matching, a line also ends at a carriage return, so that a progress bar does not hide the text after it. Line
+ * numbers count only newlines, as in other tools. */
 #include "gwi_logs.h"
 
 #include "gw_array.h"
@@ -25,7 +25,7 @@ enum {
     SAYS_MAX = 32          /* maximum number of signs in one line */
 };
 
-/* A line with a hit, which is matched at the end of the log, because newer lines may replace it. */
+/* A line with a hit. It is matched only at the end of the log, because a newer line may replace it before. */
 typedef struct late_line {
     char *bytes;
     size_t count, room;
@@ -46,10 +46,10 @@ struct gw_log_reader {
     char *block;
     size_t block_bytes;
     gwi_plain plain;
-    uint64_t order_before; /* number of lines in the previous files */
+    uint64_t order_before; /* number of lines in all previous files */
     bool is_open;          /* the last byte scanned was not a newline */
-    size_t counted_at;     /* newlines of the block are counted up to here */
-    uint64_t counted;      /* newlines of the file that were counted so far */
+    size_t counted_at;     /* newlines of the block are counted up to this offset */
+    uint64_t counted;      /* newlines of the file counted so far */
     /* the line for which hits are being collected */
     size_t line_begin, line_end, first_hit;
     bool has_line;
@@ -74,8 +74,8 @@ static size_t last_max(gw_sign sign)
 
 /* ---- finds ---- */
 
-/* Copy the line for display: control characters become blanks, and blanks around the line are removed. Returns the
- * number of bytes, with the final 0. */
+/* Copy the line for display. Control characters become spaces, and spaces around the line are removed. Returns the
+ * number of bytes, including the final 0. */
 static size_t show(char *out, const char *line, size_t bytes)
 {
     size_t count = 0;
@@ -135,7 +135,7 @@ static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
     late_line *slot = &state->late[state->late_at];
     size_t room = slot->room;
     char *bytes = slot->bytes;
-    if (room < at->count + 1) { /* reserve more, because lines with the same sign have similar lengths */
+    if (room < at->count + 1) { /* reserve more than needed, because lines with the same sign have similar lengths */
         room = at->count + at->count / 2 + 1;
         bytes = realloc(slot->bytes, room);
     }
@@ -153,7 +153,7 @@ static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
 
 /* ---- lines ---- */
 
-/* Count newlines in portions whose sums fit in a byte, so that the compiler can vectorise the loop. */
+/* Count newlines in portions whose counts fit in a byte, so that the compiler can vectorise the loop. */
 static uint64_t count_lines(const char *bytes, size_t count)
 {
     uint64_t lines = 0;
@@ -167,7 +167,7 @@ static uint64_t count_lines(const char *bytes, size_t count)
     return lines;
 }
 
-/* Return the number of the line at a position. The position may be in the part whose newlines are already counted. */
+/* Return the line number of a position. The position may be in the part whose newlines are already counted. */
 static uint64_t line_number_of(const gw_log_reader *reader, size_t at)
 {
     if (at < reader->counted_at)
@@ -219,7 +219,8 @@ static void look_near(gw_log_reader *reader, size_t begin, size_t end)
         line = line == 0 ? line_number_of(reader, begin) : line + 1;
         if (count > LINE_BYTES_MAX)
             continue;
-        const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0); /* the last state of a progress bar */
+        const char *last =
+            memrchr(bytes, '\r', count > 0 ? count - 1 : 0); /* match only the last state of a progress bar */
         late_line at = {.bytes = (char *)(last == NULL ? bytes : last + 1),
                         .file = (uint32_t)(reader->log->file_count - 1),
                         .line = line,
@@ -300,7 +301,7 @@ static void finish_line(gw_log_reader *reader)
 }
 
 /* Find the end of a line, either a newline or a carriage return. Search in short pieces: in a progress bar that was
- * drawn a thousand times, one of the two characters may be far away. */
+ * redrawn a thousand times, the next newline may be far away. */
 enum { PIECE_BYTES = 256 };
 
 static size_t find_line_end(const char *block, size_t at, size_t count)
@@ -360,7 +361,7 @@ static bool on_hit(void *user, gw_sign sign, size_t end)
 static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
 {
     size_t all = reader->block_bytes;
-    reader->block_bytes = count; /* end an incomplete last line here */
+    reader->block_bytes = count; /* an incomplete last line ends here */
     gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
     if (reader->has_line)
         finish_line(reader);
@@ -403,7 +404,7 @@ gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err)
     return GW_OK;
 }
 
-/* Scan the end of the current file. The last line may lack the newline. */
+/* Scan the rest of the current file. The last line may lack a newline. */
 static gw_status end_file(gw_log_reader *reader, gw_error *err)
 {
     if (reader->log->file_count == 0)

@@ -116,7 +116,7 @@ static gw_status start_codec(gwi_log_source *source, gw_error *err)
     return gw_fail(err, GW_UNSUPPORTED, "unknown compression");
 }
 
-/* True if the name is that of a recording or of a pickle. A pickle in the oldest protocol looks like text. */
+/* True for the file name of a recording or a pickle. A pickle in the oldest protocol looks like text. */
 static bool has_name_of_another(const char *path)
 {
     static const char *const suffixes[] = {".gpuwhy", ".pickle", ".pkl"};
@@ -138,7 +138,7 @@ bool gw_log_is_text(const char *path)
         return true;
     if (has_name_of_another(path) || stat(path, &info) != 0 || S_ISDIR(info.st_mode))
         return false;
-    if (S_ISFIFO(info.st_mode)) /* not opened here: if a reader comes and goes, the writer is killed */
+    if (S_ISFIFO(info.st_mode)) /* do not open a FIFO here: the writer would be killed when we close it again */
         return true;
     int fd;
     if (gw_plain_open(path, true, &fd, NULL) != GW_OK)
@@ -149,7 +149,7 @@ bool gw_log_is_text(const char *path)
            (codec_of((unsigned char *)start, (size_t)got) != CODEC_NONE || !gwi_is_binary(start, (size_t)got));
 }
 
-/* A plain file, or a FIFO, which is read like a pipe: that waits for its writer. */
+/* Open a plain file or a FIFO. Opening a FIFO waits for its writer. */
 static gw_status open_named(const char *path, int *ret_fd, gw_error *err)
 {
     struct stat info;
@@ -199,7 +199,7 @@ static gw_status read_gzip(gwi_log_source *source, char *bytes, size_t room, siz
     z->avail_in = (uInt)(source->input_bytes - source->input_at);
     z->next_out = (Bytef *)bytes;
     z->avail_out = (uInt)room;
-    if (!source->inside) { /* several compressed files may be concatenated */
+    if (!source->inside) { /* the file may contain several gzip streams */
         source->inside = true;
         if (inflateReset(z) != Z_OK)
             return gw_fail(err, GW_CORRUPT, "gzip: cannot go on");
@@ -263,7 +263,7 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
     default:
         break;
     }
-    (void)err; /* uncompressed contents are not checked */
+    (void)err; /* copying cannot fail */
     size_t count = source->input_bytes - source->input_at;
     count = count < room ? count : room;
     memcpy(bytes, source->input + source->input_at, count);
@@ -274,7 +274,8 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
 
 gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
-    if (source->codec == CODEC_NONE && source->input_at == source->input_bytes) { /* uncompressed: no copy */
+    if (source->codec == CODEC_NONE &&
+        source->input_at == source->input_bytes) { /* uncompressed: read directly into the caller's buffer */
         gw_status st = read_some(source, bytes, room, ret_count, err);
         return st == GW_OK && *ret_count == 0 ? GW_END : st;
     }

@@ -1,9 +1,9 @@
-/* What the supervisor read about the machine and its cards during the run: a series for each value, and events. Part of
+/* The supervisor's readings of the machine and its cards during the run: a series for each value, and events. Part of
  * gw_model_facts.h. Everything is read only and belongs to the model.
  *
- * Cards are numbered as in NVML (in the order of the PCI bus). CUDA numbers them differently. gw_machine_card_of() and
- * gw_machine_device_of() translate a number if NVML and CUDA both report the card's position on the PCI bus, or if
- * there is only one card. */
+ * Cards have NVML's numbers (in the order of the PCI bus). CUDA numbers them differently. gw_machine_card_of() and
+ * gw_machine_device_of() convert between these numbers if NVML and CUDA both report the card's position on the PCI
+ * bus, or if there is only one card. */
 #ifndef GW_MACHINE_FACTS_H
 #define GW_MACHINE_FACTS_H
 
@@ -17,33 +17,33 @@
 
 enum { GW_MACHINE_BITS = 16, GW_MACHINE_EVENTS_MAX = 8192, GW_MACHINE_CARDS_MAX = 64 };
 
-/* The readings of one value during the run. A value changed at an unknown time between two readings. */
+/* The readings of one value during the run. A change between two readings happened at an unknown time between them. */
 typedef struct gw_series {
     uint16_t metric;
     uint8_t source;
-    uint8_t state;      /* state of the last reading; KNOWN if any reading was KNOWN */
+    uint8_t state;      /* KNOWN if any reading was KNOWN, otherwise the state of the last reading */
     uint8_t last_state; /* state of the last reading */
     uint32_t device, pid;
     uint64_t reason; /* if FAILED: NVML's error code, or errno */
     /* The fields below are valid only if `state` is KNOWN. */
-    uint64_t t_first_ns, t_last_ns; /* times of the first and the last reading, even if the value did not change */
+    uint64_t t_first_ns, t_last_ns; /* times of the first and the last reading, even of an unchanged value */
     uint64_t first, last, min, max;
     uint64_t t_min_ns, t_max_ns;
     uint64_t rise;                       /* sum of all increases; for a COUNTER, the count during the run */
-    uint64_t t_rise_ns, t_rise_after_ns; /* time of the last reading with an increase, and of the reading before it */
+    uint64_t t_rise_ns, t_rise_after_ns; /* times of the last reading with an increase, and of the reading before it */
     uint64_t bit_ns[GW_MACHINE_BITS];    /* for BITS: time during which each bit was set */
 } gw_series;
 
 typedef struct gw_machine_event {
     uint64_t t_ns, t_last_ns;
-    uint8_t kind;    /* gw_machine_event_kind; GW_MACHINE_EVENT_COUNT: unknown to this build */
-    uint8_t sources; /* bits of gw_source: the sources that reported the event */
+    uint8_t kind;    /* gw_machine_event_kind; GW_MACHINE_EVENT_COUNT: a kind that this build does not know */
+    uint8_t sources; /* bit (1 << gw_source) for each source that reported the event */
     uint32_t pid;    /* 0: the event names no process */
     uint32_t device; /* GW_NO_DEVICE: unknown, or the event is not about a card */
     uint64_t code, value, count;
     char *text;       /* owned; "": none */
     bool is_ours;     /* the event names a process of this run, or a card that a process of this run used */
-    bool may_be_ours; /* is_ours, or nothing shows that the event is about another process or card */
+    bool may_be_ours; /* is_ours, or nothing shows that the event belongs to another process or card */
 } gw_machine_event;
 
 typedef struct gw_machine_card {
@@ -54,17 +54,17 @@ typedef struct gw_machine_card {
     char name[64];
 } gw_machine_card;
 
-/* A process that had memory on a card, or a card's device file open, when the driver refused a request. The supervisor
- * looks for such processes at each refused request. */
+/* A process that used memory on a card, or had a card's device file open, when the driver refused a request. The
+ * supervisor looks for such processes after each refused request. */
 typedef struct gw_holder {
     gw_fact_key what; /* CARD_HOLDER, CARD_HOLDER_UNMATCHED or DEVICE_HOLDER */
     uint64_t t_ns;
-    const char *text; /* the value of the fact; borrowed from the model */
+    const char *text; /* value of the fact; owned by the model */
     gw_fact_holder fact;
 } gw_holder;
 
 typedef struct gw_machine {
-    gw_series *series; /* owned; sorted by first reading */
+    gw_series *series; /* owned; sorted by the time of the first reading */
     size_t series_count;
     gw_machine_event *event; /* owned; sorted by time */
     size_t event_count;
@@ -74,21 +74,21 @@ typedef struct gw_machine {
     gw_holder *holder; /* owned; sorted by time */
     size_t holder_count;
     bool has_peers;
-    gw_fact_peers peers;       /* its strings are borrowed from the model */
-    struct gwi_machine *inner; /* owned; used while the model is fed */
+    gw_fact_peers peers;       /* the model owns its strings */
+    struct gwi_machine *inner; /* owned; used only while the model is fed */
 } gw_machine;
 
 struct gw_model;
 
-/* Return the series of a metric. Pass GW_NO_DEVICE or pid 0 if the metric has no device or process. Returns NULL if no
- * reading was KNOWN. */
+/* Return the series of a metric. For a metric without a device, pass GW_NO_DEVICE; without a process, pass pid 0.
+ * Returns NULL if no reading was KNOWN. */
 const gw_series *gw_machine_known(const struct gw_model *model, gw_metric metric, uint32_t device, uint32_t pid);
-/* Return NVML's number of a CUDA device; GW_NO_DEVICE if unknown. */
+/* Return NVML's number of a CUDA device, GW_NO_DEVICE if unknown. */
 uint32_t gw_machine_card_of(const struct gw_model *model, int device);
-/* Return the CUDA device with this NVML number; -1 if unknown. */
+/* Return the CUDA device that has this NVML number, -1 if unknown. */
 int gw_machine_device_of(const struct gw_model *model, uint32_t card);
-/* Return the next event of that kind after `from` (NULL: from the start) that belongs to this run. If `may_be`, also
- * return events that may belong to it. Returns NULL if there is none. */
+/* Return the next event of a kind after `from` (NULL: the first event) that belongs to this run. If `may_be`, also
+ * return events that may belong to this run. Returns NULL if there is none. */
 const gw_machine_event *gw_machine_event_next(const struct gw_model *model, const gw_machine_event *from,
                                               gw_machine_event_kind kind, bool may_be);
 

@@ -1,4 +1,5 @@
-/* Part of gw_model_facts.h: devices, the memory and the objects of each process on them, and the ledger's snapshots. */
+/* Part of gw_model_facts.h: devices, the memory and the objects of each process on a device, and snapshots of the
+ * ledger. */
 #ifndef GW_MEMORY_FACTS_H
 #define GW_MEMORY_FACTS_H
 
@@ -6,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Each of the first GW_MODEL_DEVICES_MAX devices has a place in the model's arrays. All further devices share the place
- * GW_MODEL_DEVICE_BEYOND: only the sum of their memory and objects is recorded. */
+/* Each of the first GW_MODEL_DEVICES_MAX devices has an element in the model's arrays. All further devices share the
+ * element GW_MODEL_DEVICE_BEYOND, which has the sum of their memory and objects. */
 enum { GW_MODEL_DEVICES_MAX = 16, GW_MODEL_DEVICE_BEYOND = GW_MODEL_DEVICES_MAX, GW_MODEL_DEVICE_PLACES };
 
-/* Format as "GPU 3", or "a GPU beyond the first 16". Writes to `out` and returns it. */
+/* Format a device as "GPU 3", or as "a GPU beyond the first 16". Writes to `out` and returns it. */
 enum { GW_DEVICE_TEXT_MAX = 32 };
 char *gw_device_text(char out[GW_DEVICE_TEXT_MAX], int device);
 
@@ -48,37 +49,37 @@ typedef enum gw_class {
 enum { GW_CLASS_DEVICE_LAST = GW_CLASS_VMM };
 _Static_assert(GW_CLASS_COUNT <= 32, "bits of classes");
 
-const char *gw_class_text(gw_class cls); /* "plain", ...; static */
-/* True for device memory that programs use by address. False for arrays, which have handles. */
+const char *gw_class_text(gw_class cls); /* "plain", ...; a static string */
+/* True for device memory that the program uses by address. False for arrays, which have handles. */
 bool gw_class_has_addresses(gw_class cls);
 
-/* Allocations of one kind: same process, function, class, size and call site. If the call site is unknown, the thread
- * must be the same.
+/* Allocations of one kind: they have the same process, function, class, size and call site. If the call site is
+ * unknown, they have the same thread.
  *
  * gw_model_name_sites() merges groups whose call sites have the same lines in their three innermost user frames. One
- * group then has the sum, `kin` of the other groups is its index, and the other groups are empty. Group 0 has all
+ * group then has the sum. The other groups are empty, and their `kin` is the index of that group. Group 0 has all
  * objects that did not fit into the table. */
 typedef struct gw_group {
     _Alignas(64) uint64_t bytes; /* size of each object; aligned, so that a free touches only one cache line */
     uint32_t pid, tid;
-    uint32_t site; /* call site of the first object, a number of gw_sites.h; 0: unknown */
-    uint32_t kin;  /* index of the group that has the sum; this group's own index unless it was merged */
+    uint32_t site; /* call site of the first object, as numbered by gw_sites.h; 0: unknown */
+    uint32_t kin;  /* index of the group with the sum; the group's own index unless it was merged into another group */
     uint16_t fn;
     uint8_t cls, device;
     uint64_t alloc_count, free_count, live_count, live_count_peak;
-    uint64_t buried_count; /* part of free_count: objects destroyed with their context, not freed by a call */
+    uint64_t buried_count; /* part of free_count: objects that were destroyed with their context */
     uint64_t t_first_ns, t_last_ns;
-    uint64_t t_kept_ns; /* creation of the youngest object that was never freed; set by gw_model_finish() */
-    /* Numbers of the group's first and last allocation. Allocations of device and managed memory are numbered together,
-     * per process. For any other class, the numbers count all objects that the process created (see made_total). */
+    uint64_t t_kept_ns; /* creation time of the newest object that was never freed; set by gw_model_finish() */
+    /* Numbers of the group's first and last allocation. Each process counts its allocations of device and managed
+     * memory together. For any other class, the numbers count all objects that the process created (see made_total). */
     uint64_t order_first, order_last;
     uint64_t frees_at_last; /* number of frees in the process when this group last grew */
-    uint64_t step_count;    /* how often the process freed something between two allocations of this group */
+    uint64_t step_count;    /* how often the process freed something between two successive allocations of this group */
     uint64_t grown_at;      /* value of alloc_count when live_count_peak was first reached */
 } gw_group;
 
-/* The memory and the objects of one process on one device. live_bytes is what the process requested and has not freed,
- * without the driver's own memory. It does not include managed memory, which need not be on the device. */
+/* The memory and the objects of one process on one device. live_bytes is the memory that the process requested and has
+ * not freed. It excludes the driver's own memory, and managed memory, which need not be on the device. */
 typedef struct gw_usage {
     bool used; /* the process had a context or memory on the device */
     uint64_t live_bytes, live_count;
@@ -86,61 +87,61 @@ typedef struct gw_usage {
     uint64_t alloc_bytes_total, alloc_count_total; /* since the process started */
     uint64_t class_bytes[GW_CLASS_COUNT];
     uint64_t managed_bytes_peak;               /* peak of class_bytes[GW_CLASS_MANAGED] */
-    uint64_t class_count[GW_CLASS_COUNT];      /* alive now */
-    uint64_t class_count_peak[GW_CLASS_COUNT]; /* most alive at once */
+    uint64_t class_count[GW_CLASS_COUNT];      /* currently alive */
+    uint64_t class_count_peak[GW_CLASS_COUNT]; /* most that were alive at once */
     uint64_t class_made[GW_CLASS_COUNT];       /* since the process started */
 } gw_usage;
 
-/* A block that was alive at a snapshot. Lists of blocks are sorted by allocation. `order` counts the allocations of the
- * process, or the entries of an allocator's history. A gap between two neighbours means that blocks in between were
- * allocated and freed. */
+/* A block that was alive at a snapshot. Lists of blocks are in order of allocation. `order` counts the allocations of
+ * the process, or the entries in an allocator's history. If it increases by more than 1 from one block to the next,
+ * the blocks in between were freed again. */
 typedef struct gw_live {
     uint64_t address, bytes, t_ns, order;
     uint32_t group;
     uint32_t site; /* call site of the request; 0: unknown */
     uint8_t cls, device;
-    bool has_time; /* false: the allocator's history does not contain the block, or there is no history. Such blocks are
-                    * first in the list and have t_ns 0 */
+    bool has_time; /* false: not in an allocator's history; such blocks are first in the list and have t_ns 0 */
 } gw_live;
 
-/* The ledger of one process at one moment. The fields from `live` on are empty until gw_model_snapshot() returns it. */
+/* The ledger of one process at one moment. `live` and the fields after it are empty until gw_model_snapshot() fills
+ * them. */
 typedef enum gw_snapshot_reason { GW_SNAPSHOT_FAILURE, GW_SNAPSHOT_TEARDOWN, GW_SNAPSHOT_END } gw_snapshot_reason;
 typedef struct gw_snapshot {
     gw_snapshot_reason reason;
     uint64_t t_ns;
     uint32_t pid;
     int device;
-    gw_usage usage;                          /* of the snapshot's device */
+    gw_usage usage;                          /* usage of the snapshot's device */
     bool has_primary;                        /* one of the process's contexts is the device's primary context */
     uint64_t order, frees;                   /* number of allocations and frees of the process up to the snapshot */
     uint64_t launches, copies, reads, waits; /* totals of the process up to its last request for memory */
-    gw_live *live; /* device and managed memory on that device; owned; NULL: the list was not kept */
+    gw_live *live; /* blocks of device and managed memory on that device; owned; NULL: the list was not kept */
     size_t live_count;
-    uint64_t small_bytes;      /* in blocks of at most 1 MiB, which share pages of 2 MiB */
-    uint64_t held_bytes;       /* memory that the driver needs for these blocks: whole pages of 2 MiB */
-    uint64_t small_page_count; /* number of pages of 2 MiB that have at least one small block */
+    uint64_t small_bytes;      /* bytes in plain blocks of at most 1 MiB, which share pages of 2 MiB */
+    uint64_t held_bytes;       /* memory that the driver needs for all device memory in `live`: whole pages of 2 MiB */
+    uint64_t small_page_count; /* number of pages of 2 MiB with at least one such small block */
     uint64_t small_idle_bytes; /* bytes in these pages that no block uses */
 } gw_snapshot;
 
-/* The memory of a device, as reported by the driver. */
+/* A device's memory as the driver reported it. */
 typedef struct gw_memory_info {
     uint64_t t_ns;
     uint64_t bytes_free, bytes_total;
-    uint64_t ledger_bytes;                /* requested by all recorded processes at that moment */
-    uint64_t stream_count, context_count; /* alive in all recorded processes */
+    uint64_t ledger_bytes; /* bytes that all recorded processes had requested and not freed at that time */
+    uint64_t stream_count, context_count; /* number of objects alive in all recorded processes */
     uint32_t pid;
     int device;
     uint16_t after_result;
 } gw_memory_info;
 
-/* All stream-ordered pools of a process on a device, as the driver reported them after a refused request. */
+/* All stream-ordered pools of a process on a device, as reported by the driver after a refused request. */
 typedef struct gw_pool_state {
     uint32_t count;
     uint64_t bytes_reserved, bytes_used;
-    uint64_t idle_bytes_most; /* reserved but unused bytes of `pool`, the pool that has most of them */
-    uint64_t pool;            /* handle; `is_default` and the threshold below are about this pool */
-    bool is_default;          /* it is the device's default pool */
-    bool has_threshold;       /* the program set a release threshold (bytes kept at synchronisations) */
+    uint64_t idle_bytes_most; /* reserved but unused bytes of `pool` */
+    uint64_t pool;            /* handle of the pool with the most unused bytes; the fields below describe this pool */
+    bool is_default;          /* this is the device's default pool */
+    bool has_threshold; /* the program set a release threshold: the bytes that the pool keeps at synchronisations */
     uint64_t threshold_bytes;
 } gw_pool_state;
 
@@ -151,9 +152,9 @@ typedef struct gw_device {
     uint64_t bytes_total, bytes_free_first;
     uint64_t t_first_ns;
     bool has_limit;
-    uint64_t bytes_limit; /* the guard's limit */
+    uint64_t bytes_limit; /* limit set by the guard */
     bool has_attribute[128];
-    uint64_t attribute[128]; /* indexed by the driver's number of the attribute */
+    uint64_t attribute[128]; /* indexed by the driver's attribute number */
 } gw_device;
 
 #endif

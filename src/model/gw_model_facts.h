@@ -28,21 +28,21 @@ typedef enum gw_framework {
     GW_FRAMEWORK_COUNT
 } gw_framework;
 
-/* META key: the model was made from a memory snapshot that PyTorch saved at this path. Nothing else about the run is
- * known. */
+/* META key: the model was built from a memory snapshot that PyTorch saved, and the value is the snapshot's path.
+ * Nothing else is known about the run. */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
-/* A part of a process's run that the program named (gpuwhy_phase(), a cell of a notebook). A phase lasts until the
- * process's next phase begins. */
+/* A part of a process's run that the program named, with gpuwhy_phase() or as a cell of a notebook. A phase lasts
+ * until the process's next phase begins. */
 typedef struct gw_phase {
     uint64_t t_ns;
     uint32_t pid;
-    uint32_t alike; /* index of the process's first phase with that name */
-    char *name;     /* owned; NULL: the process is in no phase after this time */
+    uint32_t alike; /* index of the process's first phase with the same name */
+    char *name;     /* owned; NULL: from t_ns on, the process is in no phase */
 } gw_phase;
 
 typedef struct gw_pair {
-    gw_fact_key what; /* the fact's key in facts.def */
+    gw_fact_key what; /* key in facts.def */
     char *key, *value;
     uint64_t t_ns;
     uint32_t pid, tid;
@@ -57,7 +57,7 @@ struct gw_model {
     gw_device device[GW_MODEL_DEVICE_PLACES];
     gw_failure *failure; /* sorted by time */
     size_t failure_count;
-    uint64_t failures_dropped; /* recovered failures are dropped first, then those in the middle */
+    uint64_t failures_dropped; /* recovered failures are dropped first, then failures in the middle of the run */
     gw_snapshot *snapshot;
     size_t snapshot_count;
     gw_teardown *teardown;
@@ -68,46 +68,46 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
-    gw_arrays arrays; /* of the last process that reported arrays */
+    gw_arrays arrays; /* reported by the last process that reported arrays */
     gw_phase *phase;  /* sorted by process, then by time */
     size_t phase_count;
-    const gw_phase *asked_phase; /* set by gw_model_build_phase(): judge only this phase; NULL: judge the whole run */
+    const gw_phase *asked_phase; /* set by gw_model_end_phase(): judge only this phase; NULL: judge the whole run */
     gw_pair *meta;
     size_t meta_count;
     gw_pair *fact; /* facts from the supervisor */
     size_t fact_count;
     gw_hang *hang; /* sorted by time */
     size_t hang_count;
-    gw_unordered *unordered; /* the first and the last cases, sorted by time; owned */
+    gw_unordered *unordered; /* the first and the last cases that were found, sorted by time; owned */
     size_t unordered_count;
-    uint64_t unordered_total; /* number of all cases */
+    uint64_t unordered_total; /* number of all cases, including those not stored */
     gw_unwaited *unwaited;    /* at most one per process; owned */
     size_t unwaited_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;
-    gw_launch_site *launch_site; /* as recorded; owned */
+    gw_launch_site *launch_site; /* in the order of the recording; owned */
     size_t launch_site_count;
-    gw_alone *alone; /* sorted by process, then the on_record ones first; owned */
+    gw_alone *alone; /* sorted by process, then elements with on_record first; owned */
     size_t alone_count;
     gw_machine machine;
-    gw_cudnn_line *cudnn_line; /* from a run with --deep; owned */
+    gw_cudnn_line *cudnn_line; /* empty without --deep; owned */
     size_t cudnn_line_count;
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;
     bool truncated;         /* the recording has no end item */
-    uint64_t damaged_count; /* number of skipped blocks */
+    uint64_t damaged_count; /* number of damaged blocks that were skipped */
     char damaged_first[256];
-    uint64_t t_end_ns; /* when the command ended; if unknown, the time of the last item */
+    uint64_t t_end_ns; /* time at which the command ended; if unknown, the time of the last item */
     uint64_t event_count;
-    gw_sites *sites;           /* call stacks, built on request; owned */
-    const gw_process *command; /* NULL: the command made no driver call and its end was not seen */
-    bool is_virtual;           /* the card was a virtual GPU */
-    struct gwi_model *inner;   /* state while the model is fed */
+    gw_sites *sites;           /* call stacks, resolved on request; owned */
+    const gw_process *command; /* the user's program; NULL: it made no driver call and its end was not seen */
+    bool is_virtual;           /* the run used gpuwhy's virtual GPU */
+    struct gwi_model *inner;   /* state that is used while the model is fed; owned */
 };
 
-/* True if the user's program is known to have exited with 0. */
+/* True if the user's program is known to have exited with status 0. */
 static inline bool gw_run_ended_well(const gw_model *model)
 {
     return model->command != NULL && gw_ended_well(model->command);
@@ -116,29 +116,30 @@ static inline bool gw_run_ended_well(const gw_model *model)
 /* Look up a process, a META value or a fact. Returns NULL if there is none. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
-/* Return the first thread or failure with a pid, or the next one after the given one, in their order in the model.
- * Returns NULL if there is none. The failures are linked by gw_model_finish(). */
+/* Return the first thread or failure of a pid, or the next one after the given one, in the order of the model's
+ * arrays. Returns NULL if there is none. Look up failures only after gw_model_finish(). */
 const gw_thread *gw_model_first_thread(const gw_model *model, uint32_t pid);
 const gw_thread *gw_model_next_thread(const gw_model *model, const gw_thread *thread);
 const gw_failure *gw_model_first_failure(const gw_model *model, uint32_t pid);
 const gw_failure *gw_model_next_failure(const gw_model *model, const gw_failure *failure);
-const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first one with that key */
-/* Return a snapshot with its list. The first call for a snapshot makes the list, so only one thread may call this at a
- * time. Call it after gw_model_finish(). Returns NULL if there is no such snapshot. `live` is NULL if nothing was
- * alive, if the program recovered from the failure, if too many failures came before it, or if there is no memory. */
+const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first fact with that key */
+/* Return a snapshot together with its list of live blocks. Call this after gw_model_finish(), and from one thread at a
+ * time, because the first call for a snapshot builds its list. Returns NULL if there is no such snapshot. `live` is
+ * NULL if nothing was alive, if the program recovered from the failure, if the list was dropped because there were too
+ * many failures or freed blocks, or if there is no memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
-/* Return the phase of the process at that time. Returns NULL if the process was in no phase. */
+/* Return the phase that the process was in at that time, NULL if it was in none. */
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
-/* Get the memory limit of a process on the device: the guard's limit if there is one, otherwise the device's total.
- * False if unknown. */
+/* Get the memory limit of a process on the device: the guard's limit if there is one, otherwise the device's total
+ * memory. Returns false if unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
-/* Format the usual name of a call, without version and variant: "cuMemAlloc". Writes to `out` and returns it. */
+/* Format the usual name of a call, such as "cuMemAlloc", without version and variant. Returns `out`. */
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
 const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" if unknown */
-/* Results that leave the context usable, and whose text is recognised wherever a program prints it. X(name) as in
+/* Results that leave the context usable. Their text is recognised wherever a program prints it. X(name) as in
  * gw_cuda_results.h. */
 #define GW_RESULTS_KNOWN_BY_TEXT(X)                                                                                    \
     X(CUDA_ERROR_INVALID_VALUE)                                                                                        \

@@ -1,4 +1,4 @@
-/* Part of gw_model_facts.h: processes, their threads and last calls, and how the processes ended. */
+/* Part of gw_model_facts.h: processes, how they ended, their threads, and the last calls of each thread. */
 #ifndef GW_PROCESS_FACTS_H
 #define GW_PROCESS_FACTS_H
 
@@ -14,43 +14,43 @@
 typedef struct gw_ring_call {
     uint64_t t_ns, what, stream;
     const char *fn_name;
-    const char *kernel; /* name of the launched kernel, or of the kernels of a launched graph; NULL: unknown */
+    const char *kernel; /* name of the launched kernel, or names of the kernels in a launched graph; NULL: unknown */
     bool is_launch, is_graph_launch, is_copy, is_sync, is_query;
-    bool captured; /* the call was captured into a graph, so the GPU has not run it */
-    /* Whether later waits show that the work of this call has ended (waits.c). `waited`: certainly; `maybe_waited`:
-     * perhaps. */
+    bool captured; /* the call was captured into a graph, so it did not run on the GPU */
+    /* Later waits show that the work of this call has certainly ended (`waited`) or may have ended (`maybe_waited`).
+     * See waits.c. */
     bool waited, maybe_waited;
 } gw_ring_call;
 
 typedef struct gw_thread {
     uint32_t pid, tid;
-    uint32_t next_plus_1; /* index + 1 of the next thread with this pid; 0: none. See gw_model_next_thread() */
+    uint32_t next_plus_1; /* index + 1 of the next thread with this pid (see gw_model_next_thread()); 0: none */
     char name[16];
     uint64_t counter[GW_COUNT_COUNT];
     uint64_t calls, synced_at_ns;
-    const char *inside_fn; /* the driver call that the thread was in at the last sample; NULL: none */
+    const char *inside_fn; /* the driver call in which the thread was at the last sample; NULL: none */
     uint64_t inside_since_ns;
     gw_ring_call *ring; /* the thread's last calls, oldest first; owned */
     size_t ring_count;
     uint64_t ring_total, ring_synced_total;
 } gw_thread;
 
-/* A signal for a fault in host code. The source is gpuwhy's own handler (--catch-crash), a core dump or the kernel's
- * log. The process need not have died, because a handler of the program may handle the signal. */
+/* A signal for a fault in host code, reported by gpuwhy's own handler (--catch-crash), a core dump or the kernel's
+ * log. The process may have survived, because the program's own handler may handle the signal. */
 typedef struct gw_crash {
     bool seen;
     bool by_handler;  /* from gpuwhy's handler; if false, `site` is 0 */
     bool by_core;     /* from a core dump; both false: from the kernel's log, and `tid` and `instruction` are 0 */
     bool was_sent;    /* the signal was sent by kill() or similar, not raised by a fault of that thread */
-    bool has_address; /* the address that the code accessed is known; some faults report none */
-    bool in_block;    /* the address is in `block`, a live block of device memory */
+    bool has_address; /* the address of the faulting access is known; some faults report none */
+    bool in_block;    /* `block` is the live block of device memory that contains the address */
     bool has_code;
     int code; /* si_code */
     int signal;
     uint64_t address, instruction, t_ns;
     uint32_t tid, site;
     bool has_file;  /* the core dump lists the mapped files */
-    char file[256]; /* if has_file: the file that is mapped at the address, shortened; "": none */
+    char file[256]; /* if has_file: shortened path of the file mapped at the address; "": none */
     gw_live block;
 } gw_crash;
 
@@ -61,49 +61,48 @@ typedef struct gw_process {
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;
     uint64_t address_limit_bytes,
-        data_limit_bytes; /* seen at a refused request; 0: unlimited, or nothing was refused */
+        data_limit_bytes; /* read when a request was refused; 0: unlimited, or nothing was refused */
     uint64_t t_init_ns;
-    bool forked;            /* the hook saw that the process was forked and did not call exec */
-    bool forked_after_init; /* forked, and the parent had initialised the driver before */
+    bool forked;            /* the process was forked and did not call exec */
+    bool forked_after_init; /* forked after the parent had initialised the driver */
     uint64_t t_fork_ns;
     uint32_t fork_parent_pid;
     uint32_t init_site; /* call site of the first successful cuInit; 0: unknown */
-    uint32_t fork_site; /* call site of fork in the parent; 0: unknown */
-    bool exit_known;    /* the supervisor saw the process end */
+    uint32_t fork_site; /* call site in the parent that called fork; 0: unknown */
+    bool exit_known;    /* the supervisor saw the end of the process */
     gw_exit_fact exit;
     uint64_t t_exit_ns;
     uint64_t lost_events, lost_failures, lost_threads;
     uint64_t counter[GW_COUNT_COUNT]; /* sums over the process's threads */
-    uint64_t synced_at_ns;            /* time of the last successful synchronisation of any thread */
-    gw_usage *usage; /* GW_MODEL_DEVICE_PLACES of them; all zero until the process creates its first object */
+    uint64_t synced_at_ns;            /* time of the last successful synchronisation by any thread */
+    gw_usage *usage; /* array of GW_MODEL_DEVICE_PLACES; all zero until the process creates its first object */
     uint64_t alloc_order, free_order;
-    uint64_t allocation_us; /* time in successful ALLOC and FREE calls, rounded down for each call */
-    uint64_t made_total;    /* number of objects created, of any class except functions and mappings */
+    uint64_t allocation_us; /* time spent in successful ALLOC and FREE calls; each call is rounded down */
+    uint64_t made_total;    /* number of objects that the process created, except functions and mappings */
     uint64_t pinned_bytes, pinned_bytes_peak;
-    uint64_t unknown_frees; /* number of frees of addresses that are not in the ledger */
+    uint64_t unknown_frees; /* number of frees of addresses that were not in the ledger */
     uint64_t primary_retains[GW_MODEL_DEVICE_PLACES];
-    bool has_rank, has_world; /* the launcher of the process set its rank, or the number of ranks */
+    bool has_rank, has_world; /* the process's launcher set its rank (has_rank) or the number of ranks (has_world) */
     uint32_t rank, world;     /* world: number of ranks */
     uint32_t driver_api;      /* the CUDA version that the driver reports, such as 12040; 0: unknown */
-    gw_libraries libraries;   /* the CUDA libraries that the supervisor saw mapped in the process */
-    /* The uncaught exception that ended the Python interpreter, formatted as Python prints it, but without source
-     * lines. Owned; NULL: there was none, or it could not be read. */
+    gw_libraries libraries;   /* CUDA libraries that the supervisor saw mapped into the process */
+    /* The uncaught exception that ended the Python interpreter. The format is Python's own, without source lines.
+     * Owned; NULL if there was no exception, or if it could not be read. */
     char *raised;
     size_t raised_bytes;
     uint64_t t_raised_ns;
     gw_crash crash;
-    bool alive_at_end; /* the process was alive a moment after the command ended */
-    int end_snapshot;  /* gw_model_snapshot() index of the ledger at the process's end, or before the teardown that
-                        * destroyed most memory; -1: none */
+    bool alive_at_end; /* the process was still alive shortly after the command ended */
+    int end_snapshot;  /* index for gw_model_snapshot(): the process's end, or its largest teardown; -1: none */
 } gw_process;
 
-/* Return the number of launches of kernels and graphs of a process or thread. */
+/* Return how many kernels and graphs a process or thread launched. */
 static inline uint64_t gw_launches(const uint64_t counter[GW_COUNT_COUNT])
 {
     return counter[GW_COUNT_LAUNCH] + counter[GW_COUNT_GRAPH_LAUNCH];
 }
 
-/* True if the process is known to have ended with a status other than 0, or with a signal. */
+/* True if the process is known to have ended with a status other than 0, or by a signal. */
 static inline bool gw_died_badly(const gw_process *process)
 {
     return process->exit_known && process->exit.status_known &&
@@ -119,8 +118,8 @@ static inline bool gw_is_any_launch(const gw_ring_call *call)
     return call->is_launch || call->is_graph_launch;
 }
 
-/* True for a launch that may still run: no wait shows that it has ended. A wait for one stream shows nothing about
- * another stream. */
+/* True for a launch that may still be running, because no later wait shows that it has ended. A wait for one stream
+ * shows nothing about another stream. */
 static inline bool gw_is_outstanding(const gw_ring_call *call)
 {
     return gw_is_any_launch(call) && !call->captured && !call->waited && !call->maybe_waited;

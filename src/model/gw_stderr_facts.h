@@ -1,4 +1,4 @@
-/* Part of gw_model_facts.h: what the program wrote to stderr, and what libraries wrote to their own logs. */
+/* Part of gw_model_facts.h: the program's output to stderr, and messages that libraries wrote to their own logs. */
 #ifndef GW_STDERR_FACTS_H
 #define GW_STDERR_FACTS_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A kind of line in stderr: the text of the first or the last such line, which may be cut, and the number of such
+/* One kind of line on stderr: the text of the first or the last such line, possibly truncated, and the number of such
  * lines. */
 enum { GW_STDERR_LINE_MAX = 400 };
 typedef struct gw_stderr_line {
@@ -17,67 +17,68 @@ typedef struct gw_stderr_line {
 } gw_stderr_line;
 typedef struct gw_stderr_facts {
     uint64_t bytes;
-    /* The text as written, or the beginning and the end of a long text. `text_gap` is the index at which the end
-     * begins, after the missing lines. 0: nothing is missing. */
+    /* The output to stderr. If it is too long, lines in the middle are omitted, and `text_gap` is the index of the
+     * first byte after the omitted lines. `text_gap` is 0 if nothing is omitted. */
     char *text; /* owned */
     size_t text_bytes, text_gap;
-    /* Index from which the text is not from stderr: the exception that ended a Python interpreter, if stderr does not
-     * contain it. 0 without `inside_pid`: all of the text is from stderr. */
+    /* If stderr does not contain the exception that ended a Python interpreter, this exception is appended to `text`
+     * at index `inside_at`, and `inside_pid` is its process. If `inside_pid` is 0, all of `text` is from stderr. */
     size_t inside_at;
     uint32_t inside_pid;
-    bool inside_from_top; /* that exception's traceback begins where a program begins, so probably nothing caught it */
-    bool traceback;       /* stderr contains a Python traceback */
+    bool inside_from_top;     /* its traceback begins at the top level of a program, so probably nothing caught it */
+    bool traceback;           /* stderr contains a Python traceback */
     gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
     char exception_type[96];
-    bool exception_about_child;         /* `exception` only reports that another process failed */
-    gw_stderr_line child_exception;     /* the last line that reports a failed process, even if it is not `exception` */
-    char frame[GW_STDERR_LINE_MAX];     /* innermost frame of `exception`: File "x.py", line 12, in f */
-    char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame of `exception` outside of installed packages; "": none */
-    bool exception_chain_oom;           /* the chain of `exception` contains an earlier out-of-memory error */
-    bool exception_is_chained;          /* the chain of `exception` contains an earlier exception */
-    bool exception_after_oom;       /* the traceback of `exception` followed an out-of-memory line almost directly */
-    bool exception_is_fork_refused; /* a framework refused to use CUDA in a forked child and raised `exception` */
-    bool exception_lacks_value;     /* `exception` is about a value that was never set: None, or an unknown name */
+    bool exception_about_child;     /* `exception` only reports that another process failed */
+    gw_stderr_line child_exception; /* the last exception that reports a failed process; may not be `exception` */
+    char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the traceback of `exception`: File "x.py", line 12, in f */
+    char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame outside of installed packages; "": none */
+    bool exception_chain_oom;           /* `exception` is chained to an earlier out-of-memory error */
+    bool exception_is_chained;          /* `exception` is chained to an earlier exception */
+    bool exception_after_oom; /* the traceback of `exception` began at most two lines after an out-of-memory line */
+    bool exception_is_fork_refused; /* `exception` reports that a framework refused to use CUDA in a forked child */
+    bool exception_lacks_value;     /* `exception` reports a value that was never set: None, or an undefined name */
     uint64_t oom_last_t_ns;
-    gw_stderr_line oom; /* the first out-of-memory line of a framework; its `count` is the number of such lines */
-    gw_stderr_line cuda_error; /* "CUDA error: ...", "CUDA_ERROR_..." */
+    gw_stderr_line oom;        /* first out-of-memory line of a framework */
+    gw_stderr_line cuda_error; /* for example "CUDA error: ..." or "CUDA_ERROR_..." */
     gw_stderr_line device_assert;
-    gw_stderr_line wrong_device;   /* a framework reports that something is on another GPU than the current one */
-    gw_stderr_line library_status; /* a status of a library: CUDNN_STATUS_..., CUBLAS_STATUS_... */
-    gw_stderr_line terminate;      /* from C++: terminate called, what(): */
-    gw_stderr_line host_memory;    /* MemoryError, std::bad_alloc, Cannot allocate memory */
-    gw_stderr_line result;         /* the last line that names a CUDA result, or contains the runtime's text for one */
-    gw_stderr_line disk_full;      /* the last line that reports a full disk or quota: "No space left on device" */
-    gw_stderr_line limit;          /* the last line that reports too many files, threads or processes */
-    gw_stderr_line xla_dump;       /* the summary that the allocator of TensorFlow or XLA prints */
-    gw_stderr_line fatal;          /* Fatal Python error, Segmentation fault */
-    gw_stderr_line fork_refused;   /* a framework refused to use CUDA in a forked child, before any driver call */
-    char fork_frame[GW_STDERR_LINE_MAX]; /* innermost frame of that traceback outside of installed packages */
-    gw_stderr_line driver_log;           /* lines of the driver's own log, not of stderr */
+    gw_stderr_line wrong_device;   /* a framework reports that an object is on another GPU than the current one */
+    gw_stderr_line library_status; /* error status of a library: CUDNN_STATUS_..., CUBLAS_STATUS_... */
+    gw_stderr_line terminate;      /* from C++: "terminate called", "what():" */
+    gw_stderr_line host_memory;    /* "MemoryError", "std::bad_alloc", "Cannot allocate memory" */
+    gw_stderr_line result;       /* the last line with the name of a CUDA result, or with the runtime's text for one */
+    gw_stderr_line disk_full;    /* the last line that reports a full disk or quota: "No space left on device" */
+    gw_stderr_line limit;        /* the last line that reports too many files, threads or processes */
+    gw_stderr_line xla_dump;     /* the memory summary that the allocator of TensorFlow or XLA prints */
+    gw_stderr_line fatal;        /* "Fatal Python error", "Segmentation fault" */
+    gw_stderr_line fork_refused; /* a framework refused to use CUDA in a forked child, before any driver call */
+    char fork_frame[GW_STDERR_LINE_MAX]; /* innermost frame of that traceback outside of installed packages; "": none */
+    gw_stderr_line driver_log;           /* first line of the driver's own log, which is not part of stderr */
 } gw_stderr_facts;
 
-/* Entries of cuDNN's own log that are equal except for their times. */
+/* Entries of cuDNN's own log that differ only in their times. */
 typedef struct gw_cudnn_line {
-    uint64_t t_ns, t_last_ns; /* when the supervisor read the first and the last entry, 0.1 s after cuDNN wrote it */
+    uint64_t t_ns, t_last_ns; /* when the supervisor read the first and the last entry, about 0.1 s late */
     uint64_t count;
-    uint32_t pid;                     /* the pid in the log; 0: the log has none */
-    uint32_t version;                 /* 90300, 8204; 0: unknown */
-    uint32_t more;                    /* number of further messages of the entry */
-    bool is_error;                    /* false: a warning */
+    uint32_t pid;                     /* pid from the log entry; 0: the entry has none */
+    uint32_t version;                 /* cuDNN version, such as 90300 or 8204; 0: unknown */
+    uint32_t more;                    /* number of further messages in the entry */
+    bool is_error;                    /* false: the entry is a warning */
     char *function, *status, *reason; /* owned; NULL: unknown */
 } gw_cudnn_line;
 
-/* What an exception is about, from its last line. NONE: no exception. SCRIPT: neither GPU memory nor the GPU. */
+/* Subject of an exception. NONE: there was no exception. SCRIPT: the exception concerns neither the GPU nor its
+ * memory. */
 typedef enum gw_exception_kind {
     GW_EXCEPTION_NONE,
     GW_EXCEPTION_SCRIPT,
     GW_EXCEPTION_OOM,
     GW_EXCEPTION_GPU
 } gw_exception_kind;
-/* Return the kind of the exception that ended the program, from its last line. */
+/* Determine the kind of the exception that ended the program from the last line of its traceback. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
-/* True if a refused request for memory may have caused the exception, whatever its type: it mentions memory, it is
- * about a value that was never set, or it was raised while another exception was handled. */
+/* True if a refused request for memory may have caused the exception: the message mentions memory or a value that was
+ * never set, or the exception was raised while another one was handled. The exception's type does not matter. */
 bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts);
 
 #endif

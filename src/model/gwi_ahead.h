@@ -1,25 +1,26 @@
-/* Feeds events in groups, and prefetches the memory that each group will touch.
+/* Feeds events in batches, and prefetches the memory that each batch will access.
  *
- * An event touches places anywhere in a ledger that may be far larger than the caches. The time for a run of a million
- * blocks is spent waiting for memory, not computing. So events are fed a few dozen at a time. Before that, everything
- * that they will touch is prefetched in three rounds, each of which uses the result of the previous round:
+ * Successive events access unrelated parts of a ledger, which may be far larger than the caches. With a million
+ * blocks, most of the time is spent waiting for memory, not computing. So events are fed a few dozen at a time, and
+ * their memory is prefetched first. There are three rounds, and each one uses the result of the previous one:
  *
- *     1. the bucket in which an event's address is looked up, and the bucket of an allocation's group
- *     2. the object that a free ends, and the group that an allocation joins
- *     3. the group of the object that a free ends
+ *     1. the bucket in which an event's address is looked up
+ *     2. the object that a free ends
+ *     3. the group of that object
  *
- * When a round is finished and the next one begins with the first event, the data of that event has arrived. The rounds
- * know only which table an event uses, not the kind of the event. Allocations and frees come in an order that no
- * processor can predict. So each event is treated as both, and half of the prefetches are wasted, but on memory nearby.
+ * When a round ends and the next one begins with the first event, the data for that event has arrived. The rounds know
+ * which table an event uses, but not whether it is an allocation or a free. The processor cannot predict the order of
+ * allocations and frees, so a branch on the kind would be slow. Instead, every event is treated as a free. For an
+ * allocation, rounds 2 and 3 are useless, but cheap.
  *
- * Prefetching decides nothing: a useless prefetch (the block was freed in between, the table grew) costs a little and
- * changes no result. */
+ * Prefetching never changes a result. If a prefetch turns out to be useless (the block was freed or the table grew in
+ * the meantime), it only costs a little time. */
 #ifndef GWI_AHEAD_H
 #define GWI_AHEAD_H
 
 #include "gwi_inner.h"
 
-enum { GWI_AHEAD_MAX = 64 }; /* small enough that the events and what they touch fit into the smallest cache */
+enum { GWI_AHEAD_MAX = 64 }; /* small enough that the events and the prefetched memory fit into the smallest cache */
 
 /* Feed `count` events, at most GWI_AHEAD_MAX, in order. On failure, the model's `nomem` is set. */
 void gwi_ahead_feed(gw_model *model, const gw_event *event, size_t count);

@@ -1,4 +1,4 @@
-/* Finds objects by address or handle. */
+/* Finds live objects by address or handle. */
 #ifndef GWI_FIND_H
 #define GWI_FIND_H
 

@@ -1,4 +1,4 @@
-/* State and functions that the model's files share while a recording is read into it. */
+/* State and functions that the files of the model share while a recording is read. */
 #ifndef GWI_MODEL_INNER_H
 #define GWI_MODEL_INNER_H
 
@@ -6,7 +6,7 @@
 #include "gw_model_facts.h"
 #include "gwi_table.h"
 
-/* An address and a handle can be the same number, so each kind of key has a table of its own. */
+/* An address and a handle can be the same number, so each kind of key has its own table. */
 typedef enum gwi_space {
     GWI_SPACE_NONE,
     GWI_SPACE_MEMORY, /* device addresses */
@@ -31,17 +31,17 @@ typedef struct gwi_object {
     uint64_t key, bytes, t_ns, order;
     uint64_t context; /* the context that was current when the object was created */
     uint64_t owner;   /* mapping: object index of the VMM block; function: module; exec: graph */
-    uint32_t group;   /* if dead: index + 1 of the next dead object */
+    uint32_t group;   /* if dead: index + 1 of the next dead object, or 0 */
     union {
-        uint32_t refs; /* VMM: number of handles; memory of another process: number of opens */
+        uint32_t refs; /* VMM: number of handles; memory of another process: how often it was opened */
         uint32_t name; /* function: index + 1 in gwi_model.names */
     };
     union {
         uint32_t maps; /* VMM: number of mappings */
-        uint32_t site; /* function: site that requested its handle; functions are in no group */
+        uint32_t site; /* function: site that requested its handle, because functions have no group */
     };
     uint8_t cls, device;
-    uint8_t space; /* GWI_SPACE_COUNT: dead */
+    uint8_t space; /* GWI_SPACE_COUNT: the object is dead */
     /* Context: gw_context_kind. Function: gw_owner_kind. Stream: 1 if the default stream does not wait for it. */
     uint8_t kind;
 } gwi_object;
@@ -52,13 +52,14 @@ static inline bool gwi_is_alive(const gwi_object *object)
     return object->space != GWI_SPACE_COUNT;
 }
 
-/* True for device memory, without managed memory. */
+/* True for device memory, which does not include managed memory. */
 static inline bool gwi_is_memory(uint8_t cls)
 {
     return cls <= GW_CLASS_DEVICE_LAST;
 }
 
-/* True for device and managed memory, which snapshots list and a process's numbers of allocations and frees include. */
+/* True for device and managed memory. Only these are listed in snapshots and included in a process's numbers of
+ * allocations and frees. */
 static inline bool gwi_is_counted(uint8_t cls)
 {
     return gwi_is_memory(cls) || cls == GW_CLASS_MANAGED;
@@ -74,33 +75,33 @@ typedef struct gwi_node { /* a kernel node of a graph */
     uint64_t graph, function;
 } gwi_node;
 
-/* A block that was freed after a picture of the ledger was taken. The list of that picture must still contain it. */
+/* A block that was freed after a snapshot was taken. The snapshot's list must still contain it. */
 typedef struct gwi_grave {
     gw_live live;
-    uint64_t died; /* number of frees in the process before this block's */
+    uint64_t died; /* number of frees in the process before this block was freed */
 } gwi_grave;
 
 /* A granted request for memory. Only the newest requests are kept. */
 typedef struct gwi_request {
-    uint64_t t_ns, bytes, live_bytes; /* live_bytes: bytes alive on the request's device just before the request */
-    uint64_t launches; /* totals of the process at the request; `frees`, `copies`, `reads` and `waits` likewise */
+    uint64_t t_ns, bytes, live_bytes; /* live_bytes: live bytes on the request's device just before the request */
+    uint64_t launches; /* total of the process at the request; `frees`, `copies`, `reads` and `waits` as well */
     uint64_t frees;
-    uint64_t ended; /* number of frees in the process when this block was freed, including its own; 0: it is alive */
+    uint64_t ended; /* number of frees in the process up to and including the free of this block; 0: alive */
     uint32_t copies, reads, waits;
     uint32_t group;
     uint32_t lifetime; /* number of requests between this one and the free of its block */
-    uint16_t thread;   /* gwi_thread_mark() */
+    uint16_t thread;   /* from gwi_thread_mark() */
     uint8_t device;
 } gwi_request;
 
-/* Return a mark of two bytes for a thread, never 0. Different threads may have the same mark. */
+/* Return a 16-bit mark for a thread, never 0. Different threads may have the same mark. */
 static inline uint16_t gwi_thread_mark(uint32_t tid)
 {
     return (uint16_t)(tid % UINT16_MAX + 1);
 }
 typedef struct gwi_requests gwi_requests;
 
-/* Counts the granted requests of one thread for device memory. */
+/* Counts the granted requests for device and managed memory of one thread. */
 typedef struct gwi_asker {
     uint64_t count;
     uint32_t tid;
@@ -116,34 +117,33 @@ typedef struct gwi_process {
     uint32_t object_count, object_capacity;
     uint32_t object_free; /* index + 1 of the first dead object; each dead object's `group` leads to the next */
     gwi_table table[GWI_SPACE_COUNT];
-    uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* context handles; 0 for devices beyond the table */
-    uint64_t context_last; /* the context that was looked up last, and its device; context 0 is on device 0 */
+    uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* handles of the primary contexts; 0 for devices beyond the table */
+    uint64_t context_last; /* the last context that was looked up, with its device; context 0 is on device 0 */
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
     uint32_t asker_count, asker_last;
-    uint32_t open_failure[64]; /* indexes of failed allocations from which the program is not known to have recovered */
+    uint32_t open_failure[64]; /* indexes of failed allocations without a known recovery */
     uint32_t open_count;
-    uint64_t open_bytes_min; /* smallest size of a later allocation that can show a recovery from one of them */
-    uint64_t frees_total;    /* frees of device and managed memory; ends_total: ends of all objects in groups */
+    uint64_t open_bytes_min; /* smallest later allocation that can show a recovery from one of them */
+    uint64_t frees_total;    /* number of frees of device and managed memory; ends_total: of all objects in groups */
     uint64_t ends_total;
     uint64_t t_teardown_ns; /* time of the last teardown */
-    uint32_t named_left;    /* after a context was destroyed: how many more failures get their arguments looked up */
-    uint64_t threshold_pool, threshold_bytes; /* the last release threshold above 0, and its pool */
-    int last_failure;                         /* index; -1: none */
-    bool has_refusal; /* the guard refused a request, and the failure of that request was not read yet */
+    uint32_t named_left;    /* number of further failures to look up objects for, after a context was destroyed */
+    uint64_t threshold_pool, threshold_bytes; /* the last pool with a threshold above 0 */
+    int last_failure;                         /* index of the last failure; -1: none */
+    bool has_refusal; /* the guard refused a request, and the failure of this request has not been read yet */
     uint64_t refusal[4];
-    int allocator_now;        /* index of the allocator report that is being filled; -1: none */
-    uint64_t history_read_ns; /* time at which the hook read the history of the report; 0: not read yet */
+    int allocator_now;        /* index of the allocator report that is being read; -1: none */
+    uint64_t history_read_ns; /* time at which the hook read the history in this report; 0: not known yet */
     gwi_capture *capture;     /* owned */
     size_t capture_count, capture_capacity;
     uint32_t captures_open;
     gwi_node *node; /* owned */
     size_t node_count, node_capacity;
     bool sticky;
-    uint64_t *history; /* times of the allocations in the report that is being filled; owned */
+    uint64_t *history; /* allocation times in the report that is being read; owned */
     size_t history_count, history_capacity;
-    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can still be made, sorted by time; the last place is
-                                         * for the process's end */
+    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can be built, sorted by time */
     uint32_t pictured_count;
     uint64_t pictured_order; /* `order` of the newest snapshot in `pictured`; 0: none */
     gwi_grave *grave;        /* owned */
@@ -151,34 +151,34 @@ typedef struct gwi_process {
     struct gwi_order *order; /* owned; NULL: the recording has no ORDER records of this process */
     uint64_t t_waited_ns;    /* when the last call began that waits for the whole device as a side effect */
     gwi_requests *requests;  /* owned; NULL: no request was granted */
-    bool work_known;         /* the recording contains how much work came between requests */
-    uint64_t launches, copies, reads, waits; /* totals up to the newest request */
-    uint64_t t_default_ns; /* time of the last allocation or free of stream-ordered memory in the default stream */
+    bool work_known;         /* the recording counts the work between requests */
+    uint64_t launches, copies, reads, waits; /* totals of the process up to its newest request */
+    uint64_t t_default_ns; /* time of the last stream-ordered allocation or free in the default stream */
 } gwi_process;
 
-/* Everything of one pid, so that no search walks over all processes or threads of the run. */
+/* Entry point for everything with one pid, so that no search has to visit all processes or threads of the run. */
 typedef struct gwi_pid {
     uint32_t pid;
-    uint32_t process_plus_1;                      /* index of the newest process with the pid; 0: none */
-    uint32_t thread_plus_1, thread_last_plus_1;   /* first and last thread; gw_thread.next_plus_1 links them */
-    uint32_t failure_plus_1, failure_last_plus_1; /* likewise its failures, after gwi_failures_link() */
+    uint32_t process_plus_1;                    /* index of the newest process with the pid; 0: none */
+    uint32_t thread_plus_1, thread_last_plus_1; /* first and last thread of the pid, linked by gw_thread.next_plus_1 */
+    uint32_t failure_plus_1, failure_last_plus_1; /* first and last failure, set by gwi_failures_link() */
 } gwi_pid;
 
 typedef struct gwi_string_pool {
-    char **item; /* owned, like each text */
+    char **item; /* owned, like each string */
     size_t count, capacity;
 } gwi_string_pool;
 
-/* What the model's own files need to know about a snapshot, in addition to gw_snapshot. */
+/* Data about a snapshot that only the files of the model need. */
 typedef struct gwi_picture {
     uint32_t process;    /* index of its process */
-    uint32_t use_count;  /* number of failures and process ends that use the snapshot; 0: this place is free */
-    uint32_t need_count; /* number of users that may still need the list */
-    uint32_t next_free;  /* index + 1 of the next free place */
-    bool listed;         /* its process's `pictured` contains it */
+    uint32_t use_count;  /* number of failures and process ends that use the snapshot; 0: this element is unused */
+    uint32_t need_count; /* number of these users that may still need the list */
+    uint32_t next_free;  /* index + 1 of the next unused element */
+    bool listed;         /* `pictured` of its process contains the snapshot */
 } gwi_picture;
 
-typedef struct gwi_hot_ring { /* a thread's ring as recorded; it is decoded at the end */
+typedef struct gwi_hot_ring { /* a thread's ring as recorded; decoded at the end */
     gw_hot_call *call;        /* owned */
     uint32_t count;
     uint64_t total, synced_total;
@@ -189,9 +189,9 @@ typedef struct gwi_model {
     gwi_process *last;     /* process of the last event */
     gwi_pid *pid;          /* owned */
     size_t pid_count, pid_capacity;
-    gwi_table pid_table;    /* finds an element of `pid` by the hash of its number */
-    gwi_table thread_table; /* finds an index of gw_model.thread by the hash of pid and tid */
-    /* Indexes of the processes that own an object and have not ended, in the order of their first objects; owned. */
+    gwi_table pid_table;    /* finds an element of `pid` by the hash of the pid */
+    gwi_table thread_table; /* finds a thread's index in gw_model.thread by the hash of pid and tid */
+    /* Indexes of the processes that own objects and have not ended, in the order of their first objects; owned. */
     uint32_t *holder;
     size_t holding_count, holding_capacity;
     gwi_hot_ring *ring;         /* same indexes as in gw_model.thread; owned */
@@ -201,43 +201,44 @@ typedef struct gwi_model {
     size_t unwaited_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity,
         holder_capacity;
-    gwi_table group_table; /* finds a group by its hash */
+    gwi_table group_table; /* finds a group by the hash of its key */
     gwi_picture *picture;  /* same indexes as in gw_model.snapshot; owned */
     size_t picture_capacity;
-    uint32_t picture_free;       /* index + 1 of the first free place; 0: none */
-    uint32_t failures_recovered; /* number of recovered failures since such failures were last dropped */
-    bool failures_stay;          /* no failure in the list may be dropped any more */
+    uint32_t picture_free;       /* index + 1 of the first unused element of `picture`; 0: none */
+    uint32_t failures_recovered; /* number of failures that recovered since failures were last dropped */
+    bool failures_stay;          /* failures can no longer be dropped to make room */
     gwi_string_pool fn_names;
     gwi_string_pool names; /* names of kernels */
-    char *line;            /* the beginning of a line of stderr, until the other part arrives; owned */
+    char *line;            /* beginning of a line of stderr whose end has not been read yet; owned */
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, chained, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
-        char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback outside of packages */
+        char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback outside of installed packages */
     } stderr_state;
     uint64_t t_last_ns;
     size_t cudnn_line_capacity;
     bool nomem;
 } gwi_model;
 
-/* room.c. Make room for one more element. Returns false and sets nomem if there is no memory. */
+/* room.c. Make room for one more element. If there is no memory, set nomem and return false. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
-/* Copy a fact's text. The caller owns the copy. Returns NULL if the text is empty or there is no memory. */
+/* Copy a fact's text. The caller owns the copy. Returns NULL if the text is empty, or (with nomem set) if there is no
+ * memory. */
 char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 
 /* feed.c. Add an event of any kind to the model. */
 void gwi_model_event(gw_model *model, const gw_event *event);
 
-extern gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES]; /* that of a process without objects; nothing writes there */
+extern gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES]; /* usage of a process without objects; read only */
 /* processes.c. gwi_process_add() always adds a process, because a pid can be reused. gwi_process_find() returns the
- * newest process with the pid, and adds one if there is none. Both return NULL and set nomem if there is no memory. */
+ * newest process with the pid, and adds one if there is none. If there is no memory, both set nomem and return NULL. */
 gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
 /* Return the newest process with the pid, NULL if there is none. */
 gwi_process *gwi_process_known(const gw_model *model, uint32_t pid);
-/* Return what belongs to a pid, NULL if nothing does. Valid until the next process or thread is added. */
+/* Return the entry of a pid, NULL if there is none. Valid until another pid is added. */
 gwi_pid *gwi_pid_find(const gw_model *model, uint32_t pid);
 gwi_process *gwi_process_find(gw_model *model, uint32_t pid, uint64_t t_ns);
 static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
@@ -245,11 +246,12 @@ static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_
     gwi_process *last = model->inner->last;
     return last != NULL && last->pid == pid ? last : gwi_process_find(model, pid, t_ns);
 }
-/* Return the index of a thread in the model. A new thread is added. Returns SIZE_MAX if there is no memory. */
+/* Return the index of a thread in the model. Adds the thread if it is new. If there is no memory, sets nomem and
+ * returns SIZE_MAX. */
 size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
-/* Start and end what the model keeps of a process that owns objects: its gw_usage, and its place in gwi_model.holder.
- * gwi_process_holds() is called before the first object is added. No machine has room for the contexts of more than
- * GWI_HOLDING_MAX processes, so the list is not longer. */
+/* gwi_process_holds() is called before a process's first object is added. It allocates the process's gw_usage and adds
+ * the process to gwi_model.holder. gwi_process_ended() removes it from this list. The list has at most GWI_HOLDING_MAX
+ * processes, because no machine has room for more contexts. */
 enum { GWI_HOLDING_MAX = 4096 };
 bool gwi_process_holds(gw_model *model, gwi_process *process); /* false: no memory */
 void gwi_process_ended(gw_model *model, gwi_process *process);
@@ -257,23 +259,24 @@ void gwi_process_ended(gw_model *model, gwi_process *process);
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
 void gwi_groups_finish(gw_model *model);
-void gwi_group_kept(gw_model *model, const gwi_object *object); /* report an object that was never freed */
-/* Add the object that an event created. If an object with the same key is in that space, end it first: its own end was
- * missed. `device` is -1 if unknown, and device 0 is then assumed. The pointer is valid until the next object is added.
- * Returns NULL and sets nomem if there is no memory. */
+void gwi_group_kept(gw_model *model, const gwi_object *object); /* note an object that was never freed */
+/* Add the object that an event created. If the space already has an object with this key, end that object first,
+ * because its own end was not recorded. If `device` is -1 (unknown), device 0 is assumed. The returned pointer is
+ * valid until the next object is added. If there is no memory, sets nomem and returns NULL. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
                            uint64_t key, uint64_t bytes, int device);
-/* Remove an object from its table. It stays alive until gwi_object_drop(). False if there is no such object. */
+/* Remove an object from its table. The object stays alive until gwi_object_drop(). Returns false if there is no such
+ * object. */
 bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
-/* Call gwi_object_take() and gwi_object_drop(). False if there is no such object. */
+/* Call gwi_object_take() and gwi_object_drop(). Returns false if there is no such object. */
 bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
-/* Add or end a block of device memory, the object of most events. The address is arg[0], the size arg[1]. */
+/* Add or end a block of device memory. Most events do one of these. The address is arg[0], and the size is arg[1]. */
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* Return the hash for the group of an object that `event` created. It covers everything that distinguishes groups
- * except the class, because a function nearly always creates objects of the same class. */
+/* Return the hash of an object's group, for an object that `event` created. The hash covers everything that
+ * distinguishes groups except the class, because a function nearly always creates objects of the same class. */
 static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 {
     uint64_t caller = event->site != 0 ? ~(uint64_t)event->site : event->tid;
@@ -281,10 +284,10 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
     return gwi_hash(bytes ^ who * 0xc2b2ae3d27d4eb4fu);
 }
 
-/* ledger.c. Update the ledger with a call that succeeded. */
+/* ledger.c. Update the ledger after a successful call. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
 int gwi_device_find(gwi_process *process, uint64_t context);
-/* Return the index of a device in the model's tables. */
+/* Return the place of a device in the model's arrays: its number, or GW_MODEL_DEVICE_BEYOND. */
 static inline int gwi_device_place(uint64_t number)
 {
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
@@ -295,8 +298,8 @@ static inline int gwi_device_of(gwi_process *process, uint64_t context)
     return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
 }
 
-/* launches.c. gwi_launch_site() takes an event LAUNCH_SITE. gwi_launches_finish() runs after the last event, and fills
- * in names that the recording contains only after the launch. */
+/* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() runs after the last event, and
+ * fills in names that were recorded only after the launch. */
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
 void gwi_launches_finish(gw_model *model);
 /* Return the name of a kernel, NULL if unknown. */
@@ -306,49 +309,49 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
 /* True if the thread was capturing a graph at that time. */
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
 
-/* snapshot.c. A picture is the state of the ledger at one time. The time to take one does not depend on the number of
- * objects, because its list is made only on request. An index is an index of gw_model.snapshot; -1: none. */
-/* Take a picture. It then has one user, who needs its list, until gwi_snapshot_release(). Returns -1 if there is no
- * memory. */
+/* snapshot.c. A snapshot is the state of the ledger at one time. The time to take one does not depend on the number of
+ * objects, because the list of blocks is built only on request. `index` is an index of gw_model.snapshot, or -1. */
+/* Take a snapshot and add one user who needs its list. Call gwi_snapshot_release() to remove this user. Returns -1 if
+ * there is no memory. */
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
-/* True if nothing has changed since the picture was taken. */
+/* True if nothing was allocated or freed since the snapshot was taken. */
 bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index);
 void gwi_snapshot_unneed(gw_model *model, int index); /* one user no longer needs the list */
-/* Remove one user. `needed`: this user still needed the list. */
+/* Remove one user. Pass true as `needed` if this user still needed the list. */
 void gwi_snapshot_release(gw_model *model, int index, bool needed);
-/* Return the device on which the process has most memory, -1 if it has none. */
+/* Return the device on which the process has the most memory, -1 if it has none. */
 int gwi_fullest_device(const gw_process *facts);
-/* Take the picture at the end of a process. It replaces an older picture of the end. */
+/* Take the snapshot at the end of a process. It replaces an earlier one. */
 void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_t t_ns);
-/* Call this before a block of device or managed memory is freed. It keeps the block if a picture shows it. */
+/* Call this before a block of device or managed memory is freed. If a snapshot may contain the block, keep a copy. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
-/* requests.c. Return the place of the request with the number `order`, which is added if it is new. Returns NULL and
- * sets nomem if there is no memory. */
+/* requests.c. Return the entry of the request with the number `order`. Adds the entry if it is new. If there is no
+ * memory, sets nomem and returns NULL. */
 gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
-/* Note that the block of request `order` was freed. `frees` is the number of frees in the process, including this one.
- * `order_now` is the number of the newest request. */
+/* Record that the block of request `order` was freed. `frees` is the number of frees in the process, including this
+ * one. `order_now` is the number of the newest request. */
 void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
-void gwi_work_add(gwi_process *process, uint32_t work); /* `work`: the field `extra` of a request's event */
-/* Count how often memory was freed between two successive requests, starting at request `order`. The result is at most
- * 16. */
+void gwi_work_add(gwi_process *process, uint32_t work); /* `work` is the field `extra` of the request's event */
+/* Starting at request `order`, count the pairs of successive requests between which memory was freed. The result is at
+ * most 16. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
 void gwi_requests_free(gwi_process *process);
-/* List the requests on the snapshot's device up to the snapshot, with room for one more. The caller frees the list.
- * Returns NULL if no request is known. */
+/* List the requests on the snapshot's device up to the snapshot. The list has room for one more request. The caller
+ * frees it. Returns NULL if no request is known or there is no memory. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
 
-/* List the requests in the report of a framework's allocator, with room for one more. The caller frees the list.
- * Returns NULL if the report has none. */
+/* List the requests in the report of a framework's allocator. The list has room for one more request. The caller frees
+ * it. Returns NULL if the report has none or there is no memory. */
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count);
-/* If no request states how much work came before it, count that work in the rings of all threads. */
+/* If the process's requests record no launches before them, count the work in the rings of all threads instead. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
-/* Return the thread's count of requests. Returns NULL if there is none and `add` is false, or if too many threads are
- * counted. */
+/* Return the thread's counter of requests. If it has none, add one if `add`. Returns NULL if there is still none,
+ * because at most GWI_ASKERS_MAX threads are counted. */
 gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
 static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
 {
@@ -358,15 +361,15 @@ static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
     if (asker != NULL)
         asker->count++;
 }
-/* Check whether a successful allocation shows a recovery. Needed only if `bytes` is at least the process's
- * open_bytes_min. */
+/* Check whether a successful allocation shows a recovery from a failure. Call this if `bytes` is at least the
+ * process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
-void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* `event` is of kind POOL_STATE */
+void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* handles a POOL_STATE event */
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
-uint64_t gwi_work_count(const gw_process *process); /* the number of launches, copies and fills */
+uint64_t gwi_work_count(const gw_process *process); /* number of launches, copies and fills */
 void gwi_failures_finish(gw_model *model);
-void gwi_failures_link(gw_model *model); /* link the failures of each pid. Call it when the list is complete */
+void gwi_failures_link(gw_model *model); /* link the failures of each pid, once the list is complete */
 
 /* observer.c */
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event);
@@ -374,12 +377,12 @@ void gwi_observer_finish(gw_model *model);
 
 /* phases.c */
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);
-void gwi_phases_sort(gw_model *model); /* call it before the first look-up; it may be called again */
+void gwi_phases_sort(gw_model *model); /* call this before the first look-up; may be called again */
 void gwi_phases_free(gw_model *model);
 
 /* faults.c */
 void gwi_fault_fact(gw_model *model, gw_fact_key what, const gw_item *item);
-void gwi_fault_log(gw_model *model, const gw_event *event); /* `event` is of kind DRIVER_LOG */
+void gwi_fault_log(gw_model *model, const gw_event *event); /* handles a DRIVER_LOG event */
 void gwi_faults_finish(gw_model *model);
 void gwi_faults_free(gw_model *model);
 
@@ -387,7 +390,7 @@ void gwi_faults_free(gw_model *model);
 void gwi_machine_sample(gw_model *model, const gw_item *item);
 void gwi_machine_event(gw_model *model, const gw_item *item);
 void gwi_card_fact(gw_model *model, const gw_item *item);
-/* These two do nothing if `fact` is NULL, because there was no memory for it. The model borrows the fact's text. */
+/* Both do nothing if `fact` is NULL (there was no memory for it). The model keeps pointers into the fact's text. */
 void gwi_holder_fact(gw_model *model, const gw_pair *fact);
 void gwi_peers_fact(gw_model *model, const gw_pair *fact);
 void gwi_machine_finish(gw_model *model);
@@ -396,18 +399,19 @@ void gwi_machine_finish(gw_model *model);
 void gwi_cudnn_fact(gw_model *model, const gw_item *item);
 void gwi_cudnn_free(gw_model *model);
 
-/* crash.c. gwi_crash_event() takes an event CRASH. gwi_crash_finish() adds what the kernel's log reports, and the block
- * that contains the address. */
+/* crash.c. gwi_crash_event() handles a CRASH event. gwi_crash_finish() adds the kernel log's reports, and the block of
+ * memory that contains the address. */
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);
-void gwi_crash_finish(gw_model *model); /* call it after gwi_machine_finish() */
+void gwi_crash_finish(gw_model *model); /* call this after gwi_machine_finish() */
 
 void gwi_machine_free(gw_model *model);
 
-/* elsewhere.c. At the time of a failure, find out whether the failed call names an object of another device. */
+/* elsewhere.c. Call this when a failure is added, to find out whether the failed call names an object of another
+ * device. */
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
-/* order.c. gwi_order_step() takes events ORDER and ORDER_RANGE. gwi_order_call() takes a successful call for which
- * gwi_order_matters() is true, before gwi_ledger_apply() takes it. */
+/* order.c. gwi_order_step() handles the events ORDER and ORDER_RANGE. gwi_order_call() handles a successful call. Call
+ * it if gwi_order_matters() is true, before gwi_ledger_apply(). */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
@@ -418,10 +422,9 @@ static inline bool gwi_order_matters(uint8_t kind)
 }
 void gwi_order_finish(gw_model *model);
 
-/* waits.c. Find out which calls of the rings have certainly ended. Call this after the rings are decoded. */
+/* waits.c. Find out which calls in the rings have certainly ended. Call this after the rings were decoded. */
 void gwi_waits_finish(gw_model *model);
-/* Return the stream of a thread's call, including waits for a stream and queries of a stream. 1: the legacy default
- * stream. */
+/* Return the stream that a thread's call uses, waits for or queries. 1 is the legacy default stream. */
 uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
 /* alone.c. Call this after gwi_waits_finish() and gwi_launches_finish(). */
 void gwi_alone_finish(gw_model *model);
@@ -433,11 +436,11 @@ void gwi_hangs_free(gw_model *model);
 /* stderr_lines.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
-/* True if the first line is a parent's message about a failed child. */
+/* True if the first line is a message in which a parent reports a failed child. */
 bool gwi_stderr_is_about_child(const char *text);
 
-/* raised.c. The exception that ended a Python interpreter. gwi_raised_finish() adds it to the text of stderr, if stderr
- * does not contain it. Call gwi_raised_finish() after gwi_stderr_finish(). */
+/* raised.c. Handles the exception that ended a Python interpreter. gwi_raised_finish() appends it to the text of
+ * stderr, unless stderr already contains it. Call it after gwi_stderr_finish(). */
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);
 void gwi_raised_finish(gw_model *model);
 

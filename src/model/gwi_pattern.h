@@ -1,4 +1,4 @@
-/* Describes how a list of numbers repeats its own beginning. The description is computed once, in linear time: a
+/* Describes where a list of numbers repeats its own beginning. The description is computed once, in linear time: a
  * hundred thousand equal numbers take no longer than a hundred thousand different ones. */
 #ifndef GWI_PATTERN_H
 #define GWI_PATTERN_H
@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 typedef struct gwi_pattern {
-    uint32_t *match;  /* [i]: how many numbers from index i on equal the beginning of the list; owned */
+    uint32_t *match;  /* [i]: how many numbers from index i on equal the numbers at the start of the list; owned */
     uint32_t *border; /* [i]: length of the longest proper prefix of the first i numbers that is also a suffix; owned */
     uint32_t *sorts;  /* [i]: number of runs of equal numbers among the first i; owned */
 } gwi_pattern;
 
-/* Compute the pattern of at least one number. Returns false if there is no memory; then there is nothing to free. */
+/* Compute the pattern of a list with at least one number. If there is no memory, return false; then there is nothing
+ * to free. */
 bool gwi_pattern_make(const uint64_t *number, size_t count, gwi_pattern *ret_pattern);
 void gwi_pattern_free(gwi_pattern *pattern);
 

@@ -1,4 +1,4 @@
-/* Sorts large lists by a number in linear time. */
+/* Sorts large lists by an integer key in linear time. */
 #ifndef GWI_SORT_H
 #define GWI_SORT_H
 
@@ -8,10 +8,11 @@
 
 typedef struct gwi_sort_key {
     uint64_t key;
-    uint32_t index; /* index of the sorted element */
+    uint32_t index; /* index of the element that has this key */
 } gwi_sort_key;
 
-/* Sort `list` by `key`. Equal keys keep their order. Returns false, with the list unchanged, if there is no memory. */
+/* Sort `list` by `key`. Elements with equal keys keep their order. If there is no memory, return false and leave the
+ * list unchanged. */
 bool gwi_sort(gwi_sort_key *list, size_t count);
 
 #endif

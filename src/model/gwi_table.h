@@ -1,9 +1,10 @@
-/* A hash table of 32-bit values, such as indexes. It stores hashes; the caller stores the keys and compares them.
+/* A hash table of 32-bit values, such as indexes. The table stores the hashes. The caller stores the keys and compares
+ * them.
  *
- * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once. A loop with an
- * early exit would be mispredicted at every other event, which costs more than the memory access. If a bucket is full,
- * the value goes to the next bucket. Each bucket counts the values that passed it, and a search ends at a bucket whose
- * count is 0. Erasing clears one place and moves nothing. */
+ * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once, because a loop
+ * with an early exit would be mispredicted at every other event, which costs more than the memory access. If a bucket
+ * is full, a new value goes to the next bucket with a free lane. Each bucket counts the values that passed it, and a
+ * search ends at a bucket whose count is 0. Erasing clears one lane and moves nothing. */
 #ifndef GWI_TABLE_H
 #define GWI_TABLE_H
 
@@ -17,18 +18,18 @@
 #include <emmintrin.h>
 #endif
 
-/* Marks a function for rare cases, to keep it out of the code that runs at every event. */
+/* Marks a rarely called function, to keep it out of the code that runs at every event. */
 #define GWI_RARE __attribute__((noinline, cold))
 
 enum {
     GWI_BUCKET_LANES = 7,
-    GWI_BUCKET_FULL = (1 << GWI_BUCKET_LANES) - 1, /* all lanes, as bits */
-    GWI_BUCKET_FILL = 3                            /* the table grows at this average number of values per bucket */
+    GWI_BUCKET_FULL = (1 << GWI_BUCKET_LANES) - 1, /* bit mask of all lanes */
+    GWI_BUCKET_FILL = 3 /* the table grows when the average number of values per bucket reaches this */
 };
 
 typedef struct gwi_bucket {
     uint32_t hash[GWI_BUCKET_LANES];
-    uint32_t used; /* the occupied lanes, as bits */
+    uint32_t used; /* bit mask of the occupied lanes */
     uint32_t value[GWI_BUCKET_LANES];
     uint32_t passed_count;
 } gwi_bucket;
@@ -40,7 +41,7 @@ typedef struct gwi_table {
     uint32_t room;      /* number of values that can be added before the table grows */
 } gwi_table;
 
-typedef struct gwi_spot { /* a place in a bucket; valid until the table changes */
+typedef struct gwi_spot { /* a lane of a bucket; valid until the table changes */
     gwi_bucket *bucket;   /* NULL: not found */
     unsigned lane;
 } gwi_spot;
@@ -52,15 +53,15 @@ static inline uint32_t gwi_hash(uint64_t key)
     return (uint32_t)(key >> 32);
 }
 
-/* Prefetch for reading and writing. For the compiler, a function that only prefetches has no effect, and gcc removes
- * calls to it. The empty asm statement prevents that. */
+/* Prefetch for reading and writing. To gcc, a function that only prefetches has no effect, so gcc removes calls to it.
+ * The empty asm statement prevents this. */
 static inline void gwi_prefetch(const void *address)
 {
     __builtin_prefetch(address, 1);
     __asm__ volatile("");
 }
 
-/* Allocate memory that begins at a cache line. A large block gets huge pages if the system has them. Free it with
+/* Allocate memory aligned to a cache line. A large block gets huge pages if the system has them. Free the memory with
  * free(). */
 static inline void *gwi_big_alloc(size_t bytes)
 {
@@ -68,7 +69,7 @@ static inline void *gwi_big_alloc(size_t bytes)
     size_t step = bytes >= huge_bytes ? huge_bytes : 64, whole = (bytes + step - 1) / step * step;
     void *memory = aligned_alloc(step, whole);
     if (memory != NULL && step == huge_bytes)
-        (void)madvise(memory, whole, MADV_HUGEPAGE); /* an optimisation that may fail */
+        (void)madvise(memory, whole, MADV_HUGEPAGE); /* only an optimisation, so failure is ignored */
     return memory;
 }
 
@@ -78,7 +79,7 @@ static inline void gwi_table_free(gwi_table *table)
     *table = (gwi_table){0};
 }
 
-/* Return the lanes that contain `hash`, as bits. */
+/* Return a bit mask of the occupied lanes that contain `hash`. */
 static inline unsigned gwi_bucket_lanes(const gwi_bucket *bucket, uint32_t hash)
 {
     unsigned lanes = 0;
@@ -109,7 +110,7 @@ static inline uint32_t gwi_spot_value(gwi_spot spot)
     return spot.bucket->value[spot.lane];
 }
 
-/* False if certainly no value has this hash. True in a few cases although there is none. Reads one cache line. */
+/* False if no value has this hash. May be true even if no value has it. Reads one cache line. */
 static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
 {
     if (table->bucket == NULL)
@@ -118,8 +119,8 @@ static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
     return (gwi_bucket_lanes(home, hash) | home->passed_count) != 0;
 }
 
-/* Find the value with `hash` for which `is(context, value)` is true. This is inline so that the compiler can inline
- * `is`. */
+/* Find the value with `hash` for which `is(context, value)` returns true. Inlined, so that the compiler can inline
+ * `is`, too. */
 static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_table *table, uint32_t hash,
                                                                      bool (*is)(const void *context, uint32_t value),
                                                                      const void *context)
@@ -137,8 +138,7 @@ static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_t
     }
 }
 
-/* Return the value in the home bucket that most likely has this hash. If none has it, return any value of the table, or
- * 0. */
+/* Return the first value in the home bucket with this hash. If there is none, return some value of the table, or 0. */
 static inline uint32_t gwi_bucket_guess(const gwi_bucket *home, uint32_t hash)
 {
     return home->value[__builtin_ctz(gwi_bucket_lanes(home, hash) | 1u << (GWI_BUCKET_LANES - 1))];
@@ -157,8 +157,8 @@ static inline void gwi_table_fill(gwi_table *table, uint32_t hash, uint32_t valu
     bucket->value[lane] = value;
 }
 
-/* Double the table. It copies in the order of the old table. Each old bucket goes to one of two positions in the new
- * table, so both are accessed in sequence. Unused in some files that include this header. */
+/* Double the table. Old buckets are copied in order. Each goes to one of two positions in the new table, so both
+ * tables are accessed sequentially. Marked unused, because some files that include this header do not call it. */
 static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
 {
     size_t buckets = table->bucket == NULL ? 16 : ((size_t)table->mask + 1) * 2;
@@ -179,7 +179,7 @@ static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
     return true;
 }
 
-/* Add a value, even if another one has the same hash. Returns false if there is no memory. */
+/* Add a value, even if another one has the same hash. If there is no memory, return false. */
 static inline bool gwi_table_add(gwi_table *table, uint32_t hash, uint32_t value)
 {
     if (table->room == 0 && !gwi_table_grow(table))

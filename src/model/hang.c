@@ -3,7 +3,7 @@
  *     hang         pid        "for_ms=5000 cpu_ms=3"
  *     hang.thread  pid, tid   "wait=lock owner=12 in=cuCtxSynchronize in_ms=5000 questions=0 site=3221225473
  *                              not_ready=0 where=futex_wait name=left"
- *     hang.frame   pid, tid   "wait_for_second+0x12 in program", from the innermost; only in old recordings
+ *     hang.frame   pid, tid   "wait_for_second+0x12 in program", innermost frame first; only in old recordings
  *     hang.over    pid        ""
  *
  * Threads and frames belong to the last `hang` of their process. */

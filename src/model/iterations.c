@@ -1,11 +1,11 @@
-/* Finds iterations. Every place that repeatedly requests memory is tried as the beginning of an iteration: the live
+/* Finds iterations. Each place that repeatedly requests memory is tried as the beginning of an iteration, and the live
  * bytes at its requests are compared. gw_iterations.h explains the terms.
  *
  *     weights, then:  batch act act | batch act act | batch act act | batch -> refused
  *     marks:          ^               ^               ^               ^
  *
- * If all `act` blocks are freed and one `batch` block per iteration is not, each of the three whole iterations left one
- * block behind. Places inside an iteration (`act`) are tried as well. The place with the best proof is reported. */
+ * If all `act` blocks are freed and one `batch` block per iteration is not, each of the three whole iterations left
+ * one block behind. Places inside an iteration (`act`) are tried as well. The place with the best proof is reported. */
 #include "gw_iterations.h"
 
 #include "gwi_sort.h"
@@ -19,26 +19,26 @@ typedef struct list {
     const gw_request *request;
     size_t count;
     gw_request_source source;
-    uint64_t *kept;        /* [i]: bytes of the first i requests whose blocks are still alive */
-    uint32_t *kept_blocks; /* [i]: number of the first i requests whose blocks are still alive */
+    uint64_t *kept;        /* [i]: bytes of those of the first i requests whose blocks are still alive */
+    uint32_t *kept_blocks; /* [i]: number of those of the first i requests whose blocks are still alive */
 } list;
 
-/* The requests of one place that begin an iteration, as indexes in ascending order. */
+/* The marks of one place, as indexes of requests in ascending order. */
 typedef struct mark_list {
     const uint32_t *at;
     size_t count;
 } mark_list;
 
-/* Iterations that begin at one place and left something behind. The last one is the newest. */
+/* Consecutive iterations that begin at one place and each left memory behind. The last one is the newest. */
 typedef struct candidate {
     mark_list marks; /* the caller owns the array; keep_candidate() copies it */
-    size_t first;    /* index of the mark that begins the first of these iterations */
+    size_t first;    /* index of the mark at which the first of these iterations begins */
     uint64_t bytes;
     bool is_current;
 } candidate;
 
-/* Return the amount of work up to a request: calls that give work to the GPU, reads of results and waits. Frees count,
- * too, because a program frees memory when it works. */
+/* Return the amount of work before a request: launches, copies, reads of results and waits. Frees count, too, because
+ * a program frees memory when it works. */
 static uint64_t work_at(const gw_request *request)
 {
     return request->launches + request->copies + request->reads + request->waits + request->frees;
@@ -87,7 +87,7 @@ static uint64_t measured(const list *all, const mark_list *marks, size_t which, 
     return 0;
 }
 
-/* Return the median over the newest iterations, starting at iteration `first`. */
+/* Return the median over the newest iterations (at most MEDIAN_MAX) since iteration `first`. */
 static uint64_t median(const list *all, const mark_list *marks, size_t first, measure what)
 {
     uint64_t number[MEDIAN_MAX];
@@ -107,8 +107,9 @@ static bool is_current(const list *all, const mark_list *marks)
            all->count - last <= 2 * median(all, marks, 0, OF_REQUESTS) + SLACK;
 }
 
-/* Find the newest consecutive iterations that left something behind. The live bytes must have grown by most of that. If
- * they did not, older blocks were freed at the same time, and nothing leaks. False if there are fewer than two. */
+/* Find the newest consecutive iterations that left memory behind. Most of this memory must also show as growth of the
+ * live bytes. Otherwise, older blocks were freed at the same time, and nothing leaks. Returns false if there are fewer
+ * than two such iterations. */
 static bool find_leak(const list *all, const mark_list *marks, candidate *ret_found)
 {
     if (marks->count < 3)
@@ -116,13 +117,13 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     size_t last = marks->count - 1, first = last;
     while (first > 0 && measured(all, marks, first - 1, OF_KEPT) > 0)
         first--;
-    /* The first iteration may include requests that came before the loop. */
+    /* The first iteration may include requests from before the loop. */
     if (last - first > 2 && measured(all, marks, first, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
         first++;
-    /* The newest iteration may still have blocks that the current one will free. */
+    /* The newest iteration may still have blocks that the current iteration will free. */
     mark_list whole = *marks;
     if (last - first > 2 && measured(all, marks, last - 1, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
-        whole.count = last--; /* `last` is then the index of the last mark */
+        whole.count = last--; /* `last` is now the index of the last mark in `whole` */
     if (last - first < 2)
         return false;
     uint64_t kept = kept_in(all, marks->at[first], marks->at[last]);
@@ -208,8 +209,8 @@ static bool is_kept_there(const gw_iterations *found, const gw_request *request)
     return false;
 }
 
-/* Return the highest number of bytes that these places held before they freed more than half of it. That amount is
- * normal for these places. */
+/* Return the most bytes that these places held before they freed more than half of them. So much memory is normal for
+ * these places. */
 static uint64_t held_before(const list *all, const gw_iterations *found)
 {
     int64_t *change = calloc(all->count + 1, sizeof *change);
@@ -234,7 +235,7 @@ static uint64_t held_before(const list *all, const gw_iterations *found)
     return (uint64_t)normal;
 }
 
-/* True if the host waited for the GPU or read results in at least nine of ten of these iterations. */
+/* True if the host waited for the GPU or read results in at least nine out of ten of these iterations. */
 static bool is_each_waited(const list *all, const candidate *it)
 {
     size_t last = it->marks.count - 1, good = 0;
@@ -253,9 +254,9 @@ static uint64_t passing_in(const list *all, const candidate *it)
 
 /* ---- several threads ---- */
 
-/* A thread that loads data and a thread that trains need not wait for each other. Then the work of the first thread
- * between two requests of the second is a matter of chance, and differs in another run. So the work of other threads
- * counts only if the threads are in step. */
+/* A thread that loads data and a thread that trains may run independently. Then the work of one thread between two
+ * requests of the other is random and differs in the next run. So the work of other threads counts only if the threads
+ * are in step. */
 enum { THREADS_MAX = 8 };
 typedef struct thread_set {
     uint16_t thread[THREADS_MAX];
@@ -267,10 +268,10 @@ static bool has_thread(const thread_set *set, uint16_t thread)
     for (size_t i = 0; i < set->count; i++)
         if (set->thread[i] == thread)
             return true;
-    return thread == 0; /* unknown: counts as one of them */
+    return thread == 0; /* an unknown thread counts as one of the set */
 }
 
-/* Return the threads that begin these iterations. The set is empty if there are too many. */
+/* Return the threads that begin these iterations. Returns an empty set if there are too many. */
 static thread_set threads_of(const list *all, const candidate *it)
 {
     thread_set set = {.count = 0};
@@ -285,8 +286,8 @@ static thread_set threads_of(const list *all, const candidate *it)
     return set;
 }
 
-/* True if other threads made about as many requests in each iteration. Over many iterations, their number may be at
- * most four iterations ahead or behind. Over a few iterations, the numbers must be equal. */
+/* True if other threads made the same number of requests in each iteration. If there are many iterations, they may
+ * also be ahead or behind by up to four iterations' requests. */
 static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
 {
     enum { AHEAD_MAX = 4, MANY = 16 };
@@ -308,7 +309,7 @@ static bool is_in_step(const list *all, const candidate *it, const thread_set *o
     return unequal == 0 || (number >= MANY && kept_pace);
 }
 
-/* Return the work of these threads alone in one iteration. */
+/* Return the work that only these threads did in one iteration. */
 static gw_request own_work_in(const list *all, const mark_list *marks, size_t which, const thread_set *own)
 {
     gw_request sum = {0};
@@ -328,7 +329,7 @@ typedef struct own_counts {
     uint64_t launches[MEDIAN_MAX], copies[MEDIAN_MAX], reads[MEDIAN_MAX], waits[MEDIAN_MAX];
 } own_counts;
 
-/* Count the work of an iteration without the threads that are not in step. */
+/* Count the work per iteration without the threads that are not in step. */
 static void count_own_work(const list *all, const candidate *it, const thread_set *own, gw_iterations *found)
 {
     own_counts counts;
@@ -360,7 +361,7 @@ static bool is_kept_by_others(const list *all, const candidate *it, const thread
     return bytes * 2 < it->bytes;
 }
 
-/* True if at least nine of ten requests of these iterations came after some work. */
+/* True if at least nine out of ten requests in these iterations came after some work. */
 static bool is_interleaved(const list *all, const candidate *it)
 {
     size_t from = it->marks.at[it->first], to = it->marks.at[it->marks.count - 1], worked = 0;
@@ -369,24 +370,25 @@ static bool is_interleaved(const list *all, const candidate *it)
     return worked * 10 >= (to - from) * 9;
 }
 
-/* True if less than half of all work was done since the first mark of the loop, including iterations that left nothing
- * behind. */
+/* True if less than half of all work was done since the first mark of the loop. This includes iterations that left
+ * nothing behind. */
 static bool is_late(const list *all, const candidate *it)
 {
     uint64_t begin = work_at(&all->request[0]), end = work_at(&all->request[all->count - 1]);
     return (work_at(&all->request[it->marks.at[0]]) - begin) * 2 > end - begin;
 }
 
-/* True if each block got at most one kernel and stayed: the program creates layers, or passes through them. */
+/* True if each block stayed and got about one kernel. The program may be creating layers, or passing through them
+ * once. */
 static bool looks_like_layers(const gw_iterations *found)
 {
     return found->passing == 0 && found->is_interleaved && found->launches * 2 <= found->requests * 3 &&
            found->leak_count < PASS_MAX;
 }
 
-/* True if this may be one pass through layers in a framework, in which each operation requests memory for its result:
- * at most one kernel per request, no more results freed than kept, and no wait by the host. A training iteration does
- * more. */
+/* True if this may be one pass through layers in a framework, where each operation requests memory for its result. In
+ * one pass, there is at most one kernel per request, at most as many results are freed as kept, and the host does not
+ * wait. A training iteration does more. */
 static bool looks_like_operations(const list *all, const gw_iterations *found)
 {
     return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
@@ -394,8 +396,9 @@ static bool looks_like_operations(const list *all, const gw_iterations *found)
            found->leak_count < PASS_MAX;
 }
 
-/* True if this may be the program's first pass. If the host waited or read results, at least two blocks must have come
- * in turn. In addition, there must be nothing before them, or one earlier block for each of them, such as a weight. */
+/* True if this may be the program's first pass. If the host waited or read results, there are two more conditions.
+ * Each iteration must request at least two blocks. And either almost nothing was kept before the loop, or the host did
+ * not read and at least one block per iteration, such as a weight, was kept before it. */
 static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t before = all->kept_blocks[it->marks.at[it->first]];
@@ -405,7 +408,8 @@ static bool may_be_one_pass(const list *all, const candidate *it, const gw_itera
            (before <= 2 * found->requests + 2 || (found->reads == 0 && before >= found->leak_count));
 }
 
-/* True if work that freed its memory was done before the loop began, such as earlier iterations. */
+/* True if the program had worked before the loop began: it had freed several blocks, for example in earlier
+ * iterations. */
 static bool had_worked(const list *all, const candidate *it)
 {
     enum { PASSED_MIN = 8 };
@@ -413,8 +417,8 @@ static bool had_worked(const list *all, const candidate *it)
     return first - all->kept_blocks[first] >= PASSED_MIN;
 }
 
-/* True if staging buffers were allocated and freed, blocks that were converted from them stayed, and almost nothing was
- * alive before. */
+/* True if staging buffers were allocated and freed, blocks that were converted from them stayed, and almost nothing
+ * was alive before. */
 static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
@@ -428,10 +432,10 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* True if a staging buffer was used for each block that stayed. If the host copied for each block, and no kernel ran,
- * this is loading at any time. Otherwise, these must be the program's first requests, with at least two blocks in turn
- * and at most one kernel for each, because a training has more kernels than weights. In a framework, one block is
- * enough, because each kernel there requests memory for its result. */
+/* True if there was about one staging buffer for each block that stayed. Such a loop is loading if the host copied for
+ * each block and no kernel ran. Otherwise, these must be the program's first requests, with at least two blocks per
+ * iteration and at most one kernel for each block, because training has more kernels than weights. In a framework, one
+ * block per iteration is enough, because each kernel there requests memory for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
@@ -443,7 +447,8 @@ static bool is_staged(const list *all, const candidate *it, const gw_iterations 
            found->passing + 1 >= stayed && (found->launches == 0 || found->launches == stayed);
 }
 
-/* True if these are the program's first requests and each block was copied into, was not read and got one kernel. */
+/* True if these are the program's first requests, and each block was filled by a copy, got one kernel and was not
+ * read. */
 static bool is_copied_in(const candidate *it, const gw_iterations *found)
 {
     return are_first_requests(it, found) && found->requests == 1 && found->passing == 0 && found->launches == 1 &&
@@ -456,7 +461,7 @@ static bool looks_like_loading(const list *all, const candidate *it, const gw_it
            (is_converted(all, it, found) || is_staged(all, it, found) || is_copied_in(it, found));
 }
 
-/* Return the highest number of live bytes within the iteration, minus the live bytes at its beginning. */
+/* Return the highest number of live bytes between two requests, minus the live bytes at the first. */
 static uint64_t highest_in(const list *all, size_t from, size_t to)
 {
     uint64_t begin = all->request[from].live_bytes, highest = begin;
@@ -467,8 +472,8 @@ static uint64_t highest_in(const list *all, size_t from, size_t to)
     return highest - begin;
 }
 
-/* True if whole iterations kept something, but the phase after them needs more than they kept, and more than twice what
- * any iteration needed. */
+/* True if the phase after the last whole iteration needs more memory than all iterations kept, and more than twice as
+ * much as any iteration needed. */
 static bool is_outgrown(const list *all, const candidate *it, const gw_iterations *found)
 {
     const mark_list *marks = &it->marks;
@@ -480,9 +485,9 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
     return since > found->leak_bytes && since > 2 * most;
 }
 
-/* True if blocks were only allocated, and perhaps filled. One wait in each iteration counts as work, unless the host
- * copied: a program that loads data also copies and waits once. The copies of a framework are unknown, so a framework
- * needs two waits. */
+/* True if the program only allocated blocks, and perhaps filled them. One wait per iteration counts as work, unless
+ * the host copied: a program that loads data also copies and waits once. A framework's copies are not recorded, so it
+ * must have waited twice. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
@@ -512,7 +517,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* Return the number of similar whole iterations directly before the first of these that left nothing behind. */
+/* Return the number of similar whole iterations directly before the leak that left nothing behind. */
 static uint64_t idle_before(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t idle = 0;
@@ -585,8 +590,8 @@ static int rank_of(const gw_iterations *found)
     return 1;
 }
 
-/* True if `one` has the better proof. If both have the same proof, the one that explains more bytes is better. If these
- * are about equal, too, the one with the longer iterations is better. */
+/* True if `one` is the better candidate. First, a candidate without doubts is better than one with doubts. Then, more
+ * leaked bytes are better, then a better proof, then longer iterations. */
 static bool is_better(const gw_iterations *one, const gw_iterations *other)
 {
     int a = rank_of(one), b = rank_of(other);
@@ -600,7 +605,7 @@ static bool is_better(const gw_iterations *one, const gw_iterations *other)
 
 typedef struct search {
     list all;
-    candidate tried[TRIED_MAX]; /* sorted by bytes, most first; each owns its marks */
+    candidate tried[TRIED_MAX]; /* sorted by bytes, most first; each candidate owns its marks */
     size_t tried_count;
 } search;
 
@@ -623,9 +628,10 @@ static void keep_candidate(search *it, const candidate *found)
     it->tried_count++;
 }
 
-/* A place that requests memory again after kernels ran and the host waited begins another iteration. Compute how much
- * more was alive at its last iteration than at the first. If there are three or more, use the second one instead of the
- * first, because the first also allocates what the program keeps on purpose, such as the state of an optimizer. */
+/* Compute how many more bytes were alive at a place's last iteration than at its first. Another iteration begins when
+ * the place requests memory again after kernels ran and the host waited. If there are three or more iterations, start
+ * at the second, because the first also allocates memory that the program keeps on purpose, such as the state of an
+ * optimizer. */
 static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_iterations *found)
 {
     const gw_request *first = &all->request[mark[0]], *turn = first;
@@ -642,8 +648,8 @@ static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_
         found->again_bytes = turn->live_bytes - first->live_bytes;
 }
 
-/* Try the requests of one place, whose indexes are `mark`. Requests that follow work since the previous mark become
- * marks. */
+/* Try the requests of one place, whose indexes are in `mark`. Requests without work since the previous mark are
+ * removed. */
 static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
 {
     size_t kept = 0;
@@ -660,7 +666,7 @@ static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_no
         find_balance(&it->all, &marks, live_now, found);
 }
 
-/* Try each place, or each place and size if `by_size`. */
+/* Try each place, or each combination of place and size if `by_size`. */
 static bool try_all(search *it, bool by_size, uint64_t live_now, gw_iterations *found)
 {
     size_t count = it->all.count;
@@ -710,7 +716,7 @@ static bool was_asked(const list *all, const gw_iterations *found, const gw_requ
     return false;
 }
 
-/* True if all requests after the balanced iterations, including the refused one, came from places of those iterations.
+/* True if all requests after the balanced iterations, including the refused one, came from places in those iterations.
  * The sizes may differ. */
 static bool were_asked(const list *all, const gw_iterations *found)
 {
@@ -721,7 +727,8 @@ static bool were_asked(const list *all, const gw_iterations *found)
     return asked;
 }
 
-/* Return the least work between two successive requests, without the last pair. 0 if there was no work. */
+/* Return the least work above 0 between two successive requests, without the last pair. Returns 0 if there was no
+ * work. */
 static uint64_t least_work(const gw_request *request, size_t count)
 {
     uint64_t least = 0;
@@ -744,7 +751,7 @@ static void choose(search *it, gw_iterations *found)
     for (size_t i = 0; i < it->tried_count; i++) {
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
-        /* Whole iterations of a longer loop freed all of this memory, so this loop is part of one of them. */
+        /* The loop is part of a longer loop whose whole iterations freed all of this memory. */
         if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
             is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;

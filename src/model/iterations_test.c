@@ -1,4 +1,4 @@
-/* Iterations in plain lists of requests. Tests a proven leak, a suspected one, and lists that only look like a leak. */
+/* Tests iterations in plain lists of requests: a proven leak, a suspected leak, and lists that only look like one. */
 #include "gw_iterations.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ enum { LIST_MAX = 4096 };
 
 static gw_request list[LIST_MAX];
 static size_t count;
-static gw_request now; /* totals of the work so far */
+static gw_request now; /* running totals, copied into each request */
 static uint64_t live;
 static gw_iterations found;
 
@@ -122,7 +122,7 @@ static void test_nothing_is_kept(void **state)
     assert_true(found.balanced_count >= 3);
 }
 
-/* The first step allocates state that stays, and later steps keep nothing more. This must not count as growth. */
+/* The first step allocates state that stays, and later steps keep nothing. This must not count as growth. */
 static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
     assert_int_equal(found.again_bytes, 200 * MIB);
 }
 
-/* The first steps fill a cache. Then a validation needs more memory than the cache, so the cache is no leak. */
+/* The first steps fill a cache. Then validation needs more memory than the cache, so the cache is not a leak. */
 static void test_a_phase_outgrows_what_was_kept(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void test_a_phase_outgrows_what_was_kept(void **state)
     assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
 }
 
-/* The same steps without a validation must count as a leak. */
+/* The same steps without validation must count as a leak. */
 static void test_kept_near_a_phase(void **state)
 {
     (void)state;
@@ -171,7 +171,8 @@ static void test_kept_near_a_phase(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Load two weights per layer. Each is copied into a staging buffer and converted. */
+/* Simulate loading of layers with two weights each. Each weight is copied into a staging buffer and converted by
+ * `kernels` kernels. */
 static void load_layers(int layers, int kernels)
 {
     for (int i = 0; i < layers; i++) {
@@ -198,8 +199,7 @@ static void test_a_model_is_loaded_through_buffers(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* As many blocks are freed and kept as in load_layers(), but each has many kernels, as in a training. This is not
- * loading. */
+/* As many blocks are freed and kept as in loading, but each gets many kernels, as in training. This is not loading. */
 static void test_loading_near_a_training(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_loading_near_a_training(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Allocate blocks and copy into each. `then` waits for the GPU in one way or another. */
+/* Allocate blocks and copy into each. Then call `then`, which waits for the GPU or reads results. */
 static void copy_into_blocks(void (*then)(void))
 {
     begin();
@@ -229,7 +229,7 @@ static void test_blocks_are_copied_into(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* The same, but the host reads results, like a loop that keeps its outputs. This is not loading. */
+/* The same, but the host reads results after each block, like a loop that keeps its outputs. This is not loading. */
 static void test_copied_into_near_results_that_are_read(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void test_layers_near_iterations_that_wait(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Simulates host.cuda().half(), layer by layer. */
+/* Simulate host.cuda().half(), layer by layer. */
 static void test_layers_are_converted_in_a_framework(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static void test_layers_are_converted_in_a_framework(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* Allocate one block per step, copy into it if `copies`, and wait for the GPU if `waits`. */
+/* Allocate 20 blocks. Copy into each block if `copies`, and wait for the GPU after each if `waits`. */
 static void take_blocks(bool copies, bool waits)
 {
     begin();
@@ -306,7 +306,7 @@ static void test_blocks_and_waits(void **state)
     take_blocks(false, true);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.doubt, GW_LOOP_SURE);
-    find(GW_REQUESTS_OF_FRAMEWORK); /* the copies of a framework are unknown */
+    find(GW_REQUESTS_OF_FRAMEWORK); /* a framework's copies are not recorded */
     assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
     take_blocks(true, true);
     find(GW_REQUESTS_OF_DRIVER);
@@ -327,8 +327,8 @@ static void test_work_that_is_not_counted(void **state)
     assert_int_equal(found.leak_count, 0);
 }
 
-/* An iteration without requests can hide in the work before the last request. The model must compare that work with the
- * least work before any other request. */
+/* An iteration without requests can be hidden in the work before the last request. To detect this, last_work can be
+ * compared with least_work, which excludes the last request. */
 static void test_work_before_the_last_request(void **state)
 {
     (void)state;
@@ -345,7 +345,8 @@ static void test_work_before_the_last_request(void **state)
     assert_int_equal(found.last_work, 7);
 }
 
-/* One thread loads and keeps blocks, another thread trains. load() makes `turns` requests in a row. */
+/* One thread loads blocks and keeps them, while another thread trains. Simulate `turns` requests of the loading
+ * thread. */
 static void load(int turns)
 {
     now.thread = 7;
@@ -372,7 +373,7 @@ static void test_another_thread_at_its_own_pace(void **state)
     (void)state;
     static const int loads[] = {30, 1, 0, 3, 0, 0, 9, 1, 2, 0, 5, 1, 1, 7, 0, 2};
     enum { ROUNDS = sizeof loads / sizeof loads[0] };
-    for (int late = 0; late < 2; late++) { /* in either order */
+    for (int late = 0; late < 2; late++) { /* with the long loads first, and in reverse order */
         begin();
         for (int i = 0; i < ROUNDS; i++) {
             load(loads[late ? ROUNDS - 1 - i : i]);
@@ -386,8 +387,8 @@ static void test_another_thread_at_its_own_pace(void **state)
     }
 }
 
-/* One thread trains for several rounds, and another thread keeps memory meanwhile. No iteration of the first thread
- * kept that memory. */
+/* One thread trains for several rounds. Meanwhile, another thread keeps memory, so it is not a leak of the first
+ * thread. */
 static void test_another_thread_keeps(void **state)
 {
     (void)state;
@@ -414,7 +415,7 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
     assert_int_equal(found.launches, 6);
     begin();
-    for (int i = 0; i < 40; i++) { /* a queue with room for two between the threads */
+    for (int i = 0; i < 40; i++) { /* as with a queue of two elements between the threads */
         load(i % 3 == 0 ? 2 : i % 3 == 1 ? 1 : 0);
         train();
     }
@@ -422,7 +423,7 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* A thread that keeps blocks and also does the work is a leak, even if another thread runs at its own pace. */
+/* If one thread both keeps the blocks and does the work, this is a leak, even if another thread has its own pace. */
 static void test_near_a_thread_with_work_of_its_own(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* The ledger: the objects that successful calls created and ended.
  *
- * The objects of a process are in one array, and are found by address or handle through one table per space. A VMM
- * block lives until its handles are released and its mappings are gone. When a context ends (destroy, last release,
- * reset), everything that was created in it ends. Pools, VMM handles and captured work do not belong to a context.
- * Memory opened from another process belongs to that process and counts zero bytes here. */
+ * All objects of a process are in one array. There is one table per space, which finds objects by address or handle. A
+ * VMM block lives until all its handles are released and all its mappings are removed. The end of a context (destroy,
+ * last release, reset) also ends the objects that were created in it. Pools, VMM handles and graphs do not belong to a
+ * context. Memory that was opened from another process belongs to that process and counts as zero bytes here. */
 #include "gw_names.h"
 #include "gwi_find.h"
 
@@ -29,10 +29,10 @@ static void forget_context(gwi_process *process)
 static bool dies_with_context(const gwi_object *object)
 {
     if (object->space == GWI_SPACE_HANDLE)
-        return false; /* it may be host memory or imported memory, and mappings may keep it alive */
+        return false; /* host or imported memory is independent of the context, and mappings may keep memory alive */
     switch (object->cls) {
     case GW_CLASS_FUNCTION:
-        return object->kind != GW_OWNER_LIBRARY; /* the kernel of a library belongs to no context */
+        return object->kind != GW_OWNER_LIBRARY; /* a library's kernel belongs to no context */
     case GW_CLASS_MAPPING:
     case GW_CLASS_CONTEXT:
     case GW_CLASS_MEMORY_POOL:
@@ -63,7 +63,7 @@ static void note_context(const gw_model *model, const gwi_process *process, gw_t
     teardown->made_site = site_of(model, &process->object[index]);
 }
 
-/* End everything in `context`. After a reset of the device, also end the blocks of its default pool. */
+/* End the objects in `context`. A reset of the device also ends the blocks in its default pool. */
 static void bury(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind, int device,
                  uint64_t context)
 {
@@ -102,7 +102,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
             teardown->buried[teardown->buried_count++] =
                 (gw_buried){object->key, object->bytes, object->t_ns, site_of(model, object), object->cls};
         uint32_t index;
-        if (object->cls == GW_CLASS_FUNCTION) /* the handle ends, but earlier launches need the name */
+        if (object->cls == GW_CLASS_FUNCTION) /* the handle is invalid now, but earlier launches still need the name */
             continue;
         if (gwi_object_take(process, object->space, object->key, &index)) {
             model->group[object->group].buried_count++;
@@ -200,7 +200,7 @@ static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t i
         gwi_object_drop(model, process, index);
 }
 
-/* Remove the handle from the table now, because its number may be reused while mappings keep the memory alive. */
+/* Remove the handle from the table at once, because its number may be reused while mappings keep the memory alive. */
 static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handle)
 {
     uint32_t index;
@@ -222,7 +222,7 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
         cls = GW_CLASS_HOST;
     int device = imported ? gwi_device_of(process, event->context) : gwi_device_place(event->arg[2]);
     uint64_t bytes = imported ? 0 : event->arg[1];
-    vmm_handle_end(model, process, event->arg[0]); /* if the release of an earlier handle was not recorded */
+    vmm_handle_end(model, process, event->arg[0]); /* in case the release of an earlier handle was not recorded */
     gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
     if (on_host)
         model->process[process->index].pinned_bytes += bytes;
@@ -247,11 +247,11 @@ static void vmm_retain(gwi_process *process, const gw_event *event)
         process->object[index].refs++;
         return;
     }
-    /* The program requested a handle by address after it had released the last one. The block has a handle again. */
+    /* The program had released the last handle, and now requested a handle by address. The block has a handle again. */
     if (event->arg[1] == 0 || !gwi_object_find(process, GWI_SPACE_MAPPING, event->arg[1], &index))
         return;
     uint32_t block = (uint32_t)process->object[index].owner;
-    if (process->object[block].refs > 0) /* the block has another handle, which the call returned */
+    if (process->object[block].refs > 0) /* the block still has a handle, and the call returned that one */
         return;
     if (gwi_table_add(&process->table[GWI_SPACE_HANDLE], gwi_hash(event->arg[0]), block)) {
         process->object[block].refs = 1;
@@ -286,7 +286,7 @@ static void vmm_unmap_range(gw_model *model, gwi_process *process, const gw_even
 static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t block;
-    vmm_unmap(model, process, event->arg[0], 1); /* if the unmap of an earlier mapping was not recorded */
+    vmm_unmap(model, process, event->arg[0], 1); /* in case the unmap of an earlier mapping was not recorded */
     if (!gwi_object_find(process, GWI_SPACE_HANDLE, event->arg[3], &block))
         return;
     gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
@@ -297,7 +297,8 @@ static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event
     process->object[block].maps++;
 }
 
-/* If the memory of another process is opened again, the address is the same, and it must be closed as many times. */
+/* Memory of another process can be opened several times. The address is always the same, and the memory must be closed
+ * as many times. */
 static void import_open(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t index;
@@ -356,7 +357,7 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
 
 static void node_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    enum { NODE_KERNEL = 0 }; /* the driver's number of the node type */
+    enum { NODE_KERNEL = 0 }; /* the driver's number for this node type */
     if (event->arg[2] != NODE_KERNEL)
         return;
     if (gwi_room(model, &process->node, process->node_count, &process->node_capacity, sizeof(gwi_node)))
@@ -461,8 +462,8 @@ static void pool_set(gwi_process *process, const gw_event *event)
 
 typedef void effect(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* How to handle one kind of object: its table, and the functions that create and end it. If a function is NULL, an
- * object of that space and class is added (with arg1 bytes if `has_bytes`) or ended. */
+/* How to handle one kind of object: its space and class, and the functions that create and end it. If a function is
+ * NULL, an object of this space and class is added (with arg[1] bytes if `has_bytes`) or ended. */
 typedef struct thing_rule {
     gwi_space space;
     gw_class cls;
@@ -470,7 +471,7 @@ typedef struct thing_rule {
     effect *make, *end;
 } thing_rule;
 
-/* Functions keep their names after their module was unloaded. gwi_ledger_apply() handles memory, except VMM blocks. */
+/* Functions keep their names after their module is unloaded. gwi_ledger_apply() handles memory, except VMM blocks. */
 static const thing_rule things[GW_THING_COUNT] = {
     [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
     [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},
@@ -527,7 +528,7 @@ static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const g
     }
 }
 
-/* Handle calls that are not covered by the rules. The graph that a capture creates is not recorded. */
+/* Handle calls that the rules do not cover. A graph that is created by a capture is not recorded. */
 static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
 {
     switch ((gw_event_kind)event->kind) {
@@ -549,7 +550,7 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
     }
 }
 
-/* A captured call belongs to the graph, so it does not allocate or free anything now. */
+/* A captured call becomes part of a graph, so it does not allocate or free anything now. */
 static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (captured_now(process, event))
@@ -562,7 +563,7 @@ static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw
 
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    switch ((gw_event_kind)event->kind) { /* in a program that allocates much, nearly all events are of these kinds */
+    switch ((gw_event_kind)event->kind) { /* nearly all events of a program that allocates often are of these kinds */
     case GW_EV_ALLOC:
         model->process[process->index].allocation_us += event->took_us;
         gwi_memory_add(model, process, event, class_of_space(event->arg[2]));

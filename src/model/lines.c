@@ -1,5 +1,5 @@
-/* Merges the groups of objects that were created in the same lines of the user's code. One line may have several call
- * sites: the compiler may have unrolled a loop, or the first epoch may have a loop of its own. */
+/* Merges the groups of objects that the same lines of the user's code created. One line may have several call sites,
+ * for example because the compiler unrolled a loop, or because the first epoch runs in a separate loop. */
 #include "gwi_inner.h"
 
 #include "gw_hash.h"
@@ -14,8 +14,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Number of the user's innermost frames that identify a place. One frame alone may be a function that makes all
- * allocations. With all frames, the first pass and the second would be different places. */
+/* Number of innermost user frames that identify a place. One frame is not enough, because one function may make all
+ * allocations. All frames are too many, because the first pass and the second would become different places. */
 enum { DEPTH = 3 };
 typedef struct place {
     const gw_frame *frame[DEPTH];
@@ -36,7 +36,7 @@ static place place_of(const gw_model *model, const gw_group *group)
     return found;
 }
 
-/* Functions of the same name without a line may be different places. For such frames, the address decides. */
+/* If a frame has no line, return its address, because functions with the same name may be different places. */
 static uint64_t address_of(const gw_frame *frame)
 {
     return frame->line == 0 ? frame->address : 0;
@@ -74,7 +74,7 @@ static void take_over(gw_group *kin, gw_group *group)
     kin->alloc_count += group->alloc_count;
     kin->free_count += group->free_count;
     kin->live_count += group->live_count;
-    kin->live_count_peak += group->live_count_peak; /* an upper bound */
+    kin->live_count_peak += group->live_count_peak; /* an upper bound: the peaks may be at different times */
     kin->step_count += group->step_count;
     kin->grown_at += group->grown_at;
     kin->buried_count += group->buried_count;
@@ -127,7 +127,7 @@ static bool put_together(gw_model *model)
 
 gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err)
 {
-    enum { SITES_MAX = 1 << 14 }; /* limits the memory for the stacks of all sites to about 80 MB */
+    enum { SITES_MAX = 1 << 14 }; /* limits the stacks of all sites to about 80 MB of memory */
     if (gw_sites_count(model->sites) == 0)
         return GW_OK;
     gw_status st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);

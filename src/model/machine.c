@@ -1,13 +1,13 @@
-/* Turns samples into series and merges events. An Xid that both NVML and the kernel log report becomes one event. Equal
- * events within a short time become one event with a count. At the end, when the run's processes and cards are known,
- * each event is marked if it concerns this run. */
+/* Collects samples into series, and merges events. If both NVML and the kernel log report an Xid, it becomes one
+ * event. Equal events within a short time become one event with a count. At the end, when the run's processes and
+ * cards are known, each event is marked if it concerns this run. */
 #include "gwi_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximal time between the reports of one event by NVML and by the kernel log, whose clock may differ from ours. */
+/* Two reports of one event by NVML and the kernel log may be this far apart, because their clocks may differ. */
 static const uint64_t same_event_ns = 2000000000u;
 static const uint64_t burst_ns = 1000000000u;
 
@@ -71,7 +71,7 @@ static group *group_of(gw_model *model, gwi_machine *inner, const gw_item *item)
     return g;
 }
 
-/* Account for the time since the last reading. A value that was not reported again is unchanged. */
+/* Extend the series to the time of the new sample. A value that was not reported again is unchanged. */
 static void pass_time(gw_model *model, group *g, uint64_t now_ns)
 {
     uint64_t passed = now_ns > g->t_last_ns ? now_ns - g->t_last_ns : 0;
@@ -157,13 +157,13 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The bit of an item's source in gw_machine_event.sources. A damaged recording may contain any source. */
+/* Return the bit for an item's source in gw_machine_event.sources. A damaged recording may contain any source. */
 static uint8_t source_bit(const gw_item *item)
 {
     return (uint8_t)(1u << (item->machine.source & 7));
 }
 
-/* True if the item reports the same event again. */
+/* True if the item reports this event again. */
 static bool is_same(const gw_machine_event *event, const gw_item *item)
 {
     bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & source_bit(item)) == 0;
@@ -237,7 +237,7 @@ void gwi_machine_event(gw_model *model, const gw_item *item)
 
 /* ---- cards ---- */
 
-/* Parse "00000000:18:00.0" at the start of a text. */
+/* Parse a PCI address such as "00000000:18:00.0" at the start of a text. */
 static bool read_place(const char *text, uint32_t *ret_domain, uint32_t *ret_bus, uint32_t *ret_slot)
 {
     return sscanf(text, "%x:%x:%x", ret_domain, ret_bus, ret_slot) == 3;
@@ -280,7 +280,7 @@ void gwi_peers_fact(gw_model *model, const gw_pair *fact)
     gw_fact_peers_read(gw_fact_text_of(fact->value), &model->machine.peers);
 }
 
-enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* numbers of the driver's device attributes */
+enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* the driver's device attribute numbers */
 
 static bool is_at(const gw_device *device, const gw_machine_card *card)
 {
@@ -305,7 +305,7 @@ static void match_cards(gw_model *model)
     }
     bool has_place = only >= 0 && model->device[only].has_attribute[PCI_BUS];
     if (machine->card_count == 1 && known == 1 && (!has_place || !machine->card[0].has_pci))
-        machine->card[0].device = only; /* there is only one card and one device */
+        machine->card[0].device = only; /* with only one card and one device, they must match */
 }
 
 static uint32_t card_in_text(const gw_machine *machine, const char *text)
@@ -330,7 +330,7 @@ static bool is_used(const gw_model *model, int device)
     return false;
 }
 
-/* True if every device that this run used is matched with a card. Then the other cards do not concern the run. */
+/* True if the card of each device that this run used is known. Then the other cards do not concern the run. */
 static bool is_all_matched(const gw_model *model)
 {
     bool any = false;

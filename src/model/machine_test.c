@@ -1,4 +1,4 @@
-/* Tests that readings become series, that events are matched with cards and processes, and that unknown values stay
+/* Tests that readings become series, that events are matched to cards and processes, and that unknown values stay
  * unknown. */
 #include "gw_feed.h"
 
@@ -30,7 +30,7 @@ static void values_become_series(void **state)
     gw_model_free(model);
 }
 
-/* A value that is not reported again is unchanged. After a counter was reset, its later increases must still count. */
+/* A value that is not reported again is unchanged. If a counter is reset, its later increases must still count. */
 static void counters_count_what_was_added(void **state)
 {
     (void)state;
@@ -40,7 +40,7 @@ static void counters_count_what_was_added(void **state)
     for (size_t i = 0; i < 4; i++) {
         gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 0, 0, count[i]);
         gw_feed_wait(&feed, second_ns);
-        gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 0, 0, 60); /* another reading, without the counter */
+        gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 0, 0, 60); /* another sample, without the counter */
         gw_feed_wait(&feed, second_ns);
     }
     gw_model *model = gw_feed_finish(&feed);
@@ -72,7 +72,7 @@ static void bits_have_durations(void **state)
     gw_model_free(model);
 }
 
-/* Unknown is not zero: the series then has a reason instead of a value. A series that was once KNOWN stays KNOWN. */
+/* An unknown value is not zero: the series has a state instead. A series that was KNOWN once stays KNOWN. */
 static void unknown_is_told_apart(void **state)
 {
     (void)state;
@@ -92,11 +92,11 @@ static void unknown_is_told_apart(void **state)
     assert_non_null(heat);
     assert_int_equal(heat->last_state, GW_SAMPLE_FAILED);
     assert_int_equal(heat->last, 50);
-    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* later, the value is unknown */
+    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* the value is unknown after that */
     gw_model_free(model);
 }
 
-/* Start a feed in which CUDA's device 0 is the second card on the bus. */
+/* Open a feed in which CUDA's device 0 is the second card on the bus. */
 static void two_cards(gw_feed *feed)
 {
     gw_feed_open(feed, 1u << 30);
@@ -122,8 +122,7 @@ static void cards_are_matched_by_their_place(void **state)
     gw_model_free(model);
 }
 
-/* If NVML and the kernel log report the same Xid, it is one event. Events of another card or another process are not
- * ours. */
+/* If NVML and the kernel log report the same Xid, it is one event. Events of other cards or processes are not ours. */
 static void events_are_put_together(void **state)
 {
     (void)state;

@@ -1,9 +1,10 @@
-/* Measures how many events per second the model reads: gw_model_bench [LIVE_BLOCKS [EVENTS]]
+/* Measures how many events per second the model can process: gw_model_bench [LIVE_BLOCKS [EVENTS]]
  *
- * Of a hundred events, 46 are cuMemAlloc and 46 cuMemFree of a random live block (64 sizes from 512 B to 48 MiB, a
- * quarter of them at most 1 MiB), 2 cuMemAllocAsync and 2 cuMemFreeAsync, 2 cuEventCreate and 2 cuEventDestroy. The
- * ledger is filled with LIVE_BLOCKS blocks before the measurement. No file is read. Events are created in batches,
- * outside of the measured time. The program prints the median of five rounds, with the slowest and the fastest. */
+ * Out of 100 events, 46 are cuMemFree of a random live block and 46 are cuMemAlloc (64 sizes from 512 B to 48 MiB, a
+ * quarter of them at most 1 MiB). The others are 2 each of cuMemAllocAsync, cuMemFreeAsync, cuEventCreate and
+ * cuEventDestroy. Before the measurement, the ledger is filled with LIVE_BLOCKS blocks. No file is read, and the time
+ * to create the events is not measured. The program prints the median of five rounds, and the slowest and the fastest
+ * round. */
 #include "gw_clock.h"
 #include "gw_model_facts.h"
 
@@ -16,7 +17,7 @@ enum { ROUNDS = 5, BATCH = 1 << 12, SIZES = 64 };
 
 typedef struct bench {
     gw_model *model;
-    uint64_t *live; /* owned; addresses of live blocks */
+    uint64_t *live; /* addresses of live blocks; owned */
     size_t live_count, async_count, event_count;
     uint64_t async[64], event[64];
     uint64_t random, address_next, t_ns;

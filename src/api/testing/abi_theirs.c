@@ -1,5 +1,5 @@
-/* The facts according to a toolkit's cuda.h. The prototypes of the rows are then declared a second time, so that a
- * difference between the two is a compile error. */
+/* The facts of a toolkit's cuda.h. This file also declares the prototypes of our rows again, so that a difference from
+ * cuda.h is a compile error. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

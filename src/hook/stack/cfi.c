@@ -225,7 +225,7 @@ static bool read_function(const gwi_cfi_region *region, uintptr_t at, uintptr_t 
 {
     cursor c = open_record(region, at);
     uintptr_t here = c.at;
-    uint64_t back = take(&c, 4); /* distance from this field back to the CIE; 0: this record is a CIE */
+    uint64_t back = take(&c, 4); /* distance from this field back to the CIE; 0: this record is itself a CIE */
     if (c.bad || back == 0 || back > here - region->low || !read_common(region, here - back, ret_common))
         return false;
     uintptr_t begin = take_pointer(&c, ret_common->pointer_encoding, 0);
@@ -254,7 +254,7 @@ static uintptr_t search_table(const gwi_cfi_region *region, uintptr_t pc)
     if (c.bad || version != 1 || table_encoding != SORTED_4_4 || count_encoding == ENC_OMIT || count == 0 ||
         count > (c.end - c.at) / ENTRY_BYTES)
         return 0;
-    uint64_t low = 0, high = count; /* before `low`, functions start at or before `pc`; from `high` on, after `pc` */
+    uint64_t low = 0, high = count; /* functions before `low` start at or before `pc`; from `high` on, after `pc` */
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         cursor entry = {c.at + middle * ENTRY_BYTES, c.end, false};
@@ -276,7 +276,7 @@ enum { REMEMBERED_MAX = 4 };
 typedef struct machine {
     const gwi_cfi_region *region;
     const common *common;
-    uintptr_t at_pc; /* address of the code for which the next operation sets a rule */
+    uintptr_t at_pc; /* first address to which the next rules apply */
     gwi_cfi_rules now, first;
     gwi_cfi_rules remembered[REMEMBERED_MAX];
     unsigned remembered_count;
@@ -449,7 +449,7 @@ static bool run_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* Run a program until it reaches code after `pc`. The rules in m->now then apply to `pc`. */
+/* Run a program until it ends or advances past `pc`. Then m->now has the rules for `pc`. */
 static bool run(machine *m, cursor c, uintptr_t pc)
 {
     while (!c.bad && c.at < c.end && m->at_pc <= pc) {

@@ -1,4 +1,4 @@
-/* Test call frame information: hand-made tables, real ones, and damaged copies of real ones. */
+/* Tests the parser of call frame information with hand-made tables, real tables, and damaged copies of real tables. */
 #include "gwi_cfi.h"
 
 #include <link.h>
@@ -17,7 +17,7 @@ typedef struct made {
     uint8_t bytes[MADE_BYTES];
     size_t used;
     gwi_cfi_region region;
-    uintptr_t function; /* the address at which it starts; nothing is there */
+    uintptr_t function; /* start address of the function, which has no code */
 } made;
 
 static void put(made *m, const void *data, size_t bytes)
@@ -39,7 +39,7 @@ static void end_record(made *m, size_t length_at)
     memcpy(m->bytes + length_at, &bytes, sizeof bytes);
 }
 
-/* Build the header with its table, then the CIE, then the FDE of the function with `program`. */
+/* Build the table header with one entry, then the CIE, then the FDE of a function with `program`. */
 static void make(made *m, const uint8_t *program, size_t program_bytes)
 {
     static const uint8_t header[4] = {1, 0x1b, 0x03, 0x3b};
@@ -51,7 +51,7 @@ static void make(made *m, const uint8_t *program, size_t program_bytes)
     put_u32(m, 16); /* offset of .eh_frame from here */
     put_u32(m, 1);  /* number of functions */
     put_u32(m, 0x1000);
-    put_u32(m, 0); /* offset of its FDE, filled in below */
+    put_u32(m, 0); /* offset of the function's FDE, filled in below */
     size_t common_at = m->used;
     put_u32(m, 0);
     put_u32(m, 0);
@@ -132,8 +132,8 @@ static void what_is_not_understood_is_refused(void **state)
     } bad[] = {
         {{0x3f}, 1},                         /* unknown operation */
         {{0x0b}, 1},                         /* recall without remember */
-        {{0x0a, 0x0a, 0x0a, 0x0a, 0x0a}, 5}, /* too many remembered */
-        {{0x0f, 0x7f}, 2},                   /* an expression that goes beyond the end */
+        {{0x0a, 0x0a, 0x0a, 0x0a, 0x0a}, 5}, /* too many remembered rules */
+        {{0x0f, 0x7f}, 2},                   /* an expression that goes past the end */
         {{0x0d, 0x63}, 2},                   /* frame in an unknown register */
         {{0x0f, 1, 0x30, 0x0e, 8}, 5},       /* an offset while the frame is an expression */
         {{0x0c, 0xff, 0xff, 0xff, 0xff}, 5}, /* a number that never ends */
@@ -143,7 +143,7 @@ static void what_is_not_understood_is_refused(void **state)
         made m;
         gwi_cfi_rules r;
         make(&m, bad[i].bytes, bad[i].count);
-        if (i == 3 || i == 6) /* remove the padding of the record */
+        if (i == 3 || i == 6)
             m.region.high = (uintptr_t)m.bytes + m.used;
         assert_false(gwi_cfi_find(&m.region, m.function, &r));
     }
@@ -161,13 +161,13 @@ static bool read_double(void *user, uintptr_t at, uint64_t *ret_value)
 static void expressions(void **state)
 {
     static const struct {
-        uint8_t bytes[24]; /* length first */
+        uint8_t bytes[24]; /* the first byte is the length */
         bool good;
         uint64_t value;
     } sample[] = {
         {{2, 0x77, 0x08}, true, 108},                                                  /* breg7 + 8 */
         {{3, 0x77, 0x78, 0x06}, true, 184},                                            /* value at breg7 - 8 */
-        {{4, 0x77, 0x78, 0x94, 1}, true, 184},                                         /* one byte of it */
+        {{4, 0x77, 0x78, 0x94, 1}, true, 184},                                         /* one byte at breg7 - 8 */
         {{11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}, true, 116}, /* as in the PLT */
         {{3, 0x35, 0x12, 0x1e}, true, 25},                                             /* 5, dup, times */
         {{4, 0x31, 0x33, 0x16, 0x1c}, true, 2},                                        /* 1, 3, swap, minus */
@@ -182,7 +182,7 @@ static void expressions(void **state)
         {{3, 0x31, 0x30, 0x1b}, false, 0},                     /* division by zero */
         {{1, 0x22}, false, 0},                                 /* operation on an empty stack */
         {{2, 0x70, 0}, false, 0},                              /* an unknown register */
-        {{3, 0x0a, 0xff, 0x7f, 0x06}, true, 0x7fff},           /* (the last byte is past the end) */
+        {{3, 0x0a, 0xff, 0x7f, 0x06}, true, 0x7fff},           /* the last byte is not part of the expression */
         {{4, 0x0a, 0xff, 0x7f, 0x06}, false, 0},               /* memory that is not mapped */
         {{1, 0xf0}, false, 0},                                 /* unknown operation */
         {{0}, false, 0},
@@ -205,7 +205,7 @@ typedef struct found {
     uintptr_t low, high, table, bias;
 } found;
 
-/* Find the C library's table, which has hand-written assembly and signal frames. */
+/* Find the C library's table, which includes hand-written assembly and signal frames. */
 static int find_table(struct dl_phdr_info *info, size_t bytes, void *user)
 {
     found *f = user;
@@ -242,7 +242,7 @@ static bool read_nothing(void *user, uintptr_t at, uint64_t *ret_value)
     return at % 2 == 0;
 }
 
-/* Rules found in damaged tables must be valid to use, or be refused. */
+/* Rules that were found in a damaged table must be safe to use. */
 static void use_rules(const gwi_cfi_region *region, const gwi_cfi_rules *rules)
 {
     uint64_t reg[GWI_REGISTER_COUNT] = {0}, value;
@@ -267,7 +267,7 @@ static void damage(uint8_t *copy, size_t bytes, unsigned places)
     }
 }
 
-/* Each copy ends where its memory ends, so that AddressSanitizer detects a read past the end. */
+/* Each copy ends at the end of its allocation, so that AddressSanitizer detects a read past the end. */
 static void damaged_copies(void **state)
 {
     enum { COPIES = 300, LOOKS = 200, HEAD_BYTES = 12 };
@@ -288,7 +288,7 @@ static void damaged_copies(void **state)
         gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + bytes, (uintptr_t)copy + table_at};
         for (unsigned i = 0; i < LOOKS; i++) {
             gwi_cfi_rules rules;
-            /* Pick addresses before the tables, at the same distance as in the original. */
+            /* Pick addresses up to 2 MiB before the copy. The offsets in the tables point there. */
             uintptr_t pc = (uintptr_t)copy - next_random() % (1 << 21);
             bool found_rules = gwi_cfi_find(&region, pc, &rules);
             if (found_rules)

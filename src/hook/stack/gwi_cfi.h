@@ -1,8 +1,8 @@
-/* Call frame information: the rules that find a function's caller from its registers and stack. Compilers write them
+/* Call frame information: rules that find a function's caller from the registers and the stack. Compilers write them
  * into .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
  *
- * These are pure functions over bytes in memory, which may be damaged. Nothing outside a region is read except
- * through the caller's own reader, and nothing is stored, locked or allocated. */
+ * These are pure functions over bytes in memory, which may be damaged. They read nothing outside a region, except
+ * through the caller's read function, and they store, lock and allocate nothing. */
 #ifndef GWI_CFI_H
 #define GWI_CFI_H
 
@@ -19,7 +19,7 @@ typedef struct gwi_cfi_region {
 
 /* How a caller's register is restored. */
 typedef enum gwi_cfi_how {
-    GWI_CFI_SAME,      /* unchanged, or there is no rule for it */
+    GWI_CFI_SAME,      /* unchanged, or has no rule */
     GWI_CFI_UNDEFINED, /* lost; if it is the return address, there is no caller */
     GWI_CFI_AT,        /* in memory at frame address + value */
     GWI_CFI_IS,        /* equal to frame address + value */
@@ -28,7 +28,7 @@ typedef enum gwi_cfi_how {
     GWI_CFI_IS_EXPRESSION /* value: address of the expression, which begins with its length */
 } gwi_cfi_how;
 
-/* The rules at one instruction. The frame address is register + offset, or an expression. */
+/* The rules at one instruction. The frame address is a register plus an offset, or the value of an expression. */
 typedef struct gwi_cfi_rules {
     int64_t value[GWI_REGISTER_COUNT];
     uint8_t how[GWI_REGISTER_COUNT];
@@ -36,7 +36,7 @@ typedef struct gwi_cfi_rules {
     uint8_t frame_register;
     int64_t frame_value; /* offset, or address of the expression */
     uint8_t return_register;
-    bool is_signal_frame; /* the kernel made this frame: the caller was interrupted and made no call */
+    bool is_signal_frame; /* the kernel made this frame: the caller was interrupted and did not make a call */
 } gwi_cfi_rules;
 
 /* Find the rules at `pc`. False: the file has no rules for it, or they are damaged or not supported. */
@@ -50,8 +50,8 @@ typedef struct gwi_cfi_inputs {
     void *user;
 } gwi_cfi_inputs;
 
-/* Evaluate the expression at `at`. If `pushed` is true, its stack starts with `first`. False: the expression is
- * damaged, not supported, does not end, or needs an unknown input. */
+/* Evaluate the expression at `at`. If `pushed` is true, `first` is on its stack at the start. Returns false if the
+ * expression is damaged, not supported, does not end, or needs an unknown input. */
 bool gwi_cfi_evaluate(const gwi_cfi_region *region, uintptr_t at, const gwi_cfi_inputs *inputs, bool pushed,
                       uint64_t first, uint64_t *ret_value);
 

@@ -1,4 +1,4 @@
-/* Machine-dependent parts of the native stack walk. Register numbers are DWARF's. */
+/* The machine-dependent parts of the native stack walk. Register numbers are those of DWARF. */
 #ifndef GWI_MACHINE_H
 #define GWI_MACHINE_H
 
@@ -7,12 +7,12 @@
 
 #if defined(__x86_64__)
 
-/* In DWARF's tables the return address is a register of its own. A call stores it directly below the frame address. */
+/* DWARF's tables treat the return address as a separate register. A call stores it directly below the frame address. */
 enum { GWI_REGISTER_COUNT = 17, GWI_REG_BP = 6, GWI_REG_SP = 7, GWI_REG_PC = 16 };
 enum { GWI_CAN_UNWIND = 1 };
 
-/* Store the current registers. The frame of the function that calls this must exist as long as they are used.
- * Returns a bit mask of the known registers, which are those that a callee preserves. */
+/* Store the current registers. The calling function must not return while they are used. Returns a bit mask of the
+ * known registers: those that a callee preserves, and the PC. */
 static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_t reg[GWI_REGISTER_COUNT])
 {
     __asm__ volatile("movq %%rbx, 3*8(%0)\n\t"
@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_
     return 1u << 3 | 1u << 6 | 1u << 7 | 0xfu << 12 | 1u << 16;
 }
 
-/* Read a word that may be part of any code's memory, without the checks of sanitizers. */
+/* Read a word of memory without the checks of sanitizers, because it may belong to other code. */
 static inline uint64_t gwi_peek(uintptr_t at)
 {
     uint64_t value;
@@ -41,7 +41,7 @@ static inline uint64_t gwi_peek(uintptr_t at)
 /* Guess whether the code before a return address is a call. */
 static inline bool gwi_follows_call(uintptr_t pc)
 {
-    uint64_t before = gwi_peek(pc - 8); /* the byte right before `pc` is the highest */
+    uint64_t before = gwi_peek(pc - 8); /* the highest byte is the one right before `pc` */
     if ((before >> 24 & 0xff) == 0xe8)  /* call rel32 */
         return true;
     /* call through a register or memory, ff /2: two to seven bytes long */

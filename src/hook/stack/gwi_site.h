@@ -2,7 +2,7 @@
  *
  *   site.c     the key, the table of known keys, the records of a new site
  *   trail.c    stacks that were seen lately, so that most calls need no walk
- *   unwind.c   the native walk, with rules that were cached earlier
+ *   unwind.c   the native walk, with cached rules
  *   cfi.c      the rules, from the call frame information in every file
  *   modules.c  the file that is mapped at an address
  *
@@ -19,12 +19,12 @@
 #include <stdint.h>
 
 /* Call this before the first event of a process that starts to record, and of a forked child, which has no sites
- * yet. Call with the hook's lock held, on one thread. */
+ * yet. Call it from one thread, with the hook's lock held. */
 void gwi_site_begin(void);
 
-/* Return the calling thread's site inside the wrapper of `fn`; 0: not known. Records about a new site are written
- * first, with the time `ticks`, which must also be the event's time. If `is_precious` is true, they may use the room
- * reserved for failures. */
+/* Return the calling thread's site inside the wrapper of `fn`; 0: not known. If the site is new, its records are
+ * written first, with the time `ticks`, which must also be the event's time. If `is_precious` is true, these records
+ * may use the room reserved for failures. */
 uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious);
 
 #endif

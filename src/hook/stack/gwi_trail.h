@@ -1,11 +1,11 @@
 /* Trails: recorded stack walks that can be repeated cheaply.
  *
- * A walk by rules is a chain: each stack word says where the next one is. The path from a frame depends only on that
- * frame's registers and the words that the walk reads (as long as the same files are mapped). So if the registers
- * and these words are unchanged, the result is unchanged too. Comparing words at known places costs a tenth of
- * walking.
+ * A walk by rules is a chain: each word read from the stack determines where the next one is. The path from a frame
+ * depends only on that frame's registers and on the words that the walk reads (as long as the same files are
+ * mapped). So if the registers and these words are unchanged, the result is unchanged too. Comparing words at known
+ * places takes a tenth of the time of a walk.
  *
- * Any number of threads may use trails; a trail that another thread is writing is skipped. */
+ * Any number of threads may use trails. A trail that another thread is writing is skipped. */
 #ifndef GWI_TRAIL_H
 #define GWI_TRAIL_H
 
@@ -19,15 +19,15 @@ enum { GWI_TRAIL_WORDS = 140, GWI_TRAIL_MODULES = 16 };
 /* The registers at which a trail starts. */
 typedef struct gwi_trail_start {
     uint64_t sp, bp, pc;
-    uint64_t key; /* distinguishes trails whose registers are equal */
+    uint64_t key; /* distinguishes trails with equal registers */
 } gwi_trail_start;
 
-/* A trail while it is recorded. `value` has the words that the walk read, `distance` their distances from the first
- * stack pointer. */
+/* A trail that is being recorded. `value` has the words that the walk read, `distance` their distances from the
+ * stack pointer at the start. */
 typedef struct gwi_trail_draft {
     gwi_trail_start start;
     bool is_good; /* false: the walk depended on something that a trail cannot record */
-    bool uses_bp; /* the walk used the first frame pointer */
+    bool uses_bp; /* the walk used the frame pointer from the start */
     uint32_t word_count, module_count;
     uint64_t value[GWI_TRAIL_WORDS];
     uint32_t distance[GWI_TRAIL_WORDS]; /* bytes */
@@ -39,13 +39,12 @@ typedef struct gwi_trail_draft {
 enum { GWI_TRAIL_SETS = 128, GWI_TRAIL_WAYS = 4, GWI_TRAIL_BYTES = GWI_TRAIL_SETS * GWI_TRAIL_WAYS * 2048 };
 void gwi_trail_place(void *memory);
 
-/* Return whether a stored trail matches the walk that starts here. The stack must be readable from the start's stack
- * pointer (a multiple of eight) to `stack_end`, which is at least one word. `*ret_result` is the value stored with
- * the trail. */
+/* Return whether a stored trail matches the walk that starts here. The stack must be readable from start->sp (a
+ * multiple of eight) to `stack_end`, at least one word further. `*ret_result` is the value stored with the trail. */
 bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t *ret_result);
 
-/* Return whether the walk from here should be recorded as a trail, although recording makes it slower: there is
- * room, or it is time to replace a stored trail by a more useful one. */
+/* Return whether the walk from here should be recorded as a trail. Recording slows the walk down, so if there is no
+ * free entry, the answer is true only once in 16 calls. */
 bool gwi_trail_is_wanted(const gwi_trail_start *start);
 
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start);

@@ -1,8 +1,8 @@
-/* The native walk: from registers to the return addresses of the frames above.
+/* The native walk: from registers to the return addresses of the calling frames.
  *
- * It follows the call frame information of each file and caches the rules of each instruction. A frame that was seen
- * before then costs one table lookup and reading one or two words of stack. It reads only the thread's current stack
- * (gwi_stack_known) and files that the loader reports as mapped. */
+ * The walk follows the call frame information of each file and caches the rules of each instruction. A frame that
+ * was seen before then costs one table lookup and one or two words read from the stack. The walk reads only the
+ * thread's current stack (gwi_stack_known) and files that the loader reports as mapped. */
 #ifndef GWI_UNWIND_H
 #define GWI_UNWIND_H
 
@@ -14,20 +14,20 @@
  * (of a coroutine or a signal handler), each page is checked before it is read. */
 typedef struct gwi_stack_known {
     uint64_t low, high; /* limits of the thread's own stack; 0: not looked up yet, or not known */
-    uint32_t looks;     /* how often they were looked up */
+    uint32_t looks;     /* number of times the limits were looked up */
 } gwi_stack_known;
 
 typedef struct gwi_walk {
-    gwi_stack_known *known; /* in: that of the thread; borrowed */
+    gwi_stack_known *known; /* in: the thread's own stack; borrowed */
     uint32_t skip_module;   /* in: leave out the innermost frames that are in this module; 0: none */
     uint64_t salt;          /* in: distinguishes stacks whose walks start with equal registers */
-    bool only_key;          /* in: leave out the frames if the key can be computed without them */
-    bool is_short;          /* out: frames were left out because of only_key, and `flags` is not set */
+    bool only_key;          /* in: do not list the frames if the key can be computed without them */
+    bool is_short;          /* out: the frames are incomplete because of only_key, and `flags` is not set */
     unsigned flags;         /* out: GW_SITE_NATIVE_* */
     uint64_t key;           /* out: identifies all frames and their files */
     uint32_t count;
-    /* Return addresses, innermost first. For a frame interrupted by a signal: one byte past its instruction, so that
-     * the byte before the address is always in the code that was running. */
+    /* Return addresses, innermost first. For a frame interrupted by a signal, one byte past the interrupted
+     * instruction, so that the byte before the address is always in the code that was running. */
     uintptr_t pc[GW_SITE_NATIVE_MAX];
     uint16_t module[GW_SITE_NATIVE_MAX]; /* 0: no file */
     gwi_trail_draft draft;               /* private */
@@ -37,7 +37,8 @@ typedef struct gwi_walk {
 enum { GWI_UNWIND_ENTRIES = 16 << 10, GWI_UNWIND_BYTES = GWI_UNWIND_ENTRIES * 16 };
 void gwi_unwind_place(void *memory);
 
-/* Walk from the registers `reg`, which gwi_registers_here() stored in a function that is still running. */
+/* Walk from the registers `reg`, which gwi_registers_here() stored in a function that has not returned. `known` is
+ * the result of gwi_registers_here(). */
 void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t known);
 
 #endif

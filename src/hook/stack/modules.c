@@ -1,4 +1,4 @@
-/* Find the file at an address through the loader or /proc/self/maps, and keep a table of the files found. */
+/* Finds the file at an address through the loader or /proc/self/maps, and keeps a table of the files found. */
 #include "gwi_modules.h"
 
 #include "gwi_hook.h"
@@ -19,7 +19,7 @@ typedef struct found_object {
     unsigned long long flags;
     void *map_start, *map_end;
     struct link_map *link_map;
-    void *eh_frame; /* in fact .eh_frame_hdr */
+    void *eh_frame; /* actually the address of .eh_frame_hdr */
     unsigned long long reserved[8];
 } found_object;
 
@@ -27,13 +27,13 @@ typedef int find_object_function(void *pc, found_object *ret);
 
 static find_object_function *_Atomic find_object; /* NULL: read /proc/self/maps instead */
 static gwi_module *modules;                       /* [0] is unused */
-static _Atomic uint32_t module_count;             /* modules with a number; changed under our lock */
+static _Atomic uint32_t module_count;             /* number of modules in the table; changed under our lock */
 static char *text;                                /* end of the paths stored so far; used under our lock */
 
 /* ---- is memory readable? ---- */
 
-/* The kernel copies the new mask before it checks the operation, and the operation -1 is invalid: the error is EFAULT
- * only if the mask is not readable. */
+/* With an unreadable mask, rt_sigprocmask fails with EFAULT. Otherwise it fails because the operation -1 is invalid:
+ * the kernel copies the new mask before it checks the operation. */
 bool gwi_may_read(uintptr_t at)
 {
     enum { MASK_BYTES = 8 };
@@ -76,7 +76,7 @@ static int hex_digit(int c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Read a number and the character after it, which is returned. */
+/* Read a number and the character after it. Returns the character. */
 static int next_number(maps_reader *in, unsigned base, uint64_t *ret)
 {
     int c;
@@ -86,7 +86,7 @@ static int next_number(maps_reader *in, unsigned base, uint64_t *ret)
     return c;
 }
 
-/* low-high perms offset major:minor inode path */
+/* Parse a line: low-high perms offset major:minor inode path */
 static bool next_mapping(maps_reader *in, mapping *ret)
 {
     uint64_t low, high, ignored;
@@ -96,7 +96,7 @@ static bool next_mapping(maps_reader *in, mapping *ret)
     ret->low = low;
     ret->high = high;
     ret->is_readable = next_char(in) == 'r';
-    for (int i = 0; i < 4; i++) /* "wxp" and a space */
+    for (int i = 0; i < 4; i++) /* skip "wxp" and a space */
         next_char(in);
     next_number(in, 16, &ret->offset);
     next_number(in, 16, &ignored);
@@ -111,8 +111,8 @@ static bool next_mapping(maps_reader *in, mapping *ret)
     return true;
 }
 
-/* Find the mapping at `at`, and the start of the file that it belongs to. The results are in static memory: call with
- * our lock held. */
+/* Find the mapping that contains the address `at`, and the start of its file. The results are in static memory, so
+ * call this with our lock held. */
 static bool look_up(uintptr_t at, const mapping **ret_found, uintptr_t *ret_file_start)
 {
     static maps_reader in;
@@ -151,7 +151,7 @@ bool gwi_mapping_find(uintptr_t at, gwi_mapping *ret_found)
 
 /* ---- a mapped file ---- */
 
-/* Return the program headers, if they are in the first mapped page. */
+/* Return the program headers; NULL if this is not an ELF file or they are not in its first page. */
 static const ElfW(Phdr) * headers_of(uintptr_t start, unsigned *ret_count)
 {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)start;
@@ -163,7 +163,7 @@ static const ElfW(Phdr) * headers_of(uintptr_t start, unsigned *ret_count)
     return (const ElfW(Phdr) *)(start + head->e_phoff);
 }
 
-/* Set the first mapped byte, one past the last, and the bias. */
+/* Set the start, the end and the bias of the module. */
 static bool measure(const ElfW(Phdr) * header, unsigned count, uintptr_t start, gwi_module *m)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
@@ -181,7 +181,8 @@ static bool measure(const ElfW(Phdr) * header, unsigned count, uintptr_t start, 
     return true;
 }
 
-/* Find the loaded segment around an inner one, limited to the part that comes from the file and is readable. */
+/* Find the readable loaded segment that contains the segment `inner`. The returned range has only the bytes that
+ * come from the file. */
 static bool segment_around(const ElfW(Phdr) * header, unsigned count, const gwi_module *m, const ElfW(Phdr) * inner,
                            uintptr_t *ret_low, uintptr_t *ret_high)
 {
@@ -202,7 +203,7 @@ static size_t padded(size_t bytes)
     return (bytes + 3) & ~(size_t)3;
 }
 
-/* Find the build id in a note segment. Returns its address, or 0. */
+/* Find the build id in a note segment. Returns its address, or 0 if there is none. */
 static uintptr_t build_id_in(uintptr_t at, uintptr_t end)
 {
     while (end - at >= sizeof(ElfW(Nhdr))) {
@@ -225,8 +226,8 @@ static uint64_t word_at(uintptr_t at)
     return word;
 }
 
-/* Choose the words that distinguish this file from another one mapped here later: its build id and the start of its
- * function table. Without a build id the path is compared too. */
+/* Choose the words that distinguish this file from others that may be mapped here later: the build id and the start
+ * of the function table. Without a build id, the path is compared too. */
 static void choose_marks(gwi_module *m, uintptr_t build_id_at)
 {
     enum { TABLE_HEAD_BYTES = 4, TABLE_BYTES_MIN = 20 };
@@ -264,7 +265,8 @@ static bool read_file_in_memory(uintptr_t start, gwi_module *m)
 
 void gwi_modules_begin(bool without_loader)
 {
-    /* Looking up a missing name would leave a message that the program could get from dlerror(). */
+    /* Do not look up a name that glibc lacks: this would leave an error message that the program could get from
+     * dlerror(). */
     const char *version = gnu_get_libc_version();
     bool has_it = version[0] == '2' && version[1] == '.' && strlen(version) == 4 &&
                   (version[2] - '0') * 10 + (version[3] - '0') >= 35;
@@ -303,8 +305,8 @@ static const char *keep_path(const char *path)
     return at;
 }
 
-/* Return the path of a module. The loader has no name for the program itself, and /proc/self/exe is not always the
- * program: with `ld-linux.so program` it is the loader. Call with our lock held; the result is valid until the next
+/* Return the path of a module. The loader has no name for the program itself. /proc/self/exe is not always the
+ * program: with `ld-linux.so program` it is the loader. Call with our lock held. The result is valid until the next
  * look_up(). */
 static const char *path_of(const struct link_map *map, uintptr_t pc)
 {
@@ -325,7 +327,7 @@ static bool cannot_go(const gwi_module *m, const struct link_map *map)
     return is_needed;
 }
 
-/* Fill in a new module. Call with our lock held. */
+/* Fill in a new module. Returns false if no usable file is mapped at `pc`. Call with our lock held. */
 static bool learn(uintptr_t pc, gwi_module *m)
 {
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
@@ -361,7 +363,7 @@ static uint32_t find_known(uintptr_t pc)
     return 0;
 }
 
-/* Code generated at run time is in no file and can be on the stack very often. The loader's lookup detects it
+/* Code generated at run time is in no file and can be on the stack very often. The loader's lookup detects this
  * quickly. */
 static bool is_in_no_file(uintptr_t pc)
 {
@@ -377,7 +379,7 @@ uint32_t gwi_module_find(uintptr_t pc)
     uint32_t number = find_known(pc);
     if (number != 0 || modules == NULL || !gwi_lock())
         return number;
-    number = find_known(pc); /* another thread may have added it */
+    number = find_known(pc); /* another thread may have added the module */
     uint32_t next = atomic_load(&module_count) + 1;
     if (number == 0 && next < GWI_MODULES_MAX && learn(pc, &modules[next])) {
         atomic_store_explicit(&module_count, next, memory_order_release);
@@ -431,7 +433,7 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
                 return false;
         return marks_agree(m);
     }
-    /* The table must be at the same address too: another file's memory may have holes where the marks were. */
+    /* The table must be at the same address too, because another file's memory may have holes where the marks were. */
     if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start ||
         (m->cfi.table != 0 && (uintptr_t)object.eh_frame != m->cfi.table) || !marks_agree(m))
         return false;

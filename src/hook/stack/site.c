@@ -1,10 +1,10 @@
-/* Map a stack to the number of its call site.
+/* Maps a stack to the number of its call site.
  *
- * The key is computed from everything that is recorded about a stack: all return addresses (up to GW_SITE_NATIVE_MAX),
- * their files, and all Python code and instructions. So two stacks get one number only if their recorded parts are
- * equal, or if two 64-bit hashes collide. The table of keys uses open addressing in its own memory. Threads do not wait
- * for each other, except that a thread which finds another one writing the same new site waits briefly for its
- * number. */
+ * The key is computed from everything that is recorded about a stack: all return addresses (up to
+ * GW_SITE_NATIVE_MAX), their files, and all Python code and instructions. So two stacks get the same number only if
+ * their recorded parts are equal, or if two 64-bit hashes collide. The table of keys uses open addressing in its own
+ * memory. Threads do not wait for each other, with one exception: if another thread is writing the same new site, a
+ * thread waits briefly for the number. */
 #include "gwi_site.h"
 
 #include "gwi_hook.h"
@@ -26,7 +26,7 @@ enum {
 
 typedef struct place {
     _Atomic uint64_t key; /* 0: free */
-    _Atomic int32_t site; /* 0: not written; BEING_WRITTEN */
+    _Atomic int32_t site; /* 0: not written yet, or failed; or BEING_WRITTEN */
     uint32_t reserved;
 } place;
 
@@ -45,7 +45,7 @@ typedef struct stack {
     gwi_walk native;
     unsigned python_flags;
     uint32_t python_count;
-    uint32_t borrowed; /* the site whose Python frames are used for this thread */
+    uint32_t borrowed; /* the site whose Python frames this thread uses; 0: none */
     bool is_main;
     gwi_python_memory *memory; /* NULL, or `space` below */
     gwi_python_frame python[GW_SITE_PYTHON_MAX];
@@ -54,17 +54,17 @@ typedef struct stack {
 
 /* ---- start of a process ---- */
 
-/* All memory of the call sites: one mapping; most of it is never touched. */
+/* All memory of the call sites, in one mapping. Most of it is never touched. */
 typedef struct memory {
     place table[TABLE_PLACES];
     char unwind[GWI_UNWIND_BYTES];
     char trails[GWI_TRAIL_BYTES];
     char modules[GWI_MODULES_BYTES];
-    stack scratch[GW_SLOT_COUNT]; /* here because a thread's stack may be small */
+    stack scratch[GW_SLOT_COUNT]; /* not on the thread's stack, which may be small */
 } memory;
 
-/* In a forked child, clear the parent's stacks and sites. The mapped files and the interpreters among them are still
- * valid, and finding them again takes milliseconds if there are thousands of files. */
+/* In a forked child, clear the parent's stacks and sites. The modules and the Python interpreters among them remain,
+ * because they are still valid, and finding them again takes milliseconds if there are thousands of files. */
 static void forget_parents(memory *m)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), all = offsetof(memory, modules), whole = all / page * page;
@@ -103,7 +103,8 @@ static uint64_t mixed(uint64_t key, uint64_t word)
     return key ^ key >> 32;
 }
 
-/* An interpreter is loaded with a new file, so look only if the number of modules has changed. */
+/* Look for Python interpreters only if the number of modules has changed, because an interpreter comes with a new
+ * file. */
 static void look_for_python(void)
 {
     uint32_t count = gwi_modules_count();
@@ -182,12 +183,12 @@ static void put_frame(frame_writer *w, uint64_t frame)
 
 static uint64_t python_frame(const gwi_python_frame *frame, gwi_python_memory *python_memory)
 {
-    uint32_t code = gwi_python_code(frame, python_memory); /* returns the number: the records were written before */
+    uint32_t code = gwi_python_code(frame, python_memory); /* returns the id only: the records are already written */
     uint64_t entry = frame->is_entry ? GW_FRAME_ENTRY : 0;
     return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
 }
 
-/* The records about code must come before the site. */
+/* Write the records about code, which must come before the site. */
 static bool write_codes(const stack *s)
 {
     for (uint32_t i = 0; i < s->python_count; i++)
@@ -211,8 +212,8 @@ static bool write_frames(uint32_t site, const stack *s)
     return !w.failed;
 }
 
-/* Write all records of a new stack. Returns 0 if there was no room, or no number is left. Unless `is_precious`, a site
- * is written only if there is plenty of room: a program that makes new stacks faster than the buffer is drained should
+/* Write all records of a new stack. Returns 0 if there is no room or no free number. Unless `is_precious`, a site is
+ * written only if there is plenty of room: a program that makes new stacks faster than the buffer is drained should
  * lose sites, not events. */
 static GWI_COLD uint32_t write_site(gw_slot *slot, uint64_t ticks, bool is_precious, const stack *s)
 {
@@ -237,7 +238,7 @@ static void say_full(void)
         gwi_note(GW_NOTE_SITES_FULL, SITES_MAX, 0, 0, NULL);
 }
 
-/* Return the key's entry and create it if necessary; NULL: the table is full. */
+/* Return the entry of `key`, and create it if necessary; NULL: the table is full. */
 static place *place_of(place *table, uint64_t key)
 {
     uint64_t at = key >> (64 - TABLE_BITS);
@@ -261,7 +262,7 @@ static place *place_of(place *table, uint64_t key)
     return NULL;
 }
 
-/* Wait for a thread that is writing this site; 0: it has not finished in time. */
+/* Wait for a thread that is writing this site. Returns 0 if it does not finish in time or fails. */
 static int32_t wait_for(place *p)
 {
     int32_t site = BEING_WRITTEN;
@@ -284,12 +285,12 @@ static GWI_COLD uint32_t site_of_new(place *p, gw_slot *slot, uint64_t ticks, bo
     }
     if (before == BEING_WRITTEN)
         before = wait_for(p);
-    if (before == 0) /* the other thread was descheduled or had no room: give the same stack a second number */
+    if (before == 0) /* the other thread was descheduled or had no room: write the stack again under a second number */
         return write_site(slot, ticks, is_precious, s);
     return (uint32_t)before;
 }
 
-/* The registers are read here, so this function must stay on the stack during the walk. */
+/* The registers are read here, so this function must not return before the walk has ended. */
 static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, unsigned fn, uint64_t ticks,
                                                     bool is_precious)
 {
@@ -308,7 +309,7 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, un
     place *p = place_of(m->table, key != 0 ? key : 1);
     if (p == NULL) {
         if (s->is_main)
-            gwi_python_main_site(0); /* its position is unknown now, so other threads must not use the old one */
+            gwi_python_main_site(0); /* the current site is unknown, and other threads must not use the old one */
         return 0;
     }
     int32_t site = atomic_load_explicit(&p->site, memory_order_acquire);

@@ -1,12 +1,12 @@
-/* Store trails in a small set-associative cache, and compare a stack with them. */
+/* Stores trails in a small set-associative cache, and compares a stack with them. */
 #include "gwi_trail.h"
 
 #include "gwi_hook.h"
 #include "gwi_machine.h"
 #include "gwi_modules.h"
 
-/* All fields are atomic because they may be read while another thread writes them. `version` is odd during a write, and
- * has a new value after it. */
+/* All fields are atomic because they may be read while another thread writes them. `version` is odd during a write
+ * and has a new even value after the write. */
 typedef struct trail {
     _Atomic uint32_t version;
     _Atomic uint32_t word_count;
@@ -29,7 +29,7 @@ _Static_assert(sizeof(trail_space) == 2048 && GWI_TRAIL_BYTES == GWI_TRAIL_SETS 
 static trail_space *_Atomic trails;
 static _Atomic uint32_t next_way;
 
-/* A reader that sees a word of a later version also sees that version. On x86-64 acquire and release cost nothing
+/* A reader that sees a field of a later version also sees that version. On x86-64, acquire and release cost nothing
  * extra. */
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
@@ -42,12 +42,11 @@ void gwi_trail_place(void *memory)
 static trail_space *set_of(trail_space *all, const gwi_trail_start *start)
 {
     uint64_t hash = ((start->sp ^ start->pc << 20) + start->key) * 0x9e3779b97f4a7c15ull;
-    return &all[(hash >> 57) * GWI_TRAIL_WAYS]; /* the upper 7 bits */
+    return &all[(hash >> 57) * GWI_TRAIL_WAYS]; /* the upper 7 bits of the hash */
 }
 _Static_assert(GWI_TRAIL_SETS == 1 << 7, "as many as the hash can tell");
 
-/* The trail may be rewritten while we read it. The comparison is then meaningless, but no read may be outside the
- * stack. */
+/* The trail may be rewritten while we read it. Then the result is meaningless, but no read may be outside the stack. */
 static bool words_agree(trail *t, uint64_t sp, uint64_t stack_bytes)
 {
     uint32_t count = GET(t->word_count);

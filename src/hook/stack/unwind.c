@@ -59,9 +59,9 @@ typedef struct stack {
 
 enum { STRANGE_STACK_BYTES = 16 << 20, ASK_PAGE_BYTES = 4096, LOOKS_MAX = 16 };
 
-/* Find the thread's own stack. The mapping of the stack pointer is the thread's if the thread's TLS is in the same
- * mapping above it, or if it is the stack that the kernel created for the process. Other stacks may be unmapped while
- * the thread lives. */
+/* Find the thread's own stack. The mapping that contains the stack pointer belongs to the thread if the thread's TLS
+ * is in the same mapping at a higher address, or if it is the stack that the kernel created for the process. Other
+ * stacks may be unmapped while the thread lives. */
 static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
 {
     uintptr_t own = (uintptr_t)&gwi_slot;
@@ -79,7 +79,7 @@ static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
     }
 }
 
-/* The first thread's stack grows: an address a little below the known part may be in a new part of it. */
+/* The first thread's stack grows, so an address a little below the known part may be in a new part of it. */
 static bool may_be_own(const gwi_stack_known *known, uintptr_t sp)
 {
     return known->high == 0 || (sp < known->low && known->low - sp < STRANGE_STACK_BYTES);
@@ -92,7 +92,7 @@ static void open_stack(stack *s, gwi_stack_known *known, uintptr_t sp)
     if (gwi_unlikely(!is_known) && known->looks < LOOKS_MAX && may_be_own(known, sp))
         look_for_stack(known, sp);
     bool has_own = known->high - known->low > WORD;
-    s->low = has_own ? known->low : UINTPTR_MAX; /* no multiple of eight reaches this address */
+    s->low = has_own ? known->low : UINTPTR_MAX; /* no aligned address is in this range */
     s->span = has_own ? known->high - known->low - WORD : 0;
 }
 
@@ -146,8 +146,8 @@ static uint64_t packed(unsigned from, unsigned bp, uint32_t module, int64_t fram
            ((uint64_t)(bp_at / WORD) & 0xffff) << 41;
 }
 
-/* Detect an expression that is only "frame pointer + offset", optionally dereferenced. Functions that align their stack
- * have these. */
+/* Detect an expression that is only "frame pointer + offset", optionally dereferenced. Functions that align their
+ * stack have such expressions. */
 static bool is_bp_expression(const gwi_cfi_region *region, int64_t at, bool dereferenced, int64_t *ret_offset)
 {
     enum { BREG6 = 0x70 + GWI_REG_BP, DEREF = 0x06 };
@@ -162,7 +162,7 @@ static bool is_bp_expression(const gwi_cfi_region *region, int64_t at, bool dere
     return true;
 }
 
-/* Pack the rules into one word; rules that do not fit give an unusual frame. */
+/* Pack the rules into one word. Rules that do not fit are packed as an unusual frame. */
 static uint64_t pack(const gwi_cfi_region *region, const gwi_cfi_rules *rules, uint32_t module)
 {
     uint64_t unusual = packed(FROM_UNUSUAL, BP_SAME, module, 0, 0);
@@ -199,11 +199,11 @@ static uint64_t pack(const gwi_cfi_region *region, const gwi_cfi_rules *rules, u
 
 static entry *entry_of(entry *table, uintptr_t pc)
 {
-    return &table[pc * 0x9e3779b97f4a7c15ull >> 50]; /* the upper 14 bits */
+    return &table[pc * 0x9e3779b97f4a7c15ull >> 50]; /* the upper 14 bits of the hash */
 }
 _Static_assert(GWI_UNWIND_ENTRIES == 1 << 14, "as many as the hash can tell");
 
-/* Compute and cache the rule for `pc`. Module 0: there is no file at `pc`. */
+/* Compute and cache the rule for `pc`. If there is no file at `pc`, the rule's module is 0, and it is not cached. */
 static GWI_COLD uint64_t learn(uintptr_t pc)
 {
     gwi_cfi_rules rules;
@@ -240,7 +240,7 @@ static inline uint64_t rule_of(entry *table, uintptr_t pc)
 typedef struct frame {
     uint64_t reg[GWI_REGISTER_COUNT];
     uint32_t known;
-    bool is_exact;  /* the PC is an interrupted instruction, not a return address */
+    bool is_exact;  /* the PC is the address of an interrupted instruction, not a return address */
     bool needs_all; /* an unusual frame needed a register that was not followed */
 } frame;
 
@@ -251,7 +251,7 @@ static bool has(const frame *f, unsigned number)
     return (f->known >> number & 1) != 0;
 }
 
-/* Compute the caller's register `number`; false: it is lost. */
+/* Compute the caller's register `number`. Returns false if its value is lost. */
 static bool recover(const frame *f, const gwi_cfi_region *region, const gwi_cfi_rules *rules,
                     const gwi_cfi_inputs *inputs, uint64_t frame_at, unsigned number, uint64_t *ret)
 {
@@ -291,7 +291,7 @@ static bool frame_address(const frame *f, const gwi_cfi_region *region, const gw
 
 typedef enum step { STEP_GOOD, STEP_LAST, STEP_LOST } step;
 
-/* One step with the full rules of the file. */
+/* Make one step with the full rules from the file. */
 static step step_fully(frame *f, stack *s, const gwi_cfi_region *region, uintptr_t pc)
 {
     gwi_cfi_rules rules;
@@ -331,8 +331,9 @@ static GWI_COLD bool is_behind_call(uint64_t pc)
            gwi_may_read((pc - 1) & ~(uint64_t)(WORD - 1)) && gwi_follows_call(pc);
 }
 
-/* For code without call frame information (generated at run time, or written by hand): if it keeps a standard frame
- * pointer, that leads to its caller. The result is used only if it is the address after a call. */
+/* Make one step through code without call frame information (generated at run time, or written by hand). If this
+ * code keeps a standard frame pointer, the caller can be found through it. The result is used only if it is the
+ * address after a call. */
 static step step_by_pointer(frame *f, stack *s)
 {
     uint64_t at = f->reg[GWI_REG_BP], bp, pc;
@@ -356,11 +357,11 @@ static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t p
     return done == STEP_LOST && !f->needs_all ? step_by_pointer(f, s) : done;
 }
 
-/* Records a walk as a trail. The frame pointer becomes part of the trail only when a frame is found through it, because
+/* Records a walk as a trail. The frame pointer is added to the trail only when a frame is found through it, because
  * many functions use that register for other values. */
 typedef struct trace {
     gwi_trail_draft *draft; /* NULL: no trail is being recorded */
-    uint64_t bp_at;         /* where the frame pointer was read from; 0: it is the one at the start of the trail */
+    uint64_t bp_at;         /* address from which the frame pointer was read; 0: it is still the one from the start */
     bool bp_is_told;
 } trace;
 
@@ -432,7 +433,7 @@ static bool is_checked(checked *c, uint32_t module)
     return false;
 }
 
-/* Return a valid rule: the module may have been unloaded since the rule was cached. */
+/* Return a valid rule for `pc`. The module may have been unloaded since the rule was cached. */
 static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc, const trace *t)
 {
     uint64_t rule = rule_of(table, pc);
@@ -465,23 +466,23 @@ typedef struct progress {
     stack stack;
     trace trace;
     checked modules;
-    bool skips;          /* still in the hook's own frames */
+    bool skips;          /* still in the hook's own frames, which are skipped */
     bool is_second_part; /* past the frame at which a second trail may start */
-    bool is_known;       /* the rest was taken from a stored trail */
+    bool is_known;       /* the rest of the walk was found in a stored trail */
     bool is_whole_trail; /* the trail being recorded covers the whole walk */
     uint64_t key, first_key;
     unsigned steps_left;
 } progress;
 
-/* A walk is looked up among the trails twice: as a whole, and again after this many frames, because too many walks
- * start at the same place and such stacks most often differ in their first frames. */
+/* A walk is looked up among the trails twice: as a whole, and again after this many frames. The second lookup is
+ * needed because too many walks start at the same place, and most of them differ only in their first frames. */
 enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
 
 static void record_trail(progress *p, const gwi_trail_start *start)
 {
     gwi_trail_begin(&p->walk->draft, start);
     p->trace = (trace){.draft = &p->walk->draft};
-    p->modules.last = p->modules.count = 0; /* so that the trail records its own modules */
+    p->modules.last = p->modules.count = 0; /* so that this trail records all modules that it needs */
 }
 
 static void begin_second_part(progress *p, bool fully)
@@ -501,7 +502,7 @@ static void begin_second_part(progress *p, bool fully)
         record_trail(p, &start);
 }
 
-/* Look up the whole walk from its start. True: a trail matches, and the walk is done. */
+/* Look up the whole walk from its start. Returns true if a trail matches; the walk is then done. */
 static bool begin_first_part(progress *p)
 {
     gwi_walk *w = p->walk;
@@ -517,7 +518,7 @@ static bool begin_first_part(progress *p)
     return w->is_short;
 }
 
-/* Add the current frame; false: there are enough. */
+/* Add the current frame. Returns false if there is no room for it. */
 static bool take_frame(progress *p, uintptr_t pc, uint32_t module)
 {
     gwi_walk *w = p->walk;
@@ -545,13 +546,13 @@ static step walk_up(progress *p, bool fully)
             if (p->is_known)
                 return STEP_LAST;
         }
-        if (f->reg[GWI_REG_PC] == 0) /* some code marks the first frame this way */
+        if (f->reg[GWI_REG_PC] == 0) /* some code marks the outermost frame this way */
             return STEP_LAST;
         uintptr_t pc = f->reg[GWI_REG_PC] - (f->is_exact ? 0 : 1);
         uint64_t rule = rule_now(&p->modules, table, pc, &p->trace);
         uint32_t module = RULE_MODULE(rule);
         if (gwi_unlikely(module == 0) && (f->is_exact || !is_behind_call(pc + 1)))
-            return STEP_LOST; /* not code: the value was no return address */
+            return STEP_LOST; /* not code: the value was not a return address */
         if (gwi_unlikely(!take_frame(p, pc, module) || p->steps_left-- == 0)) {
             w->flags |= GW_SITE_NATIVE_CUT;
             return STEP_LAST;

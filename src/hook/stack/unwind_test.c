@@ -1,5 +1,5 @@
-/* Test the native walk: compare it with the C library's backtrace() at the same place, and run it on corrupted stacks.
- * The hook's files are compiled into this program, so that a walk starts here and not in the hook. */
+/* Tests the native walk: compares it with the C library's backtrace() at the same place, and runs it on corrupted
+ * stacks. The hook's files are compiled into this program, so that a walk starts here and not in the hook. */
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
 
@@ -38,7 +38,7 @@ enum { PAGE_BYTES = 4096 };
 
 static void *memory;
 static __thread gwi_stack_known known_stack;
-static volatile unsigned kept; /* changed after a call, so that the call does not become a jump */
+static volatile unsigned kept; /* changed after a call, so that the compiler does not turn the call into a jump */
 
 static void begin_anew(bool without_loader)
 {
@@ -72,14 +72,14 @@ static NOINLINE void walk(gwi_walk *w, bool only_key)
     kept++;
 }
 
-/* The walk and the expected result on one stack. */
+/* The walk and the expected result for one stack. */
 typedef struct finding {
     gwi_walk walk;
     void *expected[GW_SITE_NATIVE_MAX * 2];
     int expected_count;
 } finding;
 
-/* The frames of our walk, from the caller of `look` on, must equal those of the C library. */
+/* From the caller of `look` on, the frames of our walk must equal those of the C library. */
 static void compare(const finding *f)
 {
     uint32_t ours = 0;
@@ -105,7 +105,7 @@ static NOINLINE void look(finding *f)
 /* ---- shapes of stacks ---- */
 
 typedef struct way {
-    uint64_t bits; /* selects the next functions */
+    uint64_t bits; /* choose the functions that are called next */
     void (*end)(void *);
     void *user;
 } way;
@@ -229,7 +229,7 @@ static void take_key(void *user)
     kept++;
 }
 
-/* A trail and the rules must give the same key. */
+/* A walk by trail and a walk by rules must give the same key. */
 static void keys_by_trail_are_keys_by_rule(void **state)
 {
     gwi_walk *w = calloc(1, sizeof *w);
@@ -258,7 +258,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Build stacks of the same depth and with the same innermost frames: at each level the call is on one of two lines. */
+/* Build stacks of the same depth and with the same innermost frames. At each level, the call is on one of two lines. */
 static NOINLINE void two_lines(unsigned depth, uint64_t path, gwi_walk *w)
 {
     if (depth == 0) {
@@ -393,7 +393,7 @@ static void in_a_coroutine(void **state)
     (void)state;
     of_coroutine = calloc(1, sizeof *of_coroutine);
     static int first;
-    for (first = 0; first < 2; first++) { /* before and after the thread's own stack is known */
+    for (first = 0; first < 2; first++) { /* with and without known limits of the thread's own stack */
         static void *space;               /* static, because local variables are indeterminate after getcontext() */
         space = stack_with_guard(STACK_BYTES);
         known_stack = (gwi_stack_known){0};
@@ -409,7 +409,7 @@ static void in_a_coroutine(void **state)
         /* The first frame of a makecontext() stack has no call frame information, so the walk may end there or be
          * lost. */
         assert_int_equal(of_coroutine->walk.flags & ~(unsigned)GW_SITE_NATIVE_LOST, 0);
-        /* The coroutine's stack must not be taken for the thread's own: it will be unmapped. */
+        /* The coroutine's stack must not be taken for the thread's own, because it will be unmapped. */
         assert_true((uintptr_t)space >= known_stack.high || (uintptr_t)space + STACK_BYTES <= known_stack.low);
         munmap((char *)space - PAGE_BYTES, STACK_BYTES + 2 * PAGE_BYTES);
     }
@@ -471,7 +471,7 @@ static void a_broken_stack_never_faults(void **state)
         gwi_unwind(w, reg, (uint32_t)next_random() | 1u << GWI_REG_SP | 1u << GWI_REG_PC);
         frames += w->count;
     }
-    assert_true(frames > ROUNDS); /* the walks were not all empty */
+    assert_true(frames > ROUNDS); /* more than one frame per walk on average */
     munmap((char *)word - PAGE_BYTES, 3 * PAGE_BYTES);
     free(w);
     free(f);
@@ -576,7 +576,7 @@ static void another_library_at_the_same_place(void **state)
         void *found = dlsym(plugin, "plugin_through");
         memcpy(&through, &found, sizeof through);
         for (int round = 0; round < 3; round++) {
-            through(take_key, w); /* by trail, if there is one */
+            through(take_key, w); /* uses a trail if there is one */
             key[n] = w->key;
         }
         through(walk_here, w);

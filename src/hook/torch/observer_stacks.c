@@ -1,11 +1,10 @@
 /* Write the stacks of PyTorch's memory history as call sites.
  *
- * The history has a list of frames for each entry, and a frame is a dict with file, function and line. Each allocation
- * has its own list, but most of these stacks are equal. So a stack is identified by a hash of its frames. Within one
- * snapshot, PyTorch shares the dicts of equal frames, so the hash of a frame is looked up by the dict's address. A
- * frame in a new snapshot is hashed again from its strings. Hashes have 64 bits and are not verified. With some ten
- * thousand stacks the chance of a collision is one in a hundred thousand million; a collision would give a wrong line
- * for one block.
+ * Each entry of the history has a list of frames. A frame is a dict with file, function and line. Each allocation has
+ * its own list, but most of these stacks are equal, so a hash of its frames identifies a stack. Within one snapshot,
+ * PyTorch shares the dicts of equal frames, so the hash of a frame is looked up by the dict's address. In a new
+ * snapshot, each frame is hashed again from its strings. Hashes have 64 bits and are not verified. With ten thousand
+ * stacks, the chance of a collision is below 1 in 10^11; a collision would report a wrong line for one block.
  *
  * Site and code numbers start above those of the hook's own stacks (gw_site.h). */
 #include "gwi_observer_inside.h"
@@ -18,11 +17,11 @@
 #include <sys/mman.h>
 
 enum {
-    FRAMES_MAX = 48,      /* write at most this many frames of a stack, from the innermost */
+    FRAMES_MAX = 48,      /* write at most this many frames of a stack, starting at the innermost */
     STACKS_MAX = 1 << 14, /* different stacks */
     SITES_MAX = 2048,     /* sites written */
     CODES_MAX = 4096,     /* codes written */
-    DICTS_MAX = 1 << 15,  /* frame dicts of one snapshot whose hash is stored */
+    DICTS_MAX = 1 << 15,  /* size of the hash table of frame dicts */
     NAME_BYTES = 200,
     FILE_BYTES = 700
 };
@@ -30,28 +29,28 @@ enum {
 /* A frame dict and its hash. */
 typedef struct frame_dict {
     const py_object *dict; /* NULL: empty entry */
-    uint64_t hash;         /* of its file, function and line; 0: not a frame */
+    uint64_t hash;         /* hash of file, function and line; 0: not a frame */
 } frame_dict;
 
 typedef struct stack {
     uint64_t hash;
-    py_object *frames; /* borrowed from the snapshot with number `reading` */
+    py_object *frames; /* borrowed; valid only in the snapshot with number `reading` */
     uint32_t reading;
     uint32_t site; /* 0: not written */
-    bool refused;  /* not written, because the limit of sites or codes was reached */
+    bool refused;  /* never write: SITES_MAX or CODES_MAX was reached */
 } stack;
 
 typedef struct code {
-    uint64_t hash; /* of file and function; 0: empty entry */
+    uint64_t hash; /* hash of file and function; 0: empty entry */
     uint32_t id;
 } code;
 
 /* All tables. gwi_stacks_begin() creates them in one mapping. */
 typedef struct workspace {
     frame_dict dict[DICTS_MAX];
-    stack stack[STACKS_MAX];       /* number 0 is the unknown stack */
+    stack stack[STACKS_MAX];       /* entry 0 is the unknown stack */
     uint32_t slot[2 * STACKS_MAX]; /* hash table of stack numbers; 0: empty entry */
-    code code[2 * CODES_MAX];      /* hash table */
+    code code[2 * CODES_MAX];      /* hash table of code objects */
 } workspace;
 
 static struct {
@@ -99,7 +98,7 @@ static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes)
 typedef struct frame_text {
     const char *name, *file;
     ptrdiff_t name_bytes, file_bytes;
-    int32_t line; /* -1: not known */
+    int32_t line; /* -1: unknown */
 } frame_text;
 
 static bool text_at(py_object *dict, py_object *key, const char **ret_text, ptrdiff_t *ret_bytes)
@@ -178,8 +177,8 @@ uint32_t gwi_stacks_number(py_object *frames)
 
 /* ---- writing ---- */
 
-/* Return the id of a code object. A new code object is written. Returns 0 if the limit is reached, or if the buffer has
- * no room. */
+/* Return the id of a code object, and write the object first if it is new. Returns 0 if CODES_MAX is reached or the
+ * buffer is full. */
 static uint32_t code_of(const frame_text *text)
 {
     uint64_t hash = hash_of_code(text);
@@ -200,8 +199,8 @@ static uint32_t code_of(const frame_text *text)
     return id;
 }
 
-/* Return a frame in the form in which a site stores it. Returns false if the frame could not be read, or if its code
- * could not be written. */
+/* Convert a frame to the format in which a site stores it. Returns false if the frame cannot be read, or if its code
+ * cannot be written. */
 static bool frame_of(py_object *dict, uint64_t *ret_frame)
 {
     frame_text text;
@@ -211,8 +210,9 @@ static bool frame_of(py_object *dict, uint64_t *ret_frame)
     return id != 0;
 }
 
-/* Write a site with these frames and return its number. Returns 0 if the buffer is full. The number of a site that was
- * written only in part is not used again. */
+/* Write a site with these frames and return its number. Returns 0 if the buffer is full. The number of a partly
+ * written
+ * site is not reused. */
 static uint32_t write_site(const uint64_t *frame, uint32_t count, bool cut)
 {
     uint32_t site = GW_SITE_FRAMEWORK_FIRST + st.site_count + 1;
@@ -237,7 +237,7 @@ uint32_t gwi_stacks_site(uint32_t number)
     bool good = st.site_count < SITES_MAX;
     for (uint32_t i = 0; i < kept && good; i++)
         good = frame_of(gwi_obs.py.PyList_GetItem(it->frames, (ptrdiff_t)i), &frame[i]);
-    /* if the buffer is full, the site remains 0 and the next report tries again */
+    /* if the buffer is full, `site` stays 0 and the next report tries again */
     if (good)
         it->site = write_site(frame, kept, count > FRAMES_MAX);
     else

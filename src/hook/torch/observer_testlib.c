@@ -38,7 +38,7 @@ static fact facts[FACTS_MAX];
 static uint32_t fact_count;
 static __thread int guard_depth;
 static int unguarded_facts;
-static int refused_kind, refusals; /* refuse this many facts of this kind, as a full buffer would */
+static int refused_kind, refusals; /* refuse this many facts of this kind, as if the buffer were full */
 
 static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -71,7 +71,7 @@ static void leave(uint32_t before)
         unguarded_facts++;
 }
 
-/* A fake course, with values that the test sets. */
+/* A fake course of allocations (gwi_course.h). The test sets its values. */
 static bool course_whole;
 static gwi_observer_block course_block;
 static uint64_t course_address;
@@ -121,7 +121,7 @@ const fact *test_fact(uint32_t index)
     return &facts[index];
 }
 
-/* Returns 0 if every guard was left again and no fact was written outside a guard. */
+/* Returns 0 if every guard was left, and no fact was written outside a guard. */
 int test_guard_depth(void)
 {
     return guard_depth + unguarded_facts;
@@ -183,7 +183,7 @@ void test_refuse(int kind, int times)
     refusals = times;
 }
 
-/* Return the event kind with this name; -1: none. */
+/* Return the event kind with this name, or -1. */
 int test_kind(const char *name)
 {
     static const char *const names[GW_EV_COUNT] = {
