@@ -18,7 +18,8 @@ enum {
     OWN_SHARE = 5,   /* the same if the message gives all memory of the process; only the driver's own share remains */
     IDLE_SHARE = 8,  /* report idle bytes of the pool above this share */
     FULL_SHARE = 70, /* at least this share in use: the program's own memory filled the pool */
-    NEARBY_LINES = 3
+    NEARBY_LINES = 3,
+    ASYNC_LINES = 4 /* number of lines below the message that have its sums */
 };
 
 typedef struct sums {
@@ -84,7 +85,12 @@ static void take_listed(sums *s, const char *line)
     }
 }
 
-/* Collect all numbers in the line of the statement. */
+static bool is_async_sum(gw_sign sign)
+{
+    return sign == GW_SAYS_ASYNC_ALLOCATED || sign == GW_SAYS_ASYNC_REQUESTED || sign == GW_SAYS_ASYNC_LIMIT;
+}
+
+/* Collect all numbers in the line of the statement, and below it those of PyTorch's cudaMallocAsync allocator. */
 static sums sums_of_line(const gw_log *log, const gw_log_find *line)
 {
     sums s = {0};
@@ -92,7 +98,8 @@ static sums sums_of_line(const gw_log *log, const gw_log_find *line)
     uint64_t idle = 0;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (find->order != line->order)
+        bool is_below = find->order > line->order && find->order <= line->order + ASYNC_LINES;
+        if (find->order != line->order && !(is_below && is_async_sum(find->sign)))
             continue;
         take(find, "wanted", &s.has_wanted, &s.wanted);
         take(find, "total", &s.has_total, &s.total);

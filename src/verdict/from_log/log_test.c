@@ -64,6 +64,14 @@ static const log_row rows[] = {
      "30.00 GiB memory in use. Process 4001 has 9.50 GiB memory in use. Of the allocated memory 8.50 GiB is allocated "
      "by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n",
      "gpu-oom-other-process", "train.py:41 in step", "the message names process 4000", "", GW_SUPPORTED},
+    {"sums in the lines below the message",
+     TRACE IN("train.py", 41,
+              "step") "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+                      "Currently allocated     : 12.43 GiB\nRequested               : 4.07 GiB\nDevice limit           "
+                      " : 16.00 GiB\n"
+                      "Free (according to CUDA): 0 bytes\n",
+     "gpu-oom-capacity", "train.py:41 in step", "12.43 GiB of 16.00 GiB when it requested 4.07 GiB more: together", "",
+     GW_SUPPORTED},
     {"sums that no card can have",
      TRACE IN("train.py", 41, "step") OOM
      "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.56 GiB of which 4.00 MiB is free. Of the allocated "
