@@ -46,12 +46,17 @@ const gw_cause gwi_cause_gpu_oom_library_handle = {
     .proof =
         "a refused request for memory and a library status such as NOT_INITIALIZED or ALLOC_FAILED right after it, "
         "with no fault on the device before; the status is on stderr or, with --deep, in cuDNN's own log",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Create the library's handles early, before the memory is taken\n"
-                                   "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
-              [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"
-                                     "Create the handles early: run one small convolution and one matmul first\n"
-                                     "Set torch.backends.cudnn.benchmark = False; set CUBLAS_WORKSPACE_CONFIG=:4096:2",
-              [GW_FRAMEWORK_JAX] = "Leave room beside JAX's pool: XLA_PYTHON_CLIENT_MEM_FRACTION=.7\n"
-                                   "Create the handles early: run one small convolution and one matmul first"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Create the library's handles early, before the memory is taken\n"
+                              "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
+         [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"
+                                "Create the handles early: run one small convolution and one matmul first\n"
+                                "Set torch.backends.cudnn.benchmark = False; set CUBLAS_WORKSPACE_CONFIG=:4096:2",
+         [GW_FRAMEWORK_TENSORFLOW] =
+             "Set TF_FORCE_GPU_ALLOW_GROWTH=true, or call tf.config.experimental.set_memory_growth(card, True) "
+             "before the first operation: TensorFlow's pool otherwise takes nearly all memory, and cuDNN gets none\n"
+             "If it still fails: install the cuDNN version that this TensorFlow was built with",
+         [GW_FRAMEWORK_JAX] = "Leave room beside JAX's pool: XLA_PYTHON_CLIENT_MEM_FRACTION=.7\n"
+                              "Create the handles early: run one small convolution and one matmul first"},
     .judge = judge,
 };

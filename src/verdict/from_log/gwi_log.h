@@ -65,6 +65,9 @@ typedef struct gwi_log_case {
 const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign);
 /* log_context.c: fill in the framework, its version and the card. */
 void gwi_log_look_around(gwi_log_case *c);
+/* log_advice.c: add the advice for the program or platform that the log names, and for its driver. *ret_replaces: the
+ * advice takes the place of the catalogue's, which is about training. False: no memory. */
+bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next);
 /* Add the fixes of the cause for the framework, its version and the card. False: no memory. */
 bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next);
 

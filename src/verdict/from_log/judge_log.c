@@ -320,7 +320,9 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     verdict->certainty = root.certainty;
     char summary[256];
     snprintf(summary, sizeof summary, "%.*s", (int)strcspn(cause->summary, "."), cause->summary);
-    if (root.why[0] != '\0')
+    if (root.find->sign == GW_SAYS_INTERRUPTED)
+        gwi_headline(&finding, "the program was interrupted (Ctrl-C, a notebook's stop button, or SIGINT)");
+    else if (root.why[0] != '\0')
         gwi_headline(&finding, "%s", root.why);
     else
         gwi_headline(&finding, "%s", summary);

@@ -155,8 +155,13 @@ static bool add_impossible_fixes(const char *place, gw_string_list *next)
 bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next)
 {
     gw_string_list fixes = {0};
+    bool replaces = false;
     if (is_impossible(c, cause))
         return add_impossible_fixes(place, next);
+    if (!gwi_log_add_advice(c, cause->id, &replaces, next))
+        return false;
+    if (replaces)
+        return true;
     bool good = gwi_add_fixes(&fixes, cause, c->framework), first = true;
     for (size_t i = 0; i < fixes.count; i++) {
         char text[600];

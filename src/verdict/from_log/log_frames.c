@@ -29,6 +29,11 @@ static bool is_users_file(const char *file)
                                          "<__array",
                                          "<decorator",
                                          "<eval_with_key>",
+                                         "torchinductor_", /* code that torch.compile generated */
+                                         "torch_extensions/",
+                                         "__autograph_generated_file",
+                                         "/triton/",
+                                         "<string>",
                                          "/torch/nn/",
                                          "/torch/utils/",
                                          "/torch/autograd/",

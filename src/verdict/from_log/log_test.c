@@ -454,6 +454,84 @@ static void clean_is_earned(void **state)
     }
 }
 
+static bool has_advice(const char *log, const char *advice)
+{
+    enum { BYTES_COMPARED = 40 };
+    char begin[BYTES_COMPARED + 1];
+    size_t bytes = strcspn(advice, "\n");
+    gw_verdict *verdict = judge(log);
+    bool found = false;
+    bytes = bytes < BYTES_COMPARED ? bytes : BYTES_COMPARED;
+    memcpy(begin, advice, bytes);
+    begin[bytes] = '\0';
+    for (size_t i = 0; i < verdict->next.count; i++)
+        found = found || strstr(verdict->next.item[i], begin) != NULL;
+    gw_verdict_free(verdict);
+    return found;
+}
+
+/* Return a line whose cause begins like this. */
+static const char *line_of_cause(const char *cause)
+{
+    static const struct {
+        const char *cause, *line;
+    } lines[] = {{"gpu-oom", "RuntimeError: CUDA out of memory."},
+                 {"numeric-divergence", "Loss is nan, stopping training"},
+                 {"arch-not-in-binary", "CUDA error: no kernel image is available for execution on the device"},
+                 {"library-not-found", "ImportError: libcudart.so.11.0: cannot open shared object file"},
+                 {"no-device-visible", "RuntimeError: No CUDA GPUs are available"},
+                 {"host-oom-kill", "Memory cgroup out of memory: Killed process 12 (python)"},
+                 {"killed-by-scheduler-or-user", "slurmstepd: error: JOB 1 CANCELLED AT 10:00 DUE TO TIME LIMIT"}};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        if (strcmp(lines[i].cause, cause) == 0)
+            return lines[i].line;
+    }
+    fail_msg("no line for %s", cause);
+    return "";
+}
+
+/* Each piece of advice appears with the words that it needs, and not without. */
+static void advice_fits_the_program(void **state)
+{
+    static const struct {
+        const char *words, *cause;
+        bool replaces;
+        const char *advice;
+    } advice[] = {
+#define GWI_ADVICE(words, cause, replaces, text) {words, cause, replaces, text},
+#include "log_advice.def"
+#undef GWI_ADVICE
+    };
+    (void)state;
+    need_logs();
+    for (size_t i = 0; i < sizeof advice / sizeof advice[0]; i++) {
+        char words[200], log[600];
+        const char *line = line_of_cause(advice[i].cause);
+        snprintf(words, sizeof words, "%.*s", (int)strcspn(advice[i].words, "|"), advice[i].words);
+        for (char *at = words; *at != '\0'; at++)
+            *at = *at == '&' ? ' ' : *at;
+        snprintf(log, sizeof log, "%.300s (%.199s)\n", line, words);
+        if (!has_advice(log, advice[i].advice))
+            fail_msg("%s: no advice: %s", log, advice[i].advice);
+        snprintf(log, sizeof log, "%.300s\n", line);
+        if (has_advice(log, advice[i].advice))
+            fail_msg("%s: advice for another program: %s", log, advice[i].advice);
+    }
+}
+
+static void advice_fits_the_driver(void **state)
+{
+    static const char old[] = "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n";
+    static const char unknown[] = "CUDA driver version is insufficient for CUDA runtime version\n";
+    static const char smi[] = "| NVIDIA-SMI 470.82.01    Driver Version: 470.82.01 |\n"
+                              "CUDA driver version is insufficient for CUDA runtime version\n";
+    (void)state;
+    need_logs();
+    assert_true(has_advice(old, "The driver in the log supports CUDA 11.4:"));
+    assert_true(has_advice(smi, "The driver in the log supports CUDA 11.4:"));
+    assert_false(has_advice(unknown, "The driver in the log supports"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +540,8 @@ int main(void)
         cmocka_unit_test(strange_logs_do_no_harm),
         cmocka_unit_test(what_the_output_outlives_is_no_fault),
         cmocka_unit_test(clean_is_earned),
+        cmocka_unit_test(advice_fits_the_program),
+        cmocka_unit_test(advice_fits_the_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
