@@ -77,9 +77,14 @@ static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const c
     *trait = (gw_trait){.area = area, .matters = true, .unit = "", .lack_matters = true};
     trait->name = strdup(name);
     trait->text = strdup(text);
+    if (trait->name == NULL || trait->text == NULL) {
+        free(trait->name);
+        free(trait->text);
+        traits->failed = true;
+        return NULL;
+    }
     traits->count++;
-    traits->failed = traits->failed || trait->name == NULL || trait->text == NULL;
-    return trait->name == NULL || trait->text == NULL ? NULL : trait;
+    return trait;
 }
 
 __attribute__((format(printf, 4, 5))) static gw_trait *addf(gwi_traits *traits, gw_area area, const char *name,

@@ -181,16 +181,20 @@ static gw_class class_of_space(uint64_t space)
     return space < GW_SPACE_COUNT ? classes[space] : GW_CLASS_PLAIN;
 }
 
+static void pin(gw_process *facts, uint64_t bytes)
+{
+    facts->pinned_bytes += bytes;
+    if (facts->pinned_bytes > facts->pinned_bytes_peak)
+        facts->pinned_bytes_peak = facts->pinned_bytes;
+}
+
 static void host_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls)
 {
     gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_HOST, cls, event->arg[0], event->arg[1],
                                         gwi_device_of(process, event->context));
     gw_process *facts = &model->process[process->index];
-    if (object == NULL)
-        return;
-    facts->pinned_bytes += event->arg[1];
-    if (facts->pinned_bytes > facts->pinned_bytes_peak)
-        facts->pinned_bytes_peak = facts->pinned_bytes;
+    if (object != NULL)
+        pin(facts, event->arg[1]);
 }
 
 static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t index)
@@ -223,9 +227,10 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
     int device = imported ? gwi_device_of(process, event->context) : gwi_device_place(event->arg[2]);
     uint64_t bytes = imported ? 0 : event->arg[1];
     vmm_handle_end(model, process, event->arg[0]); /* in case the release of an earlier handle was not recorded */
-    gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
-    if (on_host)
-        model->process[process->index].pinned_bytes += bytes;
+    const gwi_object *object =
+        gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
+    if (on_host && object != NULL)
+        pin(&model->process[process->index], bytes);
 }
 
 static void vmm_release(gw_model *model, gwi_process *process, const gw_event *event)

@@ -241,6 +241,11 @@ static void test_vmm_retain_and_host_memory(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x33, gib, 0, 2); /* 2: on the host */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes, gib);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes_peak, gib);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x33, 0, 0, 0);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes, 0);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes_peak, gib);
     close_feed();
 }
 
