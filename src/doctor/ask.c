@@ -1,5 +1,5 @@
 /* Query NVML, which may block forever on a failing card, and a Python interpreter. Each query runs in a child process
- * that writes lines to a pipe and is killed when it exceeds its time limit. */
+ * that writes lines to a pipe. A child that exceeds its time limit is killed. */
 #include "gwi_doctor.h"
 
 #include "gw_clock.h"
@@ -28,7 +28,7 @@ static child start(void)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return (child){-1, -1};
-    fflush(stdout); /* the child must not write this buffered output again */
+    fflush(stdout); /* otherwise the child could write this buffered output a second time */
     pid_t pid = fork();
     close(ends[pid == 0 ? 0 : 1]);
     if (pid < 0)
@@ -36,7 +36,7 @@ static child start(void)
     return (child){pid, pid == 0 ? ends[1] : ends[0]};
 }
 
-/* Read until the other end is closed. Returns false on a timeout. */
+/* Read until the child closes its end of the pipe. Returns false on a timeout. */
 static bool read_answer(int fd, gw_text *answer)
 {
     uint64_t begin_ns = gw_monotonic_ns();
@@ -57,8 +57,8 @@ static bool read_answer(int fd, gw_text *answer)
     }
 }
 
-/* Read the child's answer and wait for its end. Returns false if the child exceeded its time limit: it is killed, but
- * not waited for, because it may hang in the kernel. */
+/* Read the child's answer and wait until it exits. Returns false if the child exceeded its time limit. It is then
+ * killed, but not waited for, because it may hang in the kernel. */
 static bool finish(const child *asked, gw_text *answer, int *ret_status)
 {
     bool in_time = read_answer(asked->fd, answer);
@@ -100,7 +100,7 @@ void gw_doctor_ask_nvml(gw_facts *facts)
     gw_text_free(&answer);
 }
 
-/* ---- an interpreter ---- */
+/* ---- the Python interpreter ---- */
 
 /* Run the command `words` with the option -B and our script. Never returns. */
 static void become(char *const *words, const char *script, int out)

@@ -1,4 +1,4 @@
-/* Run all checks, collect their results, and compare the facts with facts that were saved earlier. */
+/* Run all checks, collect their results, and compare the facts with facts saved earlier. */
 #include "gwi_doctor.h"
 
 #include "gw_array.h"
@@ -88,7 +88,7 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
 {
     bool is_half_known = now == NULL || then == NULL;
     if (gw_begins(key, "pci.acs.") && (is_half_known || strstr(key, ".read") != NULL))
-        return; /* root can read more of these values, so they can differ without a change */
+        return; /* root can read more of these values, so a difference may not be a real change */
     if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
         return;
     bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);
@@ -101,7 +101,8 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
                   now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
-/* Return the fact about the library at `path`, or NULL. Libraries are found by path, because their indices change. */
+/* Return the fact about the library at `path`, or NULL. The search is by path, because the numbers of libraries
+ * change. */
 static const char *library_at(const gw_facts *facts, const char *path)
 {
     for (long long i = 0; i < gwi_library_count(facts); i++) {
@@ -152,7 +153,8 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
         if (gw_facts_get(before, facts->item[i].key) == NULL && (python || !gw_begins(facts->item[i].key, "python.")))
             compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
     }
-    /* Skip this if only one side has an interpreter, because only that side lists the libraries of its packages. */
+    /* Compare only if both sides have a Python interpreter or neither has one: with an interpreter, the libraries of
+     * its packages are also listed. */
     if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
         compare_libraries(facts, before, checkup);
     if (checkup->count == count)

@@ -1,4 +1,4 @@
-/* Check the cards with the data of NVML and the PCI bus. */
+/* Check the cards, using data from NVML and the PCI bus. */
 #include "gwi_doctor.h"
 
 #include <stdio.h>
@@ -105,8 +105,8 @@ static bool is_same_place(const char *a, const char *b)
     return x >= PLACE_BYTES && y >= PLACE_BYTES && strcasecmp(a + x - PLACE_BYTES, b + y - PLACE_BYTES) == 0;
 }
 
-/* Return the index of the card in the list of cards on the bus, or -1 if it is unknown. A container may see only some
- * of these cards. */
+/* Return the index of the card in the list of cards on the bus, or -1 if it is unknown. The indices may differ,
+ * because a container may see only some of these cards. */
 static long long bus_index(const gw_facts *facts, long long card)
 {
     const char *place = gwi_card(facts, card, "pci");
@@ -128,8 +128,8 @@ static bool is_slow_now(const gw_facts *facts, long long index)
     return speed != NULL && fastest != NULL && atof(speed) > 0 && atof(speed) < atof(fastest);
 }
 
-/* Report links below their maximum speed, with the state "unknown": an idle card lowers the speed of its link, so the
- * speed under load is not known. */
+/* Report links below their maximum speed, with the state "unknown": the link of an idle card runs at a lower speed, so
+ * the speed under load is not known. */
 static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long count)
 {
     long long slow = 0, first = -1;

@@ -1,5 +1,5 @@
-/* Check the driver: the versions of kernel module and library, the device files, and support for the installed CUDA
- * runtimes. */
+/* Check the driver: the versions of its kernel module and library, the device files, and whether it supports the
+ * installed CUDA runtimes. */
 #include "gw_data.h"
 #include "gw_libs.h"
 #include "gwi_doctor.h"

@@ -1,4 +1,4 @@
-/* Report environment variables that slow programs down or make them fail, and are often left over from debugging. */
+/* Report environment variables that slow programs down or make them fail. They are often left over from debugging. */
 #include "gwi_doctor.h"
 
 #include "gw_text.h"

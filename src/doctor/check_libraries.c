@@ -1,5 +1,5 @@
-/* Check for several copies of CUDA libraries. Several copies are normal, but a copy in a folder of LD_LIBRARY_PATH is
- * loaded into every process. */
+/* Check for several copies of CUDA libraries. Several copies are normal, but a copy in a folder of LD_LIBRARY_PATH
+ * takes precedence in every process. */
 #include "gw_libs.h"
 #include "gwi_doctor.h"
 
@@ -47,7 +47,7 @@ static const gw_library *find_copy(const gw_libraries *list, gw_library_kind kin
     return NULL;
 }
 
-/* Report a copy that the loader finds through LD_LIBRARY_PATH before the copy of an installed package. */
+/* Report a copy in LD_LIBRARY_PATH that the loader uses instead of the copy of an installed package. */
 static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_libraries *list, gw_library_kind kind)
 {
     const gw_library *own = find_copy(list, kind, GW_PLACE_WHEEL, true);

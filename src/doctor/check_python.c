@@ -1,4 +1,4 @@
-/* Check the packages that a Python interpreter would load: do they fit the driver and the cards? */
+/* Check that the packages of a Python interpreter fit the driver and the cards. */
 #include "gw_data.h"
 #include "gw_text.h"
 #include "gwi_doctor.h"
@@ -52,8 +52,8 @@ static void architectures_of(const char *flags, char *out, size_t room)
     }
 }
 
-/* Check that the framework has code for each card. The architectures are those that the framework reports or, if it
- * reports none, those of our table. */
+/* Check that the framework has code for each card. The framework's own list of architectures is used or, if it has
+ * none, the list in our table. */
 static void check_architectures(const gw_facts *facts, gw_checkup *checkup, const char *release, const char *cuda)
 {
     char own[512];

@@ -1,9 +1,9 @@
 /* Find problems of a machine before a program fails: collect facts about the machine and check them.
  *
  * All facts are collected first, as pairs of key and value. They come from files below a root folder ("" for this
- * machine), from NVML and from a Python interpreter. A missing fact means that its value is unknown, not "no" or 0. The
- * checks read only the facts. So tests can invent a machine, and the facts of a machine can be saved and compared
- * later.
+ * machine), from NVML and from a Python interpreter. A missing fact means that its value is unknown, not "no" or 0.
+ * The checks read only the facts, so tests can use the facts of an invented machine, and the facts of a real machine
+ * can be saved and compared later.
  *
  * Nothing here initialises CUDA, loads the driver or needs root. Call these functions from one thread only. */
 #ifndef GW_DOCTOR_H
@@ -19,15 +19,15 @@
 /* ---- facts ---- */
 
 typedef struct gw_fact {
-    char *key, *value; /* owned; the key has no blank and no '=' */
+    char *key, *value; /* owned; the key has no space and no '=' */
 } gw_fact;
 typedef struct gw_facts {
     gw_fact *item; /* owned; sorted by key if `sorted` is set */
     size_t count, capacity;
-    bool failed; /* out of memory: facts are missing */
+    bool failed; /* out of memory: some facts are missing */
 } gw_facts;
 
-/* Store a fact. It replaces an earlier fact with the same key. Line ends in the value become blanks. */
+/* Store a fact. It replaces an earlier fact with the same key. Newlines in the value become spaces. */
 __attribute__((format(printf, 3, 4))) void gw_facts_set(gw_facts *facts, const char *key, const char *format, ...);
 const char *gw_facts_get(const gw_facts *facts, const char *key); /* NULL: unknown */
 /* Like gw_facts_get(), with a formatted key. */
@@ -36,15 +36,14 @@ __attribute__((format(printf, 2, 3))) const char *gw_facts_getf(const gw_facts *
 bool gw_facts_number(const gw_facts *facts, const char *key, long long *ret_number);
 /* Free all facts, and make the list empty. */
 void gw_facts_free(gw_facts *facts);
-/* Parse lines of the form "key=value" and store those whose key begins with one of the words in `beginnings` (separated
- * by blanks; NULL: any key). Other lines and invalid keys are skipped. */
+/* Parse lines of the form "key=value" and store those whose key begins with one of the words in `beginnings`
+ * (separated by spaces; NULL: any key). Other lines and invalid keys are skipped. */
 void gw_facts_parse(gw_facts *facts, const char *text, const char *beginnings);
-/* Write the facts to a file, one per line, after a first line that names the format. Returns GW_IO if the file cannot
- * be written; `err` has the reason. */
+/* Write the facts to a file: a first line that names the format, then one fact per line. Returns GW_IO if the file
+ * cannot be written; `err` has the reason. */
 GW_MUST_CHECK gw_status gw_facts_save(const gw_facts *facts, const char *path, gw_error *err);
-/* Read a file that gw_facts_save() wrote. Returns GW_IO if it cannot be read, GW_CORRUPT if it has another format, and
- * GW_NOMEM.
- * `err` has the reason. */
+/* Read a file that gw_facts_save() wrote. Returns GW_IO if it cannot be read, GW_CORRUPT if it has another format, or
+ * GW_NOMEM. `err` has the reason. */
 GW_MUST_CHECK gw_status gw_facts_load(gw_facts *facts, const char *path, gw_error *err);
 
 /* ---- collecting ---- */
@@ -64,7 +63,7 @@ void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answer
 
 /* ---- checking ---- */
 
-/* X(name, word), sorted from harmless to severe */
+/* X(name, word), from harmless to severe */
 #define GW_CHECK_STATES(X)                                                                                             \
     X(PASS, "pass")                                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
@@ -81,16 +80,16 @@ const char *gw_check_state_text(gw_check_state state);
 
 typedef struct gw_check {
     const char *section; /* static: "driver", "cards", "libraries", "python", "host", "environment", "since" */
-    const char *id; /* static, such as "driver-module"; if the problem would lead to a verdict, the id of its cause */
+    const char *id;      /* static, such as "driver-module"; the id of a cause if the problem would lead to a verdict */
     gw_check_state state;
     char *text; /* owned: the result of the check, with numbers */
-    char *todo; /* owned; NULL: nothing to do */
+    char *todo; /* owned: advice to the user; NULL: nothing to do */
 } gw_check;
 typedef struct gw_checkup {
     gw_check *item; /* owned */
     size_t count, capacity;
     size_t counts[GW_CHECK_STATE_COUNT];
-    bool failed; /* out of memory: checks are missing */
+    bool failed; /* out of memory: some results are missing */
 } gw_checkup;
 
 /* Run all checks on the facts, and append the results to `checkup`. */

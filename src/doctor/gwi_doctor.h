@@ -5,7 +5,7 @@
 #include "gw_doctor.h"
 #include "gw_version.h"
 
-/* Append a result. `todo` is the advice to the user; NULL or "": there is nothing to do. */
+/* Append a result. `todo` is the advice to the user; NULL or "" if there is nothing to do. */
 __attribute__((format(printf, 6, 7))) void gwi_check(gw_checkup *checkup, const char *section, const char *id,
                                                      gw_check_state state, const char *todo, const char *format, ...);
 
@@ -21,12 +21,13 @@ gw_version gwi_version(const char *text);
 /* Return the version of the kernel driver. If it is unknown, return the version that NVML reports, or else the version
  * of the driver library. Returns NULL if all three are unknown. */
 const char *gwi_driver(const gw_facts *facts);
-/* True if "/dev/x" is among the device files. The list is always complete, so a missing name means a missing file. */
+/* True if the device file "/dev/NAME" exists. The list of device files is always complete, so a missing name means a
+ * missing file. */
 bool gwi_has_device(const gw_facts *facts, const char *name);
 long long gwi_number_or(const gw_facts *facts, const char *key, long long otherwise);
 bool gwi_is(const char *value, const char *wanted); /* False if `value` is NULL. */
 
-/* Store the libraries found as facts "library.N", in the format of gw_library_to_line(). */
+/* Store the libraries that are found as facts "library.N", in the format of gw_library_to_line(). */
 void gwi_look_libraries(gw_facts *facts, const char *root);
 /* Store facts "pci.acs.*" about the PCI bridges above each card (see the facts "pci.card.N.pci"). */
 void gwi_look_acs(gw_facts *facts, const char *root);

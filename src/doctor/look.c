@@ -1,4 +1,4 @@
-/* Collects facts about a machine from files. Paths are those of Linux and of the driver's packages. A missing file
+/* Collects facts about a machine from files. The paths are those of Linux and of the driver's packages. A missing file
  * is not an error. */
 #include "gwi_doctor.h"
 
@@ -70,7 +70,7 @@ static void free_names(char **names, size_t count)
         free(names[i]);
 }
 
-/* ---- the driver's kernel side ---- */
+/* ---- the kernel driver ---- */
 
 /* Parses "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
 static void look_at_module(gw_facts *facts, const char *root)
@@ -127,7 +127,7 @@ static void look_at_driver_cards(gw_facts *facts, const char *root)
     free_names(names, count);
 }
 
-/* ---- the bus ---- */
+/* ---- the PCI bus ---- */
 
 static void look_at_card_on_bus(gw_facts *facts, const char *root, const char *name, size_t index)
 {
@@ -147,7 +147,7 @@ static void look_at_card_on_bus(gw_facts *facts, const char *root, const char *n
     gw_facts_set(facts, key, "%s", name);
 }
 
-/* Display and 3D controllers of the vendor are cards. Its bridges are NVSwitches. */
+/* The vendor's display and 3D controllers are cards, and its bridges are NVSwitches. */
 static void look_at_bus(gw_facts *facts, const char *root)
 {
     enum { DEVICES_MAX = 1024 };
@@ -175,7 +175,7 @@ static void look_at_bus(gw_facts *facts, const char *root)
     gw_facts_set(facts, "pci.nvswitches", "%zu", switches);
 }
 
-/* True if this is a device file that every CUDA program opens and this user may not open it. */
+/* True if every CUDA program opens this device file and this user may not open it. */
 static bool is_refused(const char *name)
 {
     char path[300];
@@ -241,7 +241,7 @@ static void look_at_container(gw_facts *facts, const char *root)
     char *group = gwi_read_file(root, "/proc/1/cgroup");
     bool named = group != NULL && (strstr(group, "docker") != NULL || strstr(group, "kubepods") != NULL ||
                                    strstr(group, "containerd") != NULL);
-    char *mounts = gwi_read_file(root, "/proc/self/mounts"); /* images are stored in layers */
+    char *mounts = gwi_read_file(root, "/proc/self/mounts"); /* a container's root is usually an overlay */
     bool layered = mounts != NULL && (gw_begins(mounts, "overlay / ") || strstr(mounts, "\noverlay / ") != NULL);
     if (exists(root, "/.dockerenv") || exists(root, "/run/.containerenv") || named || layered)
         gw_facts_set(facts, "container", "1");
@@ -322,10 +322,11 @@ static void look_at_memory(gw_facts *facts, const char *root)
     line_fact(facts, root, "/proc/sys/vm/overcommit_memory", "memory.overcommit");
 }
 
-/* Find the smallest memory limit from our group up: memory.max of version 2, limit_in_bytes of version 1. */
+/* Find the smallest memory limit of our control group and its parents: memory.max in version 2, limit_in_bytes in
+ * version 1. */
 static void look_at_group(gw_facts *facts, const char *root, const char *base, const char *group, const char *file)
 {
-    const unsigned long long no_limit = 1ull << 60; /* version 1 writes a number near 2^63 for "no limit" */
+    const unsigned long long no_limit = 1ull << 60; /* version 1 reports a number near 2^63 for "no limit" */
     char path[4400], folder[4096];
     snprintf(folder, sizeof folder, "%s", group);
     for (;;) {
@@ -366,7 +367,7 @@ static void look_at_groups(gw_facts *facts, const char *root)
 
 /* ---- the rest ---- */
 
-/* Names that concern CUDA or the loader's search path. Other variables are private and are not stored. */
+/* True for variables that concern CUDA or the loader's search path. Others are private and are not stored. */
 static bool is_of_interest(const char *name, size_t bytes)
 {
     static const char *const beginnings[] = {
@@ -424,12 +425,11 @@ static void look_at_iommu(gw_facts *facts, const char *root)
         free_names(names, count);
         gw_facts_set(facts, "iommu.groups", "%zu", count);
     }
-    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type"); /* "identity": the IOMMU passes addresses
-                                                                          * through */
+    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type"); /* "identity": addresses are not translated */
     if (type != NULL)
         gw_facts_set(facts, "iommu.type", "%.*s", (int)strcspn(type, "\n"), type);
     free(type);
-    /* Use the type of the first card group that the IOMMU translates, else the type of any group. */
+    /* Use the type of the first card whose addresses the IOMMU translates, else of any card, else of group 0. */
     const char *found = gw_facts_get(facts, "iommu.type"), *own = NULL;
     for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
         const char *of_card = gw_facts_getf(facts, "pci.card.%lld.iommu", i);

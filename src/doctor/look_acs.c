@@ -1,10 +1,11 @@
 /* Check whether the access control (ACS) of the PCIe bridges above the cards redirects copies between cards to the
- * root.
+ * root complex.
  *
  * The control register is in a bridge's extended configuration space, and only root may read more than the first 64
- * bytes of that space. Layout (PCI Express Base Specification): extended capabilities start at 0x100; the low 16 bits
- * of a header are the id, the high 12 bits are the offset of the next capability. ACS has the id 0x000d and its control
- * register at offset 6. Bits 2 and 3 redirect requests and completions between devices below the bridge. */
+ * bytes of the configuration space. Layout (PCI Express Base Specification): extended capabilities start at 0x100. The
+ * low 16 bits of a header are the id, the high 12 bits are the offset of the next capability. ACS has the id 0x000d
+ * and its control register at offset 6. Bits 2 and 3 redirect requests and completions between devices below the
+ * bridge. */
 #include "gwi_doctor.h"
 
 #include <ctype.h>
@@ -22,14 +23,14 @@ enum {
     ACS_ID = 0x000d,
     ACS_CONTROL = 6,
     REDIRECTS = 0x0c,
-    NAME_BYTES_MAX = 16, /* "0000:10:00.0", also with a domain of eight digits */
+    NAME_BYTES_MAX = 16, /* for "0000:10:00.0", also with a domain of eight digits */
     BRIDGES_MAX = 256
 };
 
 typedef struct bridges {
     char name[BRIDGES_MAX][NAME_BYTES_MAX];
     size_t count, read;
-    gw_text redirect; /* names of the bridges that redirect */
+    gw_text redirect; /* names of the bridges that redirect copies */
 } bridges;
 
 static unsigned little(const uint8_t *at, int bytes)
@@ -90,7 +91,7 @@ static bool is_address(const char *text, size_t bytes)
            text[domain + 3] == ':' && text[domain + 6] == '.' && isdigit((unsigned char)text[domain + 7]);
 }
 
-/* The card's path in sysfs names the bridges above it: ".../0000:00:01.0/0000:01:00.0". */
+/* Look at the bridges above a card. The card's path in sysfs names them: ".../0000:00:01.0/0000:01:00.0". */
 static void look_above(const char *root, const char *card, bridges *all)
 {
     char place[PATH_MAX], name[NAME_BYTES_MAX];

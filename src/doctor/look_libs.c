@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True if both names lead to the same file. /usr/local/cuda-12.4/lib64 is a link, and so is libcudnn.so. */
+/* True if both paths lead to the same file. Folders such as /usr/local/cuda-12.4/lib64 and files such as libcudnn.so
+ * may be links. */
 static bool is_same_file(const char *root, const char *a, const char *b)
 {
     struct stat x, y;
@@ -60,7 +61,7 @@ static void add_fact(gw_facts *facts, const char *root, const char *path)
     gw_library_free(&library);
 }
 
-/* True if the name is a link to another file of the same folder, which is listed anyway. */
+/* True if the name is a link to another name in the same folder. That name is listed anyway. */
 static bool is_other_name(const char *root, const char *folder, const char *name)
 {
     char target[512];
@@ -104,7 +105,7 @@ static const char *const system_folders[] = {"/usr/local/nvidia/lib64",
                                              "/usr/lib",
                                              "/usr/local/lib"};
 
-/* Look at /usr/local/cuda and its versions. Links to each other count once. */
+/* Look at /usr/local/cuda and the folders of its versions. Links between these folders are skipped. */
 static void look_at_toolkits(gw_facts *facts, const char *root)
 {
     gw_text folder = {0};
@@ -156,8 +157,7 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     if (!found)
         return false;
     target[bytes > 0 ? bytes : 0] = '\0';
-    char whole[PATH_MAX]; /* links may lead through /etc/alternatives, for example; below another root they would
-                           * leave it */
+    char whole[PATH_MAX]; /* path after all links; unused below another root, because links could lead out of it */
     gw_text_addf(&path, "%s/libcuda.so.1", folder);
     bool resolved = root[0] == '\0' && realpath(gw_text_str(&path), whole) != NULL;
     gw_text_clear(&path);
@@ -177,7 +177,7 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     return true;
 }
 
-/* Search in the loader's order: LD_LIBRARY_PATH, then the usual folders in place of the loader's cache. */
+/* Search in the loader's order: LD_LIBRARY_PATH, then the usual folders, because we do not read the loader's cache. */
 static void look_for_driver(gw_facts *facts, const char *root)
 {
     const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -215,7 +215,7 @@ void gwi_look_libraries(gw_facts *facts, const char *root)
     look_for_driver(facts, root);
 }
 
-/* "python.folder.N" are folders of libraries that packages installed. */
+/* The facts "python.folder.N" are folders of libraries that packages installed. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers)
 {
     gw_facts_parse(facts, answers, "python.");

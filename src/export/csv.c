@@ -10,7 +10,7 @@
 #define COLUMNS                                                                                                        \
     "t_ns,item,pid,tid,kind,function,result,took_us,flags,site,extra,context,arg0,arg1,arg2,arg3,arg_names,key,value"
 
-/* Add the field with '?' for control characters, which a terminal would obey. Newlines and tabs stay. */
+/* Append the text with '?' in place of control characters, which a terminal would obey. Newlines and tabs are kept. */
 static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
 {
     gw_text part = {0};
@@ -28,7 +28,8 @@ static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
     gw_text_free(&part);
 }
 
-/* Quote the field where needed. For a spreadsheet, an apostrophe marks a text that it would compute as a formula. */
+/* Write a field, in quotes where needed. For a spreadsheet, put an apostrophe before a text that it would evaluate as
+ * a formula. */
 static void put_field(const gw_export_to *to, const char *text, size_t bytes)
 {
     FILE *file = to->file;
@@ -52,13 +53,13 @@ static void put_field(const gw_export_to *to, const char *text, size_t bytes)
 
 static void put_pair(gw_export_to *to, const char *key, const char *value)
 {
-    fputs(",,,,,,,,,,,,,,", to->file); /* no columns of an event; `key` is the 18th column */
+    fputs(",,,,,,,,,,,,,,", to->file); /* the columns of events are empty; `key` is the 18th column */
     put_field(to, key, strlen(key));
     fputc(',', to->file);
     put_field(to, value, strlen(value));
 }
 
-/* The column `kind` holds the source, arg0 the card. */
+/* The source is in the column `kind`, the card's index in arg0. */
 static void put_machine_pair(gw_export_to *to, const char *source, uint32_t device, const char *key, const char *value)
 {
     fprintf(to->file, ",%s,,,,,,,", source);

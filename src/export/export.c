@@ -1,4 +1,4 @@
-/* The list of export formats, and the loop that passes every item of a recording to one of them. */
+/* The table of export formats, and the loop that passes every item of a recording to one of them. */
 #include "gwi_export.h"
 
 #include <errno.h>

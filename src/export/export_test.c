@@ -108,7 +108,7 @@ static char *export_text(const char *format, uint64_t *ret_faults)
     return text;
 }
 
-/* Count the fields of the line at `at`, with quotes. *ret_next is the following line. */
+/* Count the fields of the line at `at`. A quoted field may contain commas and newlines. *ret_next is the next line. */
 static unsigned count_fields(const char *at, const char **ret_next)
 {
     unsigned fields = 1;
@@ -147,7 +147,7 @@ static void csv_lines_have_all_columns(void **state)
     free(text);
 }
 
-/* A spreadsheet must not compute what a program wrote. */
+/* A spreadsheet must not evaluate a program's text as a formula. */
 static void formulas_are_texts_in_a_sheet(void **state)
 {
     (void)state;

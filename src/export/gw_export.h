@@ -1,8 +1,8 @@
 /* Exports a recording for other tools. Each format is a struct of functions and a row in export.c;
  * docs/HOWTO_ADD_EXPORT.md describes how to add one.
  *
- * Items are exported in the reader's order and nothing is computed. They are streamed, so a recording of any length
- * needs the same memory. */
+ * Items are exported in the reader's order, and no values are computed. Items are written one by one, so the memory
+ * needed does not depend on the length of the recording. */
 #ifndef GW_EXPORT_H
 #define GW_EXPORT_H
 
@@ -16,29 +16,30 @@
 typedef struct gw_export_to {
     FILE *file;              /* borrowed */
     const gw_reader *reader; /* borrowed, for gw_reader_fn_name() */
-    bool no_formulas;        /* set by `begin` of a format for spreadsheets */
+    bool no_formulas;        /* set by the `begin` function of a format for spreadsheets */
     uint64_t item_count;     /* items written so far */
 } gw_export_to;
 
-/* Functions of a format. Each writes to `to->file` and returns GW_OK, GW_NOMEM, or GW_UNSUPPORTED if this build
- * lacks a library that the format needs (`begin` only, with the reason in `err`). The caller detects write errors. */
+/* A format. Each function writes to `to->file` and returns GW_OK or GW_NOMEM. `begin` may also return GW_UNSUPPORTED
+ * if this build lacks a library that the format needs; `err` has the reason. The caller detects write errors. */
 typedef struct gw_export_format {
     const char *name;                                                        /* the NAME of --to */
     const char *about;                                                       /* one line for the help text */
     gw_status (*begin)(gw_export_to *to, gw_error *err);                     /* NULL: no header */
-    gw_status (*item)(gw_export_to *to, const gw_item *item, gw_error *err); /* one item */
+    gw_status (*item)(gw_export_to *to, const gw_item *item, gw_error *err); /* writes one item */
     gw_status (*fault)(gw_export_to *to, const char *reason, gw_error *err); /* reports a damaged block; NULL: damage
                                                                               * is not shown */
     gw_status (*end)(gw_export_to *to, gw_error *err);                       /* NULL: no trailer */
 } gw_export_format;
 
-/* The format at `index`, in the order of the help text, or NULL after the last. */
+/* Return the format at `index`, in the order of the help text, or NULL after the last one. */
 const gw_export_format *gw_export_at(unsigned index);
-/* NULL: no such format. */
+/* Return the format with this name, or NULL. */
 const gw_export_format *gw_export_find(const char *name);
 
 /* Write all remaining items of `reader` to `file`. Damaged blocks are skipped and counted in *ret_faults (may be
- * NULL). GW_OK; GW_IO: writing failed; GW_UNSUPPORTED, GW_NOMEM; else the reader's status. */
+ * NULL). Returns GW_OK; GW_IO if writing fails; GW_UNSUPPORTED or GW_NOMEM from the format; otherwise the reader's
+ * status. */
 GW_MUST_CHECK gw_status gw_export_run(const gw_export_format *format, gw_reader *reader, FILE *file,
                                       uint64_t *ret_faults, gw_error *err);
 

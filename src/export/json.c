@@ -1,6 +1,6 @@
 /* Writes {"schema":1,"functions":[...],"items":[ one object per item, one per line ]}.
  *
- * Times are ns since the start of the run. Addresses and counts are numbers: those above 2^53 are exact in the text,
+ * Times are ns since the start of the run. Addresses and counts are numbers. Numbers above 2^53 are exact in the text,
  * but not in readers that store numbers as doubles. Bytes that are not UTF-8 become U+FFFD. */
 #include "gw_names.h"
 #include "gw_text.h"
@@ -9,7 +9,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
-/* Length of the UTF-8 sequence at `at`, or 0 if it is invalid. */
+/* Return the length of the UTF-8 sequence at `at`, or 0 if it is invalid. */
 static size_t sequence_bytes(const unsigned char *at, size_t left)
 {
     size_t bytes = 0;
@@ -245,7 +245,7 @@ static void add_rest(const gw_export_to *to, json_object *object, const gw_item 
     }
 }
 
-/* Print and free. */
+/* Print the object and free it. */
 static gw_status put_object(gw_export_to *to, json_object *object, const char *separator, gw_error *err)
 {
     const char *text = object == NULL ? NULL : json_object_to_json_string_ext(object, JSON_C_TO_STRING_NOSLASHESCAPE);

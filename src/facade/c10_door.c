@@ -1,7 +1,7 @@
 /* The library that is preloaded before PyTorch's libc10.so: see gw_c10_door.h. Links only to the C library.
  *
- * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its functions. The library is found by
- * its file name among the loaded libraries, at the first call or when the hook calls resolve(). */
+ * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its functions. Instead, libc10.so is
+ * found by its file name among the loaded libraries, at the first call or when the hook calls resolve(). */
 #include "gw_c10_door.h"
 
 #include <dlfcn.h>
@@ -17,10 +17,11 @@ void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t re
 void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                  gw_c10_device device) __asm__(GW_C10_OOM) EXPORTED;
 extern gw_c10_door gw_the_c10_door EXPORTED;
-/* an alias that needs no symbol lookup */
+/* a hidden alias, so that our own accesses need no symbol lookup */
 extern gw_c10_door the_door __attribute__((alias("gw_the_c10_door"), visibility("hidden")));
 
-/* Before glibc 2.34 these are in libdl, which PyTorch itself links to. If they are missing, no call is passed on. */
+/* Before glibc 2.34 these functions are in libdl, which PyTorch itself links to. Without them, no call is passed on to
+ * PyTorch. */
 #pragma weak dlopen
 #pragma weak dlsym
 
@@ -38,8 +39,8 @@ static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
     return 1;
 }
 
-/* Find PyTorch's functions in libc10.so. False: it is not loaded. `library` is never closed, so that the functions stay
- * mapped. */
+/* Find PyTorch's functions in libc10.so. Returns false if it is not loaded. `library` is never closed, so that the
+ * functions stay mapped. */
 static bool resolve_in_file(void)
 {
     char path[PATH_BYTES];
@@ -57,8 +58,8 @@ static bool resolve_in_file(void)
     return true;
 }
 
-/* May also be called in a program that never loads PyTorch. Looks up no symbol if libc10.so is not loaded, because a
- * failed lookup leaves a message that the program could get from dlerror(). */
+/* May also be called in a program that never loads PyTorch. Looks up no symbol if libc10.so is not loaded, because
+ * a failed lookup leaves an error that the program would see in dlerror(). */
 static void resolve(void)
 {
     int saved_errno = errno;
@@ -67,8 +68,8 @@ static void resolve(void)
     errno = saved_errno;
 }
 
-/* A call was made, so PyTorch is loaded, perhaps under another file name and then in the global scope. A lookup walks
- * over all libraries, so the number of failed lookups is limited. */
+/* PyTorch called us, so it is loaded. If libc10.so has another file name, its functions are looked up in the global
+ * scope. A lookup searches all libraries, so the number of failed lookups is limited. */
 static void resolve_for_call(void)
 {
     enum { LOOKS_MAX = 16 };
@@ -105,7 +106,7 @@ static void oom_alone(int64_t bytes, size_t allocated_bytes, size_t reserved_byt
         next(bytes, allocated_bytes, reserved_bytes, device);
 }
 
-/* One cache line. */
+/* aligned, so that it occupies a single cache line */
 _Alignas(64) gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
                                             .usage = usage_alone,
                                             .oom = oom_alone,
@@ -113,8 +114,8 @@ _Alignas(64) gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
                                             .usage_alone = usage_alone,
                                             .oom_alone = oom_alone};
 
-/* These are tail calls (built with -O2 for that), so there is no stack frame of ours between PyTorch and the function
- * that is called. */
+/* These functions are compiled with -O2 to make their calls tail calls, so that no stack frame of ours is between
+ * PyTorch and the called function. */
 void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     gw_c10_usage_fn *to = __atomic_load_n(&the_door.usage, __ATOMIC_ACQUIRE);

@@ -47,7 +47,8 @@ static bool dyn_value(const gwi_elf *elf, int64_t tag, unsigned n, uint64_t *ret
     return false;
 }
 
-/* A GNU hash table does not store the number of symbols, so follow the chain of the last bucket to its end. */
+/* A GNU hash table does not store the number of symbols. To count them, follow the chain of the last bucket to its
+ * end. */
 static bool count_by_gnu_hash(const gwi_elf *elf, uint64_t address, uint32_t *ret_count)
 {
     uint64_t available = 0;
@@ -63,7 +64,7 @@ static bool count_by_gnu_hash(const gwi_elf *elf, uint64_t address, uint32_t *re
     uint32_t last = 0;
     for (uint32_t i = 0; i < bucket_count; i++)
         last = bucket[i] > last ? bucket[i] : last;
-    if (last < first) { /* no exported symbol */
+    if (last < first) { /* no symbol is exported */
         *ret_count = first;
         return true;
     }
@@ -105,7 +106,7 @@ static gw_status read_dynamic(gwi_elf *elf, gw_error *err)
     }
     uint64_t strings_at, string_bytes, symbols_at;
     if (elf->dyn == NULL || !dyn_value(elf, DT_STRTAB, 0, &strings_at) || !dyn_value(elf, DT_STRSZ, 0, &string_bytes))
-        return GW_OK; /* a static file: no symbols */
+        return GW_OK; /* a static file has no dynamic symbols */
     elf->strings = at_address(elf, strings_at, string_bytes, NULL);
     if (elf->strings == NULL || string_bytes == 0 || elf->strings[string_bytes - 1] != '\0')
         return gw_fail(err, GW_CORRUPT, "%s: the dynamic string table is damaged", elf->path);

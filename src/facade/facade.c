@@ -3,9 +3,9 @@
  *   segment 1, read and execute: ELF head | GNU hash | symbols | strings | relocations | names | code
  *   segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects | reads
  *
- * At a program's start the loader makes two mappings and one relative relocation per name. None of our code runs before
- * the first call into a stub. The C library's functions are weak references without versions, so that one facade works
- * with every C library (if dlopen is not in libc.so.6, __libc_dlopen_mode is). */
+ * When a program starts, the loader makes two mappings and one relative relocation per name. None of our code runs
+ * before the first call into a stub. The C library's functions are weak references without versions, so that one
+ * facade works with every C library. (A C library without dlopen in libc.so.6 has __libc_dlopen_mode there.) */
 #include "gw_api.h"
 #include "gw_array.h"
 #include "gw_facade.h"
@@ -37,7 +37,7 @@ enum { RELOC_RELATIVE = R_AARCH64_RELATIVE, RELOC_GLOB_DAT = R_AARCH64_GLOB_DAT 
 enum { RELOC_RELATIVE = R_X86_64_RELATIVE, RELOC_GLOB_DAT = R_X86_64_GLOB_DAT };
 #endif
 
-/* The C library functions that a facade uses, and their places in the head. */
+/* The C library functions that a facade uses, and the offsets of their pointers in the head. */
 static const struct {
     const char *name;
     size_t head_offset;
@@ -56,7 +56,7 @@ typedef struct export_row {
     uint64_t value; /* for an absolute symbol */
     uint32_t hash;
     uint32_t string; /* offset of its name in our string table */
-    uint32_t rank;   /* sort key before the name */
+    uint32_t rank;   /* first sort key; the second is the name */
     uint8_t bind;
     bool is_object;
     bool is_absolute;
@@ -64,7 +64,7 @@ typedef struct export_row {
 } export_row;
 
 typedef struct image {
-    export_row *row; /* owned; in the order of stubs and table */
+    export_row *row; /* owned; in the order of the stubs and the table */
     uint32_t count, read_count;
     uint32_t *by_bucket; /* owned: row indices in the order of the symbol table */
     uint32_t bucket_count;
@@ -90,7 +90,8 @@ static int row_by_name(const void *a, const void *b)
     return strcmp(((const export_row *)a)->name, ((const export_row *)b)->name);
 }
 
-/* Functions that frameworks call for each launch. Their stubs and their table entries share two cache lines. */
+/* Functions that frameworks call for each launch. They come first in their group, so that their stubs and their table
+ * entries share few cache lines. */
 static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
                                        "cuCtxGetCurrent",      "cuCtxGetDevice",
                                        "cuDeviceGetAttribute", "cuLaunchKernel",
@@ -107,7 +108,7 @@ static bool is_read(const char *name)
     return fn >= 0 && (gw_api_fns[fn].flags & GW_API_READ) != 0;
 }
 
-/* Reads first, then the frequent functions, each in the order of the list. */
+/* Reads come before all other functions. Within each group, frequent functions come first, in the order of the list. */
 static uint32_t rank_of(const char *name, bool read)
 {
     uint32_t rank = 0;
@@ -130,7 +131,7 @@ static uint32_t gnu_hash(const char *name)
     return h;
 }
 
-/* Collect the driver's exported names, each once, the frequent ones first. */
+/* Collect the driver's exported names, each once, in the order of their ranks. */
 static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err)
 {
     im->row = calloc(driver->symbol_count + 1, sizeof *im->row);
@@ -370,7 +371,7 @@ static void put_dynamic(const image *im)
         {DT_RELASZ, {rela_count * sizeof(Elf64_Rela)}},
         {DT_RELAENT, {sizeof(Elf64_Rela)}},
         {DT_RELACOUNT, {(uint64_t)POINTER_COUNT + im->count}},
-        {DT_FLAGS_1, {DF_1_NODELETE}}, /* stubs that a program has looked up stay callable, like a driver's functions */
+        {DT_FLAGS_1, {DF_1_NODELETE}}, /* never unloaded: stubs that were looked up stay callable, as in a driver */
         {DT_NULL, {0}},
         {DT_NULL, {0}},
     };
@@ -416,11 +417,11 @@ static gw_status make_folder(const char *path, gw_error *err)
     strcpy(part, path);
     for (char *slash = part + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
-        (void)mkdir(part, 0700); /* if this fails, the last mkdir reports it */
+        (void)mkdir(part, 0700); /* ignored: if a folder cannot be made, the mkdir below fails */
         *slash = '/';
     }
     if (mkdir(part, 0755) == 0)
-        (void)chmod(part, 0755); /* the umask may have taken rights away, and the program may become another user */
+        (void)chmod(part, 0755); /* despite the umask: another user may have to read the folder */
     else if (errno != EEXIST)
         return gw_fail(err, GW_IO, "make folder %s: %s", path, strerror(errno));
     return GW_OK;

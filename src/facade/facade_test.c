@@ -1,5 +1,5 @@
-/* Test reading drivers and writing facades, with damaged files first. The test driver is itself a facade: a small ELF
- * file. */
+/* Tests reading drivers and writing facades, with damaged files first. The test driver is itself a facade, because
+ * that is a small ELF file. */
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -114,7 +114,7 @@ static void not_a_driver(void **state)
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_CORRUPT);
     assert_int_equal(gw_facade_driver_info(dir, &info, &err), GW_IO);
     assert_int_equal(gw_facade_driver_info("/nonexistent", &info, &err), GW_IO);
-    memcpy(good + 4, "\001", 1); /* 32 bits */
+    memcpy(good + 4, "\001", 1); /* a 32-bit file */
     write_bytes(path, good, good_bytes);
     memcpy(good + 4, "\002", 1);
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_UNSUPPORTED);
@@ -143,8 +143,8 @@ static void names_survive(void **state)
     gw_facade_info info;
     gw_error err;
     gwi_elf elf;
-    /* Used by the facade, by programs that name their phases (include/gpuwhy.h), read the failure count or switch
-     * recording off. */
+    /* The facade uses the first. Programs use the others to name their phases (include/gpuwhy.h), read the failure
+     * count or switch recording off. */
     static const char *const exported[] = {"gw_hook_attach", "gpuwhy_phase_mark", "gpuwhy_phase_mark_since",
                                            "gpuwhy_failure_count", "gpuwhy_record"};
     enum { EXPORTED = sizeof exported / sizeof exported[0] };

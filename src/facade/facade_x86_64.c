@@ -7,7 +7,7 @@
 
 #if defined(__x86_64__)
 
-/* The machine code below uses these offsets as numbers. */
+/* The machine code below contains these offsets as numbers. */
 _Static_assert(offsetof(gw_facade_head, dl_open) == 16, "dl_open");
 _Static_assert(offsetof(gw_facade_head, dl_sym) == 24, "dl_sym");
 _Static_assert(offsetof(gw_facade_head, dl_open_old) == 32, "dl_open_old");
@@ -22,13 +22,14 @@ _Static_assert(offsetof(gw_facade_head, table) == 96, "table");
 
 /* Position-independent code that is copied into every facade.
  *
- * A lazy entry pushes its index and jumps to the start. All registers that carry arguments are preserved: the six
- * integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. errno is preserved too. rbx holds
- * the head, r12 the index, r13 the address of errno (or 0), r14d its value.
+ * A lazy entry pushes its index and jumps to the beginning of this code. The code preserves all registers that carry
+ * arguments: the six integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. It also
+ * preserves errno. rbx has the address of the head, r12 the index, r13 the address of errno (or 0), and r14d its
+ * value.
  *
- * open(path): dlopen, else __libc_dlopen_mode, else 0. sym(handle, name) likewise. First the hook is called to fill the
- * table. If that fails, this one entry is filled with the driver's function. If that fails too, the entry returns
- * CUDA_ERROR_STUB_LIBRARY (34). */
+ * open(path) calls dlopen, or else __libc_dlopen_mode. If both are missing, it returns 0. sym(handle, name) does the
+ * same with dlsym and __libc_dlsym. First the hook is called to fill the table. If that fails, only this entry is
+ * filled, with the driver's function. If that fails too, the entry returns CUDA_ERROR_STUB_LIBRARY (34). */
 __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         ".balign 16\n"
         ".globl gwi_facade_blob\n"
@@ -84,7 +85,7 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  call *%rax\n"
         "  test %eax, %eax\n"
         "  jz 8f\n"
-        "5:\n" /* without the hook */
+        "5:\n" /* continue without the hook */
         "  mov 64(%rbx), %rdi\n"
         "  call 20f\n"
         "  test %rax, %rax\n"
@@ -129,7 +130,7 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  mov 208(%rsp), %r13\n"
         "  mov 216(%rsp), %r14\n"
         "  leave\n"
-        "  add $8, %rsp\n" /* remove the index */
+        "  add $8, %rsp\n" /* remove the index from the stack */
         "  jmp *%r11\n"
         "20:\n"            /* open(rdi) */
         "  mov $2, %esi\n" /* RTLD_NOW | RTLD_LOCAL */
@@ -241,7 +242,7 @@ void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places)
         put_displacement(stub + 2, places->table_at + (uint64_t)i * 8, stub_at + 6);
         lazy[0] = 0x68; /* push $i */
         put32(lazy + 1, i);
-        lazy[5] = 0xe9; /* jmp to the start */
+        lazy[5] = 0xe9; /* jmp to the beginning of the code */
         put_displacement(lazy + 6, code_at, lazy_at + 10);
     }
 }

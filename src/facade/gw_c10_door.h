@@ -7,9 +7,9 @@
  * in this object. At first the pointer leads to code that passes the call on to PyTorch's own function. Once the
  * hook is in the process, the pointer leads to the hook, which passes the call on itself.
  *
- * The library also defines chroot(), so that a program in another root folder is not given names of ours that are not
- * there (leave_root.c). In a program without PyTorch that does not change its root, the library is never called. It has
- * no constructor, no thread-local storage and no other symbol. */
+ * The library also defines chroot(): after a change of the root folder, it removes our libraries from the environment
+ * if they do not exist in the new root (leave_root.c). In a program that neither uses PyTorch nor changes its root
+ * folder, no function of this library is called. It has no constructor, no thread-local storage and no other symbol. */
 #ifndef GW_C10_DOOR_H
 #define GW_C10_DOOR_H
 
@@ -28,22 +28,22 @@ typedef struct gw_c10_device {
     int8_t index; /* -1: the current device */
 } gw_c10_device;
 
-/* A block was allocated (`bytes` positive) or freed (negative). The totals include this event. Called by PyTorch with
- * the allocator's lock held. */
+/* A block was allocated (`bytes` is positive) or freed (negative). The totals include this event. PyTorch calls this
+ * with the allocator's lock held. */
 typedef void gw_c10_usage_fn(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                              gw_c10_device device);
-/* A request was refused after all attempts of the allocator to find memory. */
+/* The allocator refused a request, after all its attempts to find memory failed. */
 typedef void gw_c10_oom_fn(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device);
 
 typedef struct gw_c10_door {
     uint32_t version;
     uint32_t reserved;
-    gw_c10_usage_fn *usage; /* where the two functions jump to; never NULL. The hook may change it at any time */
+    gw_c10_usage_fn *usage; /* where the two functions jump to; never NULL. The hook may change them at any time */
     gw_c10_oom_fn *oom;
     gw_c10_usage_fn *next_usage; /* PyTorch's own functions; NULL: not found, or not looked up yet */
     gw_c10_oom_fn *next_oom;
-    /* Look for libc10.so among the loaded libraries, unless it was found before. Takes the loader's lock; preserves
-     * errno. */
+    /* Look for libc10.so among the loaded libraries, unless its functions were found before. Takes the loader's lock
+     * and preserves errno. */
     void (*resolve)(void);
     gw_c10_usage_fn *usage_alone; /* the initial values of `usage` and `oom`, for calls without the hook */
     gw_c10_oom_fn *oom_alone;

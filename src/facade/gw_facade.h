@@ -1,6 +1,6 @@
 /* The facade: a small ELF library with the SONAME libcuda.so.1 whose dynamic symbols are exactly those of one driver
- * library. This header also has the functions that the supervisor needs to write a facade: they find the driver that
- * the loader would give a program, and read that file's SONAME and build id.
+ * library. This header also declares the functions that the supervisor needs to write a facade: they find the driver
+ * that the loader would give a program, and read that file's SONAME and build id.
  *
  * Nothing here loads a driver into the calling process. Files are read as data, and damaged ones are refused with a
  * reason. The functions keep no state and may be called from any thread. */
@@ -19,15 +19,15 @@ enum { GW_FACADE_VERSION = 3, GW_FACADE_BUILD_ID_TEXT = 64 };
  * pointers. The machine code in facade_x86_64.c uses the offsets of these members; assertions there check them.
  *
  * The stub of the i-th name jumps to `table[i]`. At first this entry leads to code that opens the hook and calls its
- * gw_hook_attach(head). After that it leads to a wrapper or to the real function. If the hook cannot be opened, the
- * same code opens the driver itself and jumps to the real function, so the program runs as without a facade. */
+ * gw_hook_attach(head). After that, it leads to a wrapper or to the real function. If the hook cannot be opened, the
+ * same code opens the driver itself and jumps to the real function, so the program runs as it does without a facade. */
 typedef struct gw_facade_head {
     char magic[8];
     uint32_t version;
     uint32_t name_count;
     void *dl_open;     /* dlopen; weak, NULL if the C library has it in libdl and libdl is not loaded */
     void *dl_sym;      /* dlsym; likewise */
-    void *dl_open_old; /* __libc_dlopen_mode, for older C libraries that lack the two above */
+    void *dl_open_old; /* __libc_dlopen_mode, for older C libraries without the two functions above */
     void *dl_sym_old;  /* __libc_dlsym */
     void *errno_location;
     const char *hook_path;   /* absolute */
@@ -38,18 +38,18 @@ typedef struct gw_facade_head {
     void **table;
     const char *driver_soname;
     const char *driver_build_id; /* hex; "" if the driver has none */
-    const uint8_t *stubs;        /* the code that `dlsym` finds: name i is at stubs + i * stub_bytes ... */
+    const uint8_t *stubs;        /* the code that dlsym() finds: that of name i is at stubs + i * stub_bytes ... */
     uint32_t stub_bytes;
     uint32_t attached; /* 1 once the hook has filled the table */
     /* ... except for the first read_count names, which are at read_stubs + i * read_stub_bytes */
     const uint8_t *read_stubs;
     uint32_t read_stub_bytes;
     uint32_t read_count;
-    void **reads; /* read_count words, alone on a page: the targets of those names; NULL: jump through the table */
+    void **reads; /* the targets of these read_count names, on a page of their own; NULL: jump through the table */
 } gw_facade_head;
 
-/* The hook's entry point. Returns 0 if the table is filled; otherwise the facade uses only the real driver. Any
- * thread, and several may call it at once. */
+/* The hook's entry point. Returns 0 if the table is filled; otherwise the facade uses only the real driver. Several
+ * threads may call it at once. */
 typedef int gw_hook_attach_fn(gw_facade_head *head);
 
 typedef struct gw_facade_info {
@@ -58,14 +58,14 @@ typedef struct gw_facade_info {
     uint32_t export_count;
 } gw_facade_info;
 
-/* Read SONAME, build id and number of exports of the library at `path`. Returns GW_OK, or GW_IO, GW_CORRUPT,
- * GW_UNSUPPORTED (the file is not for this machine) or GW_NOMEM: then `err` names the file and the reason, and
- * *ret_info is unchanged. */
+/* Read the SONAME, the build id and the number of exports of the library at `path`. Returns GW_OK, or GW_IO,
+ * GW_CORRUPT, GW_UNSUPPORTED (the file is not for this machine) or GW_NOMEM. On an error, `err` names the file and the
+ * reason, and *ret_info is unchanged. */
 GW_MUST_CHECK gw_status gw_facade_driver_info(const char *path, gw_facade_info *ret_info, gw_error *err);
 
 /* Write `out_dir`/libcuda.so.1 and the link libcuda.so next to it, for the driver at `driver_path` and the hook at
  * `hook_path` (both absolute). The folder is created if it is missing; every user can read it and its files. An
- * existing facade stays if its bytes are the same and nobody else could have written them. Otherwise it is replaced
+ * existing facade is kept if it has the same bytes and nobody else could have written it. Otherwise it is replaced
  * atomically, so that a program that starts meanwhile finds either the old one or the new one.
  *
  * Returns GW_OK; GW_USAGE if a path is relative; GW_MISSING if the driver exports no name or the hook does not
@@ -77,8 +77,8 @@ GW_MUST_CHECK gw_status gw_facade_write(const char *driver_path, const char *hoo
  * its LD_LIBRARY_PATH (NULL: none). Searches the program's own run path, the library path, and then the system's
  * cache and default folders. A child process does the last step: it opens the library lazily and exits.
  *
- * Returns GW_OK: *ret_path is an absolute path, freed by the caller. GW_MISSING: none was found; `err` lists the
- * places searched and the reason for each skipped file. Also GW_NOMEM or GW_IO. */
+ * Returns GW_OK: *ret_path is an absolute path, freed by the caller. GW_MISSING: no driver was found; `err` lists the
+ * places searched and a file that was skipped, with the reason. Also GW_NOMEM or GW_IO. */
 GW_MUST_CHECK gw_status gw_driver_locate(const char *program, const char *library_path, char **ret_path, gw_error *err);
 
 #endif

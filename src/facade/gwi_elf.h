@@ -25,24 +25,25 @@ typedef struct gwi_elf {
     uint32_t symbol_count;
 } gwi_elf;
 
-/* Map and check a file. Returns GW_OK, or GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file):
- * then the file is closed again. */
+/* Map and check a file. Returns GW_OK, or GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file). On an
+ * error, the file is closed again. */
 GW_MUST_CHECK gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err);
 void gwi_elf_close(gwi_elf *elf);
 
-/* Return the string of the `n`-th dynamic entry (counted from 0) with this tag. NULL: absent or out of range. */
+/* Return the string of the `n`-th dynamic entry with this tag, counted from 0. Returns NULL if there is no such entry
+ * or its string is out of range. */
 const char *gwi_elf_dyn_string(const gwi_elf *elf, int64_t tag, unsigned n);
 
-/* Return the name of a symbol; NULL if it is damaged. */
+/* Return the name of a symbol, or NULL if it is damaged. */
 const char *gwi_elf_symbol_name(const gwi_elf *elf, const Elf64_Sym *symbol);
 
 /* True if other libraries can find the symbol by name: it is defined, not local and not hidden. */
 bool gwi_elf_symbol_exported(const Elf64_Sym *symbol);
 
-/* Write the build id in hex; "" if there is none. */
+/* Write the build id in hex, or "" if there is none. */
 void gwi_elf_build_id(const gwi_elf *elf, char *out, size_t out_bytes);
 
-/* The machine for which this code was built. */
+/* The machine type that this program was built for. */
 #if defined(__x86_64__)
 enum { GWI_ELF_MACHINE = EM_X86_64 };
 #elif defined(__aarch64__)

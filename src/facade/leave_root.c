@@ -1,9 +1,9 @@
-/* chroot() for the programs that are started with our preloaded libraries.
+/* chroot() for programs that are started with our preloaded libraries.
  *
  * A program such as chroot(8) changes its root folder and then executes another program. Our libraries are usually not
- * in the new root, and the loader would print a line on that program's stderr for each of them. So after a successful
- * call, their names are removed from the variables that name them, unless they are there. The rest of the environment
- * and the result of the call are unchanged. */
+ * in the new root, and the loader would print an error for each of them on that program's stderr. So after a
+ * successful chroot(), our libraries are removed from LD_PRELOAD and LD_LIBRARY_PATH if their folder does not exist in
+ * the new root. The rest of the environment and the result of the call are unchanged. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -12,14 +12,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Before glibc 2.34 it is in libdl. Without it, nothing is removed. */
+/* Before glibc 2.34 dladdr() is in libdl. Without it, nothing is removed from the environment. */
 #pragma weak dladdr
 
 enum { FOLDER_BYTES = 4096 };
 
-static const char a_place_here; /* in this library */
+static const char a_place_here; /* any address in this library, for dladdr() */
 
-/* The folder of this library, with the slash at its end. False: unknown. */
+/* Store the folder of this library, with a slash at its end. Returns false if the folder is unknown. */
 static bool own_folder(char *folder)
 {
     Dl_info info;
@@ -33,7 +33,7 @@ static bool own_folder(char *folder)
     return true;
 }
 
-/* True for the folder itself, with or without its slash, and for a file in it. */
+/* True for the folder itself, with or without the slash at its end, and for a file in it. */
 static bool is_in(const char *element, size_t bytes, const char *folder)
 {
     size_t length = strlen(folder);

@@ -20,7 +20,7 @@ static const char driver_name[] = "libcuda.so.1";
 
 typedef struct search {
     char found[PATH_MAX];
-    char passed_over[300]; /* a file that exists but cannot be used, and why; "": none */
+    char passed_over[300]; /* the last file that exists but cannot be used, and the reason; "": none */
 } search;
 
 static bool usable(search *s, const char *path)
@@ -40,7 +40,8 @@ static bool usable(search *s, const char *path)
     return fits;
 }
 
-/* Copy one folder of a list, with $ORIGIN, ${ORIGIN} and $LIB replaced. False: too long. */
+/* Copy one folder of a list, with $ORIGIN, ${ORIGIN}, $LIB and ${LIB} replaced. Returns false if the result is too
+ * long. */
 static bool expand(const char *part, size_t bytes, const char *origin, char *out, size_t out_bytes)
 {
     static const struct {
@@ -65,7 +66,7 @@ static bool expand(const char *part, size_t bytes, const char *origin, char *out
         used += value_bytes;
     }
     if (used == 0)
-        out[used++] = '.'; /* an empty part is the current folder */
+        out[used++] = '.'; /* an empty entry is the current folder */
     out[used] = '\0';
     return true;
 }
@@ -98,7 +99,7 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf elf;
     rpath[0] = runpath[0] = '\0';
     if (gwi_elf_open(program, &elf, NULL) != GW_OK)
-        return; /* a script, or unreadable: the interpreter's run path almost never leads to a driver */
+        return; /* a script or an unreadable file: an interpreter's run path almost never leads to a driver */
     const char *value = gwi_elf_dyn_string(&elf, DT_RUNPATH, 0);
     if (value != NULL)
         snprintf(runpath, PATH_MAX, "%s", value);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-/* A fuzzer cannot guess checksums, so its build ignores them. */
+/* A fuzzer cannot guess checksums, so the fuzzer's build ignores them. */
 #ifdef GW_FUZZ_IGNORE_CRC
 enum { CRC_MATTERS = 0 };
 #else
@@ -23,7 +23,7 @@ static gw_status fail_at(const gwi_in *in, uint64_t offset, gw_status status, co
     return gw_fail(err, status, "%s: offset %llu: %s", in->path, (unsigned long long)offset, reason);
 }
 
-/* Read up to `bytes`. *ret_got is smaller at the current end of the file. */
+/* Read up to `bytes` bytes. *ret_got is smaller if the file ends before that. */
 static gw_status read_at(const gwi_in *in, uint64_t offset, void *to, size_t bytes, size_t *ret_got, gw_error *err)
 {
     size_t got = 0;
@@ -163,7 +163,7 @@ out:
 
 typedef enum verdict { GOOD, CUT, HEAD_BAD, BODY_BAD } verdict;
 
-/* Check the block at `offset`, and read it if it is complete. */
+/* Check the block at the current offset, and read it if it is complete. */
 static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
 {
     size_t got = 0;
@@ -198,9 +198,10 @@ static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
     return GW_OK;
 }
 
-/* Where to continue after damage at `offset`. After a block with a good head and a bad body, the next block is
- * usually at its expected place; if not, search for it. A file made of nested heads could be read over and over. So
- * once 16 times its size was read without result, whole blocks are skipped. */
+/* Return the offset at which to continue after damage. After a block with a good head and a bad body, the next block
+ * is usually at its expected place; if not, search for it. In a file of nested block heads, the search would read the
+ * same bytes again and again. So once 16 times the size of the file was read in vain, whole damaged blocks are
+ * skipped. */
 static uint64_t go_on_at(gwi_in *in, verdict why)
 {
     if (why == HEAD_BAD)
@@ -255,7 +256,7 @@ gw_status gwi_in_find(gwi_in *in, gw_error *err)
     if (seen != GOOD)
         return pass_over(in, seen, err);
     if (in->sequence_known && in->head.sequence != in->sequence) {
-        in->sequence_known = false; /* reported once: the next call reads the block */
+        in->sequence_known = false; /* report this once: the next call reads the block */
         return gw_fail(err, GW_CORRUPT, "%s: offset %llu: block %u stands where block %u should", in->path,
                        (unsigned long long)in->offset, in->head.sequence, in->sequence);
     }

@@ -1,4 +1,4 @@
-/* Packs blocks, gives them their head and checksum, and appends them to the file. */
+/* Packs blocks, adds their heads and checksums, and appends them to the file. */
 #define _GNU_SOURCE
 #include "gwi_block_out.h"
 
@@ -11,11 +11,12 @@
 #include <zstd.h>
 
 enum {
-    /* Events are already differences, 10.9 bytes each. Level 1 reduces this to 9.5 and makes reading a fifth slower. */
+    /* Events are already stored as differences and take 10.9 bytes each. Level 1 reduces this to 9.5 bytes, but makes
+     * reading a fifth slower. */
     PACK_LEVEL_EVENTS = -1,
     PACK_LEVEL = 3,
     PACK_BYTES_MIN = 128, /* smaller blocks do not shrink */
-    /* Disk space reserved ahead, so that the final blocks fit on a full disk. */
+    /* Disk space reserved in advance, so that the final blocks fit on a full disk. */
     ROOM_BYTES = 64 << 10
 };
 
@@ -29,7 +30,7 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
             continue;
         if (n <= 0) {
             int reason = n < 0 ? errno : ENOSPC;
-            /* Remove an incomplete block, which a reader would report as damage. */
+            /* Remove the incomplete block, because a reader would report it as damage. */
             if (done > 0 && ftruncate(out->fd, (off_t)out->end) != 0)
                 return gw_fail(err, GW_IO, "%s: write at offset %llu: %s, and cutting the rest off failed", out->path,
                                (unsigned long long)out->end, strerror(reason));
@@ -71,8 +72,8 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
     memcpy(head.magic, GW_RECORDING_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
-    /* Write the header first: reserving space may wait for a busy disk, and if the supervisor dies meanwhile, an
-     * empty file would not be recognised as a recording. */
+    /* Write the header first: reserving space may have to wait for a busy disk. If the supervisor died meanwhile, the
+     * file would be empty and not recognised as a recording. */
     gw_status st = write_all(out, &head, sizeof head, err);
     if (st == GW_OK)
         (void)take_room(out, 0);
@@ -90,7 +91,7 @@ void gwi_out_close(gwi_out *out)
     out->fd = -1;
 }
 
-/* Pack into `stored` after the head. Returns 0 if that does not make the block smaller. */
+/* Pack a block into `stored`, after the head. Returns its packed size, or 0 if packing does not make it smaller. */
 static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes)
 {
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
@@ -104,7 +105,7 @@ static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint
     return 0;
 }
 
-/* Complete the head of the block in `stored` and write both. */
+/* Complete the head and write it, together with the block in `stored`. */
 static gw_status write_stored(gwi_out *out, gwi_block_head head, gw_error *err)
 {
     uint8_t *stored = out->stored + GWI_BLOCK_HEAD_BYTES;

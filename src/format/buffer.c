@@ -1,4 +1,4 @@
-/* Opens and checks the buffer of a process, reads it, and finds out whether the process lives and how it ended. */
+/* Opens, checks and reads the buffer of a process, and finds out whether the process is alive and how it ended. */
 #define _GNU_SOURCE
 #include "gwi_buffer.h"
 
@@ -41,7 +41,7 @@ static uint64_t read_cntvct(void)
 #endif
 }
 
-/* Read several pairs and use the one read fastest, because we may be interrupted between the two clocks. */
+/* Read the clocks several times and use the fastest reading, because we may be interrupted between two clocks. */
 gwi_now gwi_now_take(void)
 {
     gwi_now best = {0};
@@ -72,8 +72,8 @@ static size_t read_fd(int fd, uint64_t offset, void *to, size_t bytes)
     return got;
 }
 
-/* The kernel makes the copies, and these fences order them. A thread sanitizer does not see the copies and rejects
- * fences. */
+/* The kernel copies the data, and these fences order the copies. ThreadSanitizer does not see the copies and does not
+ * support fences. */
 static void fence_acquire(void)
 {
 #ifndef __SANITIZE_THREAD__
@@ -93,7 +93,7 @@ void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t
     size_t got = 0;
     if (buffer->copy == NULL) {
         got = read_fd(buffer->fd, offset, to, bytes);
-        fence_acquire(); /* what is read next must not be older: a record is read after the count that covers it */
+        fence_acquire(); /* later reads must not return older data: a count is read before its records */
     } else if (offset < buffer->copy_bytes) {
         got = buffer->copy_bytes - offset < bytes ? (size_t)(buffer->copy_bytes - offset) : bytes;
         memcpy(to, buffer->copy + offset, got);
@@ -106,7 +106,7 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
     if (buffer->copy != NULL || buffer->fd < 0)
         return;
     fence_release();
-    /* If the file cannot be written, only its process is affected: the chunk stays taken. */
+    /* An error affects only the process of this file: its chunk stays taken. */
     ssize_t ignored = pwrite(buffer->fd, from, bytes, (off_t)offset);
     (void)ignored;
 }
@@ -144,8 +144,8 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
         st = errno == ENOENT || errno == ELOOP ? GW_MISSING : GW_IO;
         goto out;
     }
-    /* A buffer belongs to the user of the run, or to root if the program gained its rights. Other files were put there
-     * to be read, or, as links, to be written. */
+    /* A buffer belongs to the user of the run, or to root if the program gained root's rights. Refuse other files:
+     * they may have been put there to make us read them or, if they are links, to make us write to the target. */
     if (fstat(buffer->fd, &info) != 0 || !S_ISREG(info.st_mode) || fstat(folder_fd, &folder) != 0 ||
         (info.st_uid != folder.st_uid && info.st_uid != 0) || info.st_nlink > 1) {
         st = GW_MISSING;
@@ -222,8 +222,9 @@ static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_err
     return GW_OK;
 }
 
-/* Copying takes time: chunks that were freed and taken again meanwhile are inconsistent, but the recording has their
- * former contents. The current ring heads show which entries may have been overwritten. */
+/* The program continues during the copy. A chunk that was freed and taken again meanwhile is inconsistent, so clear
+ * its head: the recording has its former contents. The current ring heads show which entries may have been
+ * overwritten. */
 static gw_status settle_copy(gwi_buffer *buffer)
 {
     if (buffer->copy == NULL || buffer->fd < 0)
@@ -250,7 +251,7 @@ static gw_status settle_copy(gwi_buffer *buffer)
     return GW_OK;
 }
 
-/* True if the namespace differs from ours. If one of the two is unknown, they count as equal. */
+/* True if the namespace differs from ours. Namespaces count as equal if one of them is unknown. */
 static bool is_elsewhere(uint64_t pid_namespace)
 {
     char text[40] = "";
@@ -266,10 +267,9 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
         return buffer->head.ready == 0
                    ? GW_MISSING
                    : gw_fail(err, GW_CORRUPT, "%s: offset 16: neither ready nor unready", buffer->name);
-    /* Read it again now that it is known to be complete. */
+    /* Read the head again, now that it is known to be complete. */
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
-    gwi_now now = gwi_now_take(); /* read the clock after the head: a process that has just started must not appear
-                                   * to be from the future */
+    gwi_now now = gwi_now_take(); /* after the head, or a new process would appear to start in the future */
     gw_status st = check_head(buffer, &now, err);
     if (st != GW_OK)
         return st;
@@ -303,7 +303,7 @@ bool gwi_buffer_process_gone(const gwi_buffer *buffer)
     return pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
 }
 
-/* Read field 52 of /proc/PID/stat while the process is a zombie. */
+/* Read the exit status of a zombie: field 52, the last one, of /proc/PID/stat. */
 static bool status_of_zombie(uint32_t pid, int *ret_status)
 {
     char path[40], line[1024], state = '?';
@@ -313,14 +313,14 @@ static bool status_of_zombie(uint32_t pid, int *ret_status)
     if (fd >= 0)
         close(fd);
     line[bytes < 0 ? 0 : bytes] = '\0';
-    const char *at = strrchr(line, ')'), *last = strrchr(line, ' '); /* the name may contain any characters */
+    const char *at = strrchr(line, ')'), *last = strrchr(line, ' '); /* search backwards: the name may contain ')' */
     if (at == NULL || last < at || sscanf(at, ") %c", &state) != 1 || state != 'Z')
         return false;
     *ret_status = (int)strtol(last, NULL, 10);
     return true;
 }
 
-/* The structure of PIDFD_GET_INFO in its first version, which has the exit status. */
+/* The first version of the structure of PIDFD_GET_INFO. It contains the exit status. */
 typedef struct pidfd_info_v0 {
     uint64_t mask, cgroup;
     uint32_t pid, tgid, ppid, ids[8];
@@ -354,7 +354,7 @@ void gwi_buffer_ask_status(gwi_buffer *buffer)
     int status;
     if (buffer->status_known || buffer->pidfd < 0)
         return;
-    /* If it is still there after reading, the pid was not reused meanwhile. */
+    /* If the zombie still exists after its status was read, the pid was not reused meanwhile. */
     if ((status_of_zombie(buffer->head.pid, &status) && !is_waited_for(buffer->pidfd)) ||
         status_of_pidfd(buffer->pidfd, &status)) {
         buffer->status_known = true;

@@ -1,5 +1,5 @@
-/* Drops the oldest events of a recording near its size limit, but keeps those that made objects that are still
- * alive. */
+/* Drops the oldest events of a recording that is near its size limit, but keeps the events that made objects that
+ * still exist. */
 #define _GNU_SOURCE
 #include "gwi_compact.h"
 
@@ -24,7 +24,7 @@ enum { FAILURE = GW_THING_COUNT, SAMPLE_FIRST, SAMPLE_LAST, FIRST_THREAD_STATE }
 typedef struct entry {
     uint64_t name;
     uint32_t pid;
-    uint32_t what; /* gw_thing, or one of the above; 0: empty */
+    uint32_t what; /* gw_thing, or one of the keys above; 0: empty */
     uint64_t value;
 } entry;
 
@@ -65,7 +65,7 @@ static bool grow_table(table *t)
     return true;
 }
 
-/* Find the entry, or add one with value 0. NULL: out of memory. */
+/* Find the entry, or add one with value 0. Returns NULL if out of memory. */
 static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 {
     if (!grow_table(t))
@@ -85,7 +85,7 @@ typedef struct older {
     uint8_t *keep; /* owned: one byte per item of EVENTS, CARRY, STATE and SAMPLES blocks */
     size_t count, capacity;
     uint64_t events, events_kept;
-    uint64_t alive_skip; /* number of kept events that must be dropped, oldest first */
+    uint64_t alive_skip; /* number of events marked KEEP that must be dropped nevertheless, oldest first */
 } older;
 
 static bool remember(older *o, bool keep)
@@ -110,7 +110,8 @@ static bool judge_failure(older *o, const gw_event *event)
     return true;
 }
 
-/* Decide about one event. An event that ends an object drops the one that made it. Returns false if out of memory. */
+/* Decide whether to keep an event. An event that ends an object is dropped together with the one that made the object.
+ * Returns false if out of memory. */
 static bool judge_event(older *o, const gw_event *event)
 {
     o->events++;
@@ -127,7 +128,7 @@ static bool judge_event(older *o, const gw_event *event)
     if (e == NULL)
         return false;
     if (kind->effect == GW_EFFECT_MAKES) {
-        e->value = o->count; /* 1 + its index */
+        e->value = o->count; /* 1 + the index of the event */
     } else if (e->value != 0) {
         o->keep[e->value - 1] = KEEP_NOT;
         o->keep[o->count - 1] = KEEP_NOT;
@@ -136,7 +137,7 @@ static bool judge_event(older *o, const gw_event *event)
     return true;
 }
 
-/* Keep only the last state of a thread. */
+/* For each thread, keep only the last item of each kind. Returns false if out of memory. */
 static bool judge_state(older *o, const gw_item *item)
 {
     entry *e = demand(&o->table, FIRST_THREAD_STATE + (uint32_t)item->kind, item->pid, item->tid);
@@ -148,8 +149,8 @@ static bool judge_state(older *o, const gw_item *item)
     return true;
 }
 
-/* Keep the first and the last full sample of each object. Their difference is that of the run. The values in between
- * are lost, including the highest ones. */
+/* Keep the first and the last full sample of each source and device, so that the change over this time stays known.
+ * The values in between are lost, including the highest ones. Returns false if out of memory. */
 static bool judge_sample(older *o, const gw_item *item)
 {
     uint64_t name = (uint64_t)item->sample.source << 32 | item->sample.device;
@@ -231,7 +232,7 @@ static plan make_plan(const block_place *list, size_t count, uint64_t bytes_max)
     return p;
 }
 
-/* True for items that are decided individually. */
+/* True for blocks whose items are kept or dropped individually. */
 static bool is_judged(unsigned type)
 {
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY || type == GWI_BLOCK_STATE || type == GWI_BLOCK_SAMPLES;
@@ -293,7 +294,8 @@ static gw_status judge_older(gwi_source *source, const plan *p, older *o, gw_err
     return st == GW_END ? GW_OK : st;
 }
 
-/* The kept items may take a quarter of the limit. Beyond that, the oldest are dropped, even if alive, and counted. */
+/* The kept items may take a quarter of the limit. Beyond that, drop the oldest events, even those of objects that
+ * still exist, and count them. */
 static void fit_older(older *o, uint64_t bytes_max)
 {
     uint64_t kept = 0;
@@ -308,7 +310,7 @@ static void fit_older(older *o, uint64_t bytes_max)
 typedef struct copier {
     gwi_out *out;
     older *o;
-    size_t next; /* index of the next decided item */
+    size_t next; /* index in `keep` of the next item */
     gwi_encoder *encoder;
     gwi_bytes items;
     gwi_block_type items_type; /* type of the block made of `items` */
@@ -420,7 +422,7 @@ static gw_status start_files(const char *path, const char *new_path, gwi_source 
     gw_status st = gwi_source_start(source, fd, path, err);
     if (st != GW_OK)
         return st;
-    unlink(new_path); /* left behind by a writer that died here */
+    unlink(new_path); /* it exists if an earlier writer died while it compacted */
     fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return gw_fail(err, GW_IO, "%s: %s", new_path, strerror(errno));

@@ -1,4 +1,4 @@
-/* CRC-32C, by the processor's instruction or by table. */
+/* CRC-32C, computed by the processor's instruction or with a table. */
 #include "gwi_crc32c.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* Drains the buffers of a run folder.
  *
- * A drain looks at all chunks, copies the new records, finds each thread's events in them, sorts them by time and
+ * A drain copies the new records from all chunks, finds each thread's events in them, sorts the events by time and
  * passes on those that are at least 2 ms old. Younger events stay in the buffers for the next drain. No event is held
  * back in our own memory, so that none is lost if we die. Progress is stored per chunk (gwi_chunk_mark) and passed to
- * the writer as DRAINED items. gw_drain_commit() writes it into the buffers after the file has the events. */
+ * the writer as DRAINED items. gw_drain_commit() writes it into the buffers once the events are in the file. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gwi_drain.h"
@@ -25,18 +25,18 @@
 enum {
     HOLD_BACK_NS = 2000000,
     FORESEEN_NS = 100000000,       /* the usual time between two drains */
-    TEXT_PATIENCE_NS = 1000000000, /* time for which an event waits for the rest of its text */
-    UNREADY_NS = 1000000000,       /* time for which a buffer that is being set up is checked often */
+    TEXT_PATIENCE_NS = 1000000000, /* how long an event waits for the rest of its text */
+    UNREADY_NS = 1000000000,       /* how long a buffer that is being set up is checked often */
     COUNTERS_EVERY_NS = 1000000000,
-    AFTER_FAILURE_NS = 2000000000u, /* for this time after a failure, counters are passed on with every drain */
+    AFTER_FAILURE_NS = 2000000000u, /* for this long after a failure, every drain passes on the counters */
     RESULT_OUT_OF_MEMORY = 2,
-    RESULT_NOT_FOUND = 500, /* libraries look for functions that may be missing */
+    RESULT_NOT_FOUND = 500, /* not a failure: libraries look up functions that may not exist */
     RECORD_BYTES = sizeof(gw_raw_event),
     SLOTS_AT_ONCE = 32,
     NO_EVENT = UINT32_MAX
 };
 
-/* The copied new records of one chunk. */
+/* The new records of one chunk, copied. */
 typedef struct part {
     uint32_t buffer, chunk; /* indices */
     uint32_t slot, generation, tid;
@@ -46,22 +46,23 @@ typedef struct part {
     uint32_t base_bytes; /* offset of that record in the chunk */
 } part;
 
-/* An event with its texts, which are adjacent in drain.record. Damaged records are included and skipped with it. */
+/* An event with its texts, which are adjacent in drain.record. Damaged records before the event are included, and
+ * skipped. */
 typedef struct group {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     uint32_t first, count;
-    uint32_t event; /* index of the event's record; NO_EVENT: only damage */
-    uint32_t part;  /* index of the last record's part */
+    uint32_t event; /* index of the event's record; NO_EVENT: the group has only damaged records */
+    uint32_t part;  /* index of the part that contains the last record */
 } group;
 
 struct gw_drain {
     char *folder; /* owned */
     int end_fd;   /* epoll on the pidfds of the processes and on the folder; -1: none */
-    int made_fd;  /* inotify: a buffer was created; -1: none */
+    int made_fd;  /* inotify: reports new files in the folder; -1: none */
     bool copy;
-    bool listed;           /* for copies: the folder was read */
-    bool last;             /* the current drain is the last: do not wait for anything */
-    uint64_t copied_at_ns; /* start of copying, see gwi_drain_open_copy() */
+    bool listed;           /* for copies: the folder has been read */
+    bool last;             /* this is the last drain: do not wait for anything */
+    uint64_t copied_at_ns; /* when copying began, see gwi_drain_open_copy() */
     uint64_t t0_monotonic_ns;
     bool expects;
     uint32_t expected_fn_count, expected_fn_hash;
@@ -90,7 +91,7 @@ struct gw_drain {
 
 /* ---- opening and closing ---- */
 
-/* Watch the folder, so that a process that ends before the next drain is also found in time. */
+/* Watch the folder for new buffers, so that we find a process in time even if it ends before the next drain. */
 static void watch_folder(gw_drain *drain)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -99,7 +100,7 @@ static void watch_folder(gw_drain *drain)
         return;
     if (inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0) {
         int ignored = epoll_ctl(drain->end_fd, EPOLL_CTL_ADD, drain->made_fd, &event);
-        (void)ignored; /* on failure it is found a little later */
+        (void)ignored; /* on failure, the next drain finds new buffers */
     }
 }
 
@@ -215,7 +216,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
     if (drain->listed)
         return GW_OK;
     while (drain->made_fd >= 0 && read(drain->made_fd, made, sizeof made) > 0)
-        continue; /* reading the folder finds all files */
+        continue; /* the contents are not needed: all files of the folder are listed below */
     DIR *dir = opendir(drain->folder);
     if (dir == NULL)
         return gw_fail(err, GW_IO, "run folder %s: %s", drain->folder, strerror(errno));
@@ -225,7 +226,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
         if (!is_buffer_name(entry->d_name) || is_known(drain, entry->d_name))
             continue;
         st = gwi_buffer_open(dirfd(dir), entry->d_name, drain->copy, &buffer);
-        if (st == GW_MISSING || st == GW_IO) { /* not a buffer, or too many open files: try again next time */
+        if (st == GW_MISSING || st == GW_IO) { /* not a buffer, or too many open files: try again in the next drain */
             st = GW_OK;
             continue;
         }
@@ -240,7 +241,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
     closedir(dir);
     if (st != GW_OK)
         return gw_fail(err, st, "run folder %s: no memory for its buffers", drain->folder);
-    drain->listed = drain->copy; /* copies are made only once */
+    drain->listed = drain->copy; /* the folder of a copy is read only once */
     return GW_OK;
 }
 
@@ -261,17 +262,17 @@ static bool is_mapped(const gwi_buffer *buffer)
     return found;
 }
 
-/* The end of the process makes gw_drain_end_fd() readable until we have handled it. */
+/* Switch watching the process on or off. While it is on, gw_drain_end_fd() becomes readable when the process ends. */
 static void watch_ends(gw_drain *drain, gwi_buffer *buffer, bool on)
 {
     struct epoll_event event = {.events = EPOLLIN};
     if (drain->end_fd < 0 || buffer->pidfd < 0)
         return;
     int ignored = epoll_ctl(drain->end_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, buffer->pidfd, &event);
-    (void)ignored; /* on failure its end is noticed a little later */
+    (void)ignored; /* on failure, the next drain finds out that the process ended */
 }
 
-/* After an exec, the old program's buffer remains: the process is alive but no longer writes to it. */
+/* After an exec, the old program's buffer remains: the process is alive but no longer writes to this buffer. */
 static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
 {
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
@@ -312,7 +313,7 @@ static gw_status refuse(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
     return say(drain, buffer->head.pid, "buffer.refused", why, err);
 }
 
-/* Introduce a buffer that became ready since the last drain. */
+/* Introduce a buffer to the sink if it has become ready since the last drain. */
 static gw_status welcome(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 {
     if (!buffer->adopted) {
@@ -347,8 +348,7 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
         if (buffer->adopted && !buffer->gone && gwi_buffer_process_gone(buffer)) {
             looked_at_ns = looked_at_ns == 0 ? gw_monotonic_ns() : looked_at_ns;
             buffer->gone = true;
-            buffer->gone_at_ns = looked_at_ns; /* the same time for all, because the order in which they ended is
-                                                * unknown */
+            buffer->gone_at_ns = looked_at_ns; /* the same time for all: the order of their ends is unknown */
             gwi_buffer_ask_status(buffer);
             watch_ends(drain, buffer, false);
         }
@@ -394,7 +394,7 @@ static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_reco
         buffer->foreseen_ratio = ratio;
 }
 
-/* Number of chunks that the process has ever taken. */
+/* Return the number of chunks that the process has ever taken. */
 static uint64_t chunk_sequence(const gwi_buffer *buffer)
 {
     uint64_t sequence;
@@ -402,8 +402,9 @@ static uint64_t chunk_sequence(const gwi_buffer *buffer)
     return sequence;
 }
 
-/* Usually nothing happens: if no chunk was taken, only those that were not free can have changed. A thread counts a
- * chunk after taking it, so the count must be read before the chunks. */
+/* True if all chunks must be read. Usually they need not be: if the process took no chunk since the last drain, only
+ * chunks that were not free can have changed. A thread increments the count after it takes a chunk, so read the count
+ * before the chunks. */
 static bool must_see_all(const gw_drain *drain, gwi_buffer *buffer)
 {
     uint64_t sequence = chunk_sequence(buffer);
@@ -434,7 +435,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
             continue;
         new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
         if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part))) {
-            buffer->sequence_seen--; /* the rest is handled next time */
+            buffer->sequence_seen--; /* read all chunks next time, to find the rest */
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
         }
         drain->part[drain->part_count++] = (part){.buffer = buffer_index,
@@ -471,7 +472,7 @@ static int compare_parts(const void *left, const void *right)
     return 0;
 }
 
-/* Copy thread by thread, so that an event and its text are adjacent. */
+/* Copy the records thread by thread, so that an event and its text are adjacent. */
 static gw_status copy_records(gw_drain *drain, gw_error *err)
 {
     if (drain->part_count > 0)
@@ -509,14 +510,14 @@ static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, grou
     *ret_group = (group){.first = first, .event = NO_EVENT};
     uint32_t at = first;
     while (at < end && !is_event(&drain->record[at]))
-        at++; /* text without an event, or damage */
+        at++; /* a text without its event, or damage */
     bool whole = true;
     if (at < end) {
         ret_group->event = at;
         bool more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
         for (at++; more && at < end && drain->record[at].kind == GW_EV_TEXT; at++)
             more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
-        whole = !more || at < end; /* the next record is another event: the text was lost */
+        whole = !more || at < end; /* true as well if the next record is another event: the rest of the text was lost */
     }
     ret_group->count = at - first;
     ret_group->part = drain->record_part[at - 1];
@@ -531,9 +532,9 @@ static bool add_group(gw_drain *drain, const group *found)
     return true;
 }
 
-/* Where to continue in a thread's records if the group at `first` must wait: at the next chunk, because a thread may
- * have two chunks at once (one of them for failures) whose times interleave. Not if the text continues in that
- * chunk. */
+/* Return where to continue in a thread's records if the group at `first` must wait. This is the next chunk, because a
+ * thread may have two chunks at once (one of them for failures) whose times interleave. But if the next chunk begins
+ * with the rest of the text, the thread's other records must wait too: return `end`. */
 static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_t end)
 {
     const part *p = &drain->part[drain->record_part[first]];
@@ -541,7 +542,7 @@ static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_
     return next < end && drain->record[next].kind == GW_EV_TEXT ? end : next;
 }
 
-/* Find the events of one thread up to the cutoff, in records [first, end). */
+/* Find the events of one thread in the records [first, end), up to the cutoff time. */
 static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint64_t cutoff_ns, gw_error *err)
 {
     gwi_buffer *buffer = drain->buffer[drain->part[drain->record_part[first]].buffer];
@@ -551,7 +552,7 @@ static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint
         group found;
         bool whole = find_group(drain, first, end, &found);
         if (drain->record_part[first] != last_part)
-            t_ns = 0; /* times do not decrease within a chunk */
+            t_ns = 0; /* times are in order only within a chunk */
         last_part = drain->record_part[first];
         found.t_ns = t_ns;
         if (found.event != NO_EVENT) {
@@ -577,7 +578,7 @@ static int compare_groups(const void *left, const void *right)
 {
     const group *a = left, *b = right;
     COMPARE(a->t_ns, b->t_ns);
-    COMPARE(a->first, b->first); /* preserves a thread's order */
+    COMPARE(a->first, b->first); /* preserves the order of a thread's events */
     return 0;
 }
 
@@ -702,7 +703,7 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     uint32_t inside = slot->inside_fn;
     gw_item item = {.kind = GW_ITEM_COUNTERS, .pid = buffer->head.pid, .tid = slot->tid};
     item.counters.calls = slot->calls;
-    item.counters.synced_at_ns = slot->synced_at; /* in ticks, for the comparison */
+    item.counters.synced_at_ns = slot->synced_at; /* in ticks, to compare it with the last value */
     item.counters.inside_since_ns = inside == 0 ? 0 : slot->inside_since;
     item.counters.inside_fn_plus_1 = inside <= buffer->head.fn_count && inside <= UINT16_MAX ? (uint16_t)inside : 0;
     bool changed = memcmp(counter, said->counter, sizeof counter) != 0 ||
@@ -724,9 +725,9 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     return hand(drain, &item, err);
 }
 
-/* Copy the ring's entries that were certainly not overwritten meanwhile: those before `head` at the start of the
- * copy, without those that the owner may have overwritten until its end, and without the one that it may be writing
- * now. */
+/* Copy the ring's entries that the owner cannot have overwritten during the copy. These are the entries before `head`,
+ * which was read before the copy, except those that the owner may have overwritten up to the end of the copy or may be
+ * writing now. */
 static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t slot_index, uint32_t ring_index,
                           uint64_t head)
 {
@@ -747,7 +748,7 @@ static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t sl
         const gw_ring_entry *entry = &drain->ring.entry[i % GW_RING_ENTRIES];
         uint64_t entry_ns = ticks_ns(drain, buffer, entry->ticks);
         if (entry->ticks < buffer->head.start_ticks || entry_ns < t_ns)
-            continue; /* time does not decrease within a thread: this is damage */
+            continue; /* times do not decrease within a thread, so this entry is damaged */
         t_ns = entry_ns;
         uint16_t fn = (uint16_t)entry->stream_fn;
         drain->call[count++] = (gw_hot_call){.t_ns = entry_ns,
@@ -829,7 +830,7 @@ static gw_status hand_exit(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .t_ns = since_t0(drain, buffer->gone_at_ns),
                     .pid = buffer->head.pid,
                     .exit = {.pid = buffer->head.pid, .exit_code = -1}};
-    gwi_buffer_ask_status(buffer); /* the parent may have waited for the process since the last attempt */
+    gwi_buffer_ask_status(buffer); /* try again: the parent may have waited for the process since the last attempt */
     if (buffer->status_known) {
         item.exit.status_known = true;
         item.exit.exit_code = WIFEXITED(buffer->status) ? WEXITSTATUS(buffer->status) : -1;
@@ -892,7 +893,7 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++)
         if (is_read(drain->buffer[i]))
             st = hand_state(drain, drain->buffer[i], last, cutoff_ns, err);
-    /* Pass marks on even after a failure, because the writer has what was passed before. */
+    /* Pass marks on even after a failure, because the writer already has the events passed on before the failure. */
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         gw_status marked =
             drain->buffer[i]->adopted ? hand_marks(drain, drain->buffer[i], st == GW_OK ? err : NULL) : GW_OK;
@@ -902,8 +903,8 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
-/* A wait that returns changes nothing by itself: a program that repeatedly waits for finished work, while other work
- * never ends, makes no more progress than one that polls. */
+/* True for calls that are not progress. Waits that return are among them: a program that repeatedly waits for finished
+ * work, while other work never ends, makes no more progress than one that polls. */
 static bool is_question(unsigned counter)
 {
     return counter == GW_COUNT_QUERY || counter == GW_COUNT_SYNC || counter == GW_COUNT_NOT_READY ||
@@ -969,7 +970,7 @@ size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
 
 /* ---- freeing ---- */
 
-/* Free a full chunk if the file has all of it. In a chunk that is in use, store our progress. */
+/* Free a full chunk if all its records are in the file. Otherwise, store our progress in the chunk. */
 static void commit_chunk(gwi_buffer *buffer, uint32_t index)
 {
     gwi_chunk_mark *mark = &buffer->chunk[index];
@@ -978,7 +979,7 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
     gwi_buffer_read(buffer, offset, &head, sizeof head);
     uint32_t state = head.state, used = head.used_bytes, none = 0;
     if (!mark->seen || head.sequence != mark->sequence) {
-        /* A thread that ended may leave a full chunk without records. */
+        /* A full chunk without records may be left by a thread that ended. Free it too. */
         if (state != GW_CHUNK_FULL || used != 0)
             return;
     } else if (state != GW_CHUNK_FULL || mark->handed_bytes < used) {
@@ -986,7 +987,7 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
             gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &mark->handed_bytes, 4);
         return;
     }
-    /* The next owner may write the head in any order, so clear old values first. */
+    /* The next owner may write the fields of the head in any order, so clear the old values first. */
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, used_bytes), &none, 4);
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &none, 4);
     mark->seen = mark->taken = false;
@@ -1050,7 +1051,8 @@ void gw_drain_commit(gw_drain *drain)
     }
 }
 
-/* Only we free chunks, so those that were taken at the last look still are, and new ones are counted. */
+/* Return the share of the chunks that are taken. Only we free chunks, so those taken at the last drain still are. The
+ * process counts the chunks that it took since then. */
 static double taken_ratio(const gwi_buffer *buffer)
 {
     uint64_t taken = chunk_sequence(buffer) - buffer->sequence_seen;
@@ -1077,8 +1079,9 @@ double gw_drain_fill_ratio(const gw_drain *drain)
 
 /* ---- copies, for readers ---- */
 
-/* The program continues while it is copied: the first of a thread's two chunks may be copied before an event and the
- * second after the next event. Everything published before copying began is in the copy. Later events are left out. */
+/* The program continues during the copy: the first of a thread's two chunks may be copied before an event is written,
+ * and the second after the next event. All events published before copying began are in the copy. Later events are
+ * left out. */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
 {
     gw_drain *drain = NULL;
@@ -1090,7 +1093,7 @@ gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, 
     st = read_folder(drain, err);
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
         gw_status adopted = gwi_buffer_adopt(drain->buffer[i], err);
-        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* the drain reports a damaged one */
+        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* the drain reports a damaged buffer */
     }
     if (st != GW_OK) {
         gw_drain_close(drain);

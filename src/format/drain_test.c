@@ -1,5 +1,5 @@
-/* Tests the path from buffers of living, dying and misbehaving processes through the drain into a recording and
- * back. */
+/* Tests the path of events from buffers through the drain into a recording and back. The processes live, die or
+ * misbehave. */
 #define _GNU_SOURCE
 #include "test_buffer.h"
 #include "test_items.h"
@@ -57,7 +57,7 @@ static gw_drain *open_drain(void)
     return drain;
 }
 
-/* What a test checks about the items passed on. */
+/* Data about the items passed on, for the checks of a test. */
 typedef struct seen {
     unsigned count[GW_ITEM_COUNT];
     uint64_t event_arg_sum;
@@ -72,7 +72,7 @@ typedef struct seen {
     uint64_t calls;
     char thread_name[20];
     gw_writer *writer;
-    unsigned fail_after; /* 0: never */
+    unsigned fail_after; /* 0: never fail */
 } seen;
 
 static void see_event(seen *s, const gw_event *event)
@@ -127,7 +127,7 @@ static void run(gw_drain *drain, bool last, seen *s)
         fail_msg("%s", err.text);
 }
 
-/* For conditions that are met soon on an idle machine: rounds of 4 ms. */
+/* Number of rounds of 4 ms to wait for a condition that is soon met on an idle machine. */
 enum { ROUNDS_MAX = 50000 };
 
 static void pause_ms(unsigned ms)
@@ -189,7 +189,7 @@ static void young_events_wait(void **state)
 }
 
 #if defined(__x86_64__)
-/* The time converted from an event's ticks is between two readings of the clock around it. */
+/* True if the time converted from an event's ticks is between two readings of the clock around it. */
 static bool is_told_in_time(void)
 {
     test_buffer b;
@@ -209,14 +209,14 @@ static bool is_told_in_time(void)
     seen s = seen_start;
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
-    uint64_t slack_ns = pair_ns + 1000000; /* the pair was not read at one instant */
+    uint64_t slack_ns = pair_ns + 1000000; /* the two values of the pair were not read at the same instant */
     bool in_time = s.t_ns_last + slack_ns >= before_ns && s.t_ns_last <= after_ns + slack_ns;
     gw_drain_close(drain);
     test_buffer_drop(&b);
     return in_time;
 }
 
-/* Clock and counter are read one after the other, and on a busy machine something else may run in between. */
+/* Clock and counter are read one after the other. On a busy machine, another process may run in between. */
 static void ticks_become_times(void **state)
 {
     enum { TRIES = 5 };
@@ -263,7 +263,7 @@ static void texts_are_joined(void **state)
     test_buffer_drop(&b);
 }
 
-/* Chunks are reused: while it is drained, a thread writes many times the buffer's capacity. */
+/* Chunks are reused: while the buffer is drained, a thread writes many times the buffer's capacity. */
 typedef struct pusher {
     test_thread thread;
     uint64_t events;
@@ -330,11 +330,11 @@ static void a_busy_program_is_foreseen(void **state)
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
     while (i < GW_CHUNK_COUNT * GW_CHUNK_RECORDS / 2)
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i++));
-    assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is half full */
+    assert_true(gw_drain_fill_ratio(drain) > 0.45); /* the buffer is half full */
     run(drain, true, &s);
     gw_drain_commit(drain);
     if (gw_monotonic_ns() - begun_ns < 100000000)       /* only if the machine was fast enough */
-        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is predicted to be */
+        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* the buffer is predicted to be half full */
     for (unsigned k = 0; k < 30; k++)
         run(drain, true, &s);
     gw_drain_commit(drain);
@@ -388,7 +388,7 @@ static void failures_bring_rings_and_counters(void **state)
     assert_true(test_write(&thread, &failure, 1));
     pause_ms(4);
     run(drain, false, &s);
-    assert_int_equal(s.count[GW_ITEM_RING], 0); /* an out-of-memory brings no rings */
+    assert_int_equal(s.count[GW_ITEM_RING], 0); /* after an out-of-memory error, no rings are passed on */
     failure.ticks = gw_monotonic_ns();
     failure.result = 700;
     failure.kind = GW_EV_SYNC;
@@ -398,7 +398,7 @@ static void failures_bring_rings_and_counters(void **state)
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.ring_total, 5000);
-    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* one entry may be in progress */
+    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* one entry may be in the middle of a write */
     assert_int_equal(s.ring_torn, 0);
     assert_int_equal(s.count[GW_ITEM_LOST], 1);
     run(drain, false, &s);
@@ -433,7 +433,7 @@ static void torn_ring_entries_are_left_out(void **state)
     assert_int_equal(pthread_create(&id, NULL, spin_ring, &thread), 0);
     gw_drain *drain = open_drain();
     seen s = seen_start;
-    while (s.count[GW_ITEM_RING] < 100) { /* one ring each time that the owner made progress */
+    while (s.count[GW_ITEM_RING] < 100) { /* a ring is passed on only if the owner made progress */
         run(drain, true, &s);
         assert_int_equal(s.ring_torn, 0);
     }
@@ -448,7 +448,7 @@ static void torn_ring_entries_are_left_out(void **state)
 
 /* ---- processes that end ---- */
 
-/* A process that is not our child: it writes `events` events into a buffer and has ended when this returns. */
+/* Run a process that is not our child. It writes `events` events into a buffer and has ended when this returns. */
 static uint32_t make_dead_stranger(uint64_t events)
 {
     int fds[2];
@@ -474,7 +474,7 @@ static uint32_t make_dead_stranger(uint64_t events)
     close(fds[1]);
     uint32_t pid = 0;
     assert_int_equal(read(fds[0], &pid, sizeof pid), sizeof pid);
-    assert_int_equal(read(fds[0], &status, 1), 0); /* closed by its end */
+    assert_int_equal(read(fds[0], &status, 1), 0); /* the kernel closes the other end when the process ends */
     close(fds[0]);
     return pid;
 }
@@ -579,7 +579,7 @@ static void how_an_unwaited_stranger_ended_is_known(void **state)
     assert_true(s.exit.status_known);
     assert_int_equal(s.exit.exit_code, 7);
     assert_int_equal(s.exit.signal, 0);
-    assert_int_equal(poll(&ends, 1, 0), 0); /* reported once, otherwise a supervisor would spin */
+    assert_int_equal(poll(&ends, 1, 0), 0); /* reported only once: otherwise a supervisor would loop without waiting */
     gw_drain_close(drain);
     end_stranger(&child);
 }
@@ -592,7 +592,7 @@ static void how_a_waited_for_stranger_ended_is_known_or_unknown(void **state)
     seen s = seen_start;
     run(drain, false, &s);
     close(child.end_fd);
-    end_stranger(&child); /* before we look */
+    end_stranger(&child); /* before the next drain */
     run_until_exit(drain, &s);
     if (!s.exit.status_known)
         print_message("skipped: this kernel does not tell how a process ended that was waited for (Linux 6.15 does)\n");
@@ -658,7 +658,7 @@ static uint32_t random_next(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Random bytes at random places, and a file that shrinks while it is read. */
+/* Write random bytes at random places, and shrink a file while it is read. */
 static void damaged_buffers_do_no_harm(void **state)
 {
     (void)state;
@@ -702,7 +702,7 @@ static void write_meta(uint32_t supervisor_pid)
         fail_msg("%s", err.text);
 }
 
-/* A pid that is not in use. */
+/* Return a pid that is not in use. */
 static uint32_t dead_pid(void)
 {
     pid_t pid = fork();
@@ -816,7 +816,7 @@ static void a_folder_without_its_recording_still_speaks(void **state)
     read_folder_items(GW_IO);
 }
 
-/* A reader looks while the program runs and the supervisor drains: it finds each event exactly once. */
+/* A reader reads the folder while the program runs and the supervisor drains. It finds each event exactly once. */
 static void a_reader_disturbs_nobody(void **state)
 {
     (void)state;
@@ -863,7 +863,7 @@ static pid_t a_dead_pid(void)
     return child;
 }
 
-/* In a container, the pid of a process may be unused, or that of another process, outside. */
+/* Outside a container, the pid of a process inside may be unused or that of another process. */
 static void a_process_of_another_namespace_is_not_called_gone(void **state)
 {
     (void)state;
@@ -889,13 +889,13 @@ static void a_process_of_another_namespace_is_not_called_gone(void **state)
 static void *become_ready(void *argument)
 {
     test_buffer *b = argument;
-    usleep(200); /* the drain is looking meanwhile */
+    usleep(200); /* meanwhile the drain reads the buffer */
     b->head->start_ticks = b->head->start_monotonic_ns = gw_monotonic_ns();
     atomic_store_explicit(&b->head->ready, 1, memory_order_release);
     return NULL;
 }
 
-/* A process that starts during a drain begins after the drain did. It must not be treated as damaged. */
+/* A process that starts during a drain has a later start time than the drain. It must not be treated as damaged. */
 static void a_process_may_start_during_a_drain(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Encodes a block of events with templates, and decodes it. */
+/* Encodes and decodes blocks of events, with templates. */
 #include "gwi_event_decode.h"
 
 #include <stdlib.h>
@@ -23,9 +23,9 @@ struct gwi_encoder {
     uint32_t used_bytes;
     uint32_t event_count;
     uint32_t template_count;
-    uint32_t last; /* the template of the previous event */
+    uint32_t last; /* index of the previous event's template */
     uint64_t t_ns;
-    uint16_t hash[HASH_SLOTS]; /* 1 + template; 0: empty */
+    uint16_t hash[HASH_SLOTS]; /* 1 + index of a template; 0: empty */
     encoder_template template[GWI_TEMPLATES_MAX];
     uint8_t data[GWI_BLOCK_RAW_MAX];
 };
@@ -112,7 +112,7 @@ static void name_template(gwi_encoder *encoder, uint32_t index)
     }
 }
 
-/* Write the number of the event's template. Returns false if it needs a new one and the table is full. */
+/* Write the number of the event's template, adding the template if it is new. Returns false if the table is full. */
 static bool put_template(gwi_encoder *encoder, const gw_event *event)
 {
     template_key key = {event->pid, event->tid, event->fn, event->kind, event->flags, event->result, event->context};
@@ -193,7 +193,7 @@ bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t
     return true;
 }
 
-/* Returns false if the definition is invalid. */
+/* Read the definition of a template. Returns false if it is invalid. */
 static bool define(gwi_decoder *decoder, const uint8_t **at)
 {
     if (decoder->defined == GWI_TEMPLATES_MAX)

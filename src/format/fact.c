@@ -11,8 +11,8 @@ typedef enum value_type { U32, U64, HEX, I32, FLAG, THREE, TEXT } value_type;
 typedef struct fact_field {
     const char *name;
     value_type type;
-    size_t at, has_at; /* offsets in the struct */
-    size_t bytes_max;  /* for a text; 0: no limit */
+    size_t at, has_at; /* offsets of the member and its flag in the struct */
+    size_t bytes_max;  /* limit for a text; 0: none */
 } fact_field;
 
 #define GW_FACT(fact, form) static const fact_field fact##_fields[] = {
@@ -107,7 +107,7 @@ static bool read_value(gw_fact_text text, value_type type, void *value)
     return false;
 }
 
-/* Write a text. Characters that separate fields become '?'. */
+/* Write a text, shortened to bytes_max. In the forms LINES and COLUMNS, separators in the text become '?'. */
 static void write_text(const fact_field *it, fact_form form, gw_fact_text value, gw_text *text)
 {
     size_t begin = text->bytes, bytes = strnlen(value.data, value.bytes);
@@ -175,7 +175,7 @@ static void read_named(const fact_field *list, size_t count, fact_form form, gw_
         const char *part_end = end_of(at, end, separator), *equals = end_of(at, part_end, '=');
         const fact_field *it = equals == part_end ? NULL : field_of(list, count, at, (size_t)(equals - at));
         if (form == WORDS && it == &list[count - 1] && it->type == TEXT)
-            part_end = end; /* the last text field may contain blanks and what looks like other fields */
+            part_end = end; /* the last text field may contain spaces and text that looks like other fields */
         if (it != NULL)
             take(it, (gw_fact_text){equals + 1, (size_t)(part_end - equals - 1)}, fact);
         at = part_end + (part_end < end);

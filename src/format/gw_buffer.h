@@ -1,14 +1,14 @@
 /* The shared mapping between the hook (writer) and the supervisor (reader).
  *
  * Each process has one file, `<run folder>/<pid>-<start ticks in hex>.buf`, of at most 4 MiB on a tmpfs. Its space is
- * reserved before it is mapped. There are no locks. A reader finds consistent data at any instant, even in the mapping
- * of a killed process: a thread publishes its events by one release store of its chunk's `used_bytes`.
+ * reserved before it is mapped. There are no locks. A thread publishes its events by one release store of its chunk's
+ * `used_bytes`, so a reader finds consistent data at any instant, even in the mapping of a killed process.
  *
  *   header | slots | rings | chunks
  *
  *   slot   one per thread that called the driver: counters, ring position, current call.
  *   ring   the thread's last GW_RING_ENTRIES hot calls; new entries overwrite the oldest.
- *   chunk  a run of 64-byte records, owned by one slot from the moment it is taken until it was drained.
+ *   chunk  a sequence of 64-byte records, owned by one slot from the moment it is taken until it is drained.
  *
  * Chunk states: FREE -> (a thread takes it by compare-and-swap) OWNED -> (its owner is done) FULL -> (the supervisor
  * has drained it) FREE. The last GW_CHUNKS_FOR_FAILURES chunks are reserved for failures. A thread that ends marks its
@@ -27,14 +27,14 @@ enum {
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
-    GW_RING_COUNT = 24, /* for threads that launch; further threads have counters but no ring */
+    GW_RING_COUNT = 24, /* for threads that launch; when all are taken, further threads have counters but no ring */
     GW_CHUNK_BYTES = 16 << 10,
     GW_CHUNKS_FOR_FAILURES = 8
 };
 
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
 
-/* The counters of a slot: one per hot kind, then results that are only counted. */
+/* The counters of a slot: first one per hot kind, then those of results that are only counted, and others. */
 #define GW_COUNTERS(X)                                                                                                 \
     X(LAUNCH)                                                                                                          \
     X(GRAPH_LAUNCH)                                                                                                    \
@@ -61,10 +61,10 @@ typedef enum gw_counter {
         GW_COUNT_COUNT
 } gw_counter;
 
-/* One hot call. `ticks` is the thread's latest reading of the clock before it: up to 8 hot calls share one reading,
- * but not across an event or a synchronisation of the thread. `what` is the first argument of its kind (function,
- * event, exec, handle); for COPY, FILL and PREFETCH it is the number of bytes. stream_fn = stream << 16 | fn,
- * because user-space addresses fit 48 bits. */
+/* One hot call. `ticks` is the thread's latest reading of the clock before the call: up to 8 hot calls share one
+ * reading, but not across an event or a synchronisation of the thread. `what` is the kind's first argument (function,
+ * event, exec, handle); for COPY, FILL and PREFETCH it is the number of bytes. stream_fn = stream << 16 | fn, because
+ * user-space addresses fit into 48 bits. */
 typedef struct gw_ring_entry {
     uint64_t ticks;
     uint64_t what;
@@ -78,15 +78,15 @@ typedef struct gw_ring {
 enum { GW_SLOT_FREE = 0, GW_SLOT_LIVE = 1, GW_SLOT_ENDED = 2 };
 enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
 
-/* 512 bytes, written only by its thread except `state`. A launch touches only the first 64 of them. */
+/* 512 bytes. Only its thread writes to it, except to `state`. A launch touches only the first 64 bytes. */
 typedef struct gw_slot {
     _Atomic uint32_t state;
     uint32_t tid;
-    _Atomic uint64_t calls;        /* driver calls, except those that only read something */
+    _Atomic uint64_t calls;        /* number of driver calls, except those that only read something */
     _Atomic uint64_t inside_since; /* ticks at the start of the call in progress */
     _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: none */
     _Atomic int32_t ring_index;    /* -1: no ring */
-    _Atomic uint64_t ring_head;    /* entries written so far; the newest is at (head - 1) % GW_RING_ENTRIES */
+    _Atomic uint64_t ring_head;    /* number of entries written so far; the newest is at (head - 1) % GW_RING_ENTRIES */
     _Atomic uint32_t generation;   /* number of threads that have used this slot */
     uint32_t mark;                 /* used by the hook: identifies the process that set up this slot */
     _Atomic uint64_t counter[GW_COUNT_COUNT];
@@ -103,7 +103,7 @@ typedef struct gw_chunk_head {
     _Atomic uint32_t used_bytes; /* length of the records that follow; release-stored */
     uint32_t slot_index;
     uint32_t tid;
-    uint64_t sequence;   /* number of the chunk within the process: orders the chunks of a thread */
+    uint64_t sequence;   /* number of the chunk within the process; gives the order of a thread's chunks */
     uint32_t generation; /* generation of the slot when the chunk was taken */
     uint32_t reserved32;
     _Atomic uint32_t drained_bytes; /* set by the supervisor */
@@ -120,7 +120,7 @@ _Static_assert(sizeof(gw_chunk) == GW_CHUNK_BYTES, "chunks have no slack");
 
 enum { GW_CLOCK_MONOTONIC = 0, GW_CLOCK_TSC = 1, GW_CLOCK_CNTVCT = 2 };
 
-/* 4,096 bytes. Fields without _Atomic are written once, before `ready` becomes 1. */
+/* 4,096 bytes. Members without _Atomic are written once, before `ready` becomes 1. */
 typedef struct gw_buffer_head {
     char magic[8];
     uint32_t version;
@@ -129,13 +129,13 @@ typedef struct gw_buffer_head {
     uint32_t clock; /* the clock that `ticks` counts */
     uint32_t pid;
     uint32_t parent_pid;
-    uint64_t start_ticks; /* two values read together: ticks and CLOCK_MONOTONIC ... */
+    uint64_t start_ticks; /* three clocks, read one directly after the other: ticks, CLOCK_MONOTONIC ... */
     uint64_t start_monotonic_ns;
     uint64_t start_realtime_ns; /* ... and CLOCK_REALTIME */
     uint32_t slot_offset, slot_count;
     uint32_t ring_offset, ring_count;
     uint32_t chunk_offset, chunk_count;
-    uint32_t fn_count; /* from the hook's table: detects a mixed installation */
+    uint32_t fn_count; /* from the hook's function table: detects hooks of another build */
     uint32_t fn_table_hash;
     _Atomic uint32_t rings_taken;
     _Atomic uint32_t captures_open;
@@ -144,14 +144,14 @@ typedef struct gw_buffer_head {
     _Atomic uint64_t lost_failures;
     _Atomic uint64_t threads_without_slot;
     _Atomic uint32_t initialised; /* cuInit returned 0 in this process */
-    _Atomic uint32_t failures;    /* failures written: the supervisor notices one without draining */
+    _Atomic uint32_t failures;    /* failures written; shows a failure without draining */
     _Atomic uint32_t sticky;      /* first sticky result; 0: none */
     uint32_t reserved32;
     char driver_path[1024];
     char driver_build_id[64]; /* hex; empty: none */
     char exe[1024];
-    uint64_t pid_namespace;     /* the pid namespace of `pid`: inode of /proc/self/ns/pid; 0: unknown */
-    _Atomic uint32_t sites_off; /* 1: events get no call sites (set from outside by a benchmark) */
+    uint64_t pid_namespace;     /* pid namespace that `pid` belongs to: inode of /proc/self/ns/pid; 0: unknown */
+    _Atomic uint32_t sites_off; /* 1: events get no call sites (set by a benchmark, from outside the process) */
     uint8_t reserved[1828];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");

@@ -1,11 +1,11 @@
 /* The events that the hook writes and the model reads. This header is the only interface between the two.
  *
  * An event is one completed driver call, or a fact that the hook recorded by itself. `kind` is the effect of the call.
- * `fn` is the entry point: an id of the hook's build, which the recording's dictionary maps to a name, so that ids need
- * not be stable. The meaning of the four arguments depends only on the kind, as listed below, and not on the entry
- * point. So the model handles kinds and not functions.
+ * `fn` is the entry point. It is an id of the hook's build, which the recording's dictionary maps to a name, so ids
+ * need not be stable. The meaning of the four arguments depends only on the kind, as listed below, and not on the
+ * entry point. So the model handles kinds and not functions.
  *
- * For a failed call (`result` != 0) output arguments are zero, because the driver does not set them. Input arguments
+ * For a failed call (`result` != 0), output arguments are zero, because the driver does not set them. Input arguments
  * (bytes requested, pointer freed, function launched, ...) have their usual position. */
 #ifndef GW_EVENT_H
 #define GW_EVENT_H
@@ -17,39 +17,40 @@
  * price RARE: every call is written. HOT: a success is counted and stored in the ring, a failure is written. FAILURE:
  * only failures are written. FACT: not a call; written by the hook itself.
  * effect MAKES: after a success the object in arg0 exists. ENDS: the object no longer exists, and the driver may reuse
- * its address or handle. ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user less.
+ * its address or handle. ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user
+ * less.
+ * thing is the kind of the object.
  * fold is used when a recording is compacted. KEEP: every event is kept, above all the mappings of virtual memory,
- * whose lifetime only a model follows. PAIR: an event that makes an object is dropped together with the one that ends
- * it. FIRST: the first events are kept. DROP: all are dropped. Of failures the first are kept, whatever their kind.
- * order is the effect on the order of work on the GPU. QUEUES: memory is allocated in stream order. PINS: host memory
- * that copies may use while the host continues. FREES: memory is freed, and the work before it matters. WAITS: the call
- * may wait for the whole device.
+ * because only a model follows their lifetime. PAIR: an event that makes an object is dropped together with the one
+ * that ends it. FIRST: the first events are kept. DROP: all are dropped. The first failures of every kind are kept.
+ * order is the effect on the order of work on the GPU. QUEUES: memory is allocated in stream order. PINS: copies may
+ * use this host memory while the host continues. FREES: memory is freed, and the work before it matters. WAITS: the
+ * call may wait for the whole device.
  * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
  *
  * CALL: the arguments are the first four integer or pointer parameters as passed.
  * DEVICE: the name follows as text; bytes_free is all ones if it could not be read.
- * ALLOC, ALLOC_ASYNC, VMM_CREATE: `extra` is the work since the thread's last such call, see gw_work_launches() and
- * following.
+ * ALLOC, ALLOC_ASYNC, VMM_CREATE: `extra` is the work since the thread's last request of these kinds, see
+ * gw_work_launches() and the functions after it.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating; `extra` is the dynamic
  * shared memory in bytes.
  * GRAPH_NODE: `extra` is the size of an allocation node in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is the place of the allocation.
  * ALLOCATOR_REQUESTS: the latest consecutive requests of an allocator, as text (gw_requests.h); first_order is the
- * number of the first of them, age_ns its time before the event.
- * ALLOCATOR_SIZE: counts all requests so far of at least bytes_least and less than twice that; lifetime_sum: for those
- * that were freed, the sum of the numbers of requests from a block's own to its end.
- * ARRAYS_OOM: an out-of-memory error of a framework ended the program; the text is the framework's name, 0 means
- * unknown. It is followed by ARRAYS: live arrays of one type and shape, which the text names; `bytes` is the size of
- * one. is_rest 1: all other arrays, and `bytes` of all of them.
+ * number of the first of these requests, age_ns its age, counted back from the event.
+ * ALLOCATOR_SIZE: counts all requests so far of at least bytes_least and less than twice that. lifetime_sum is the sum
+ * of the lifetimes of the freed blocks; a lifetime is the number of requests from the block's own to its free.
+ * ARRAYS_OOM: an out-of-memory error of a framework ended the program. The text is the framework's name, and an
+ * argument of 0 is unknown. It is followed by ARRAYS: live arrays of one type and shape, which the text names; `bytes`
+ * is the size of one array. If is_rest is 1, the event is about all other arrays, and `bytes` is their total size.
  * FORK: parent_site is the place where the parent called fork(), as a site id of the parent; 0: unknown.
  * SITE to PYTHON_LINES: see gw_site.h.
- * ORDER, ORDER_RANGE: calls that order GPU work, written when memory is freed; see gw_order_step. For FREE, FREE_ASYNC,
- * HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: unknown.
+ * ORDER, ORDER_RANGE: calls that order GPU work, written when memory is freed; see gw_order_step. For FREE,
+ * FREE_ASYNC, HOST_FREE and HOST_UNREGISTER, `extra` is the number of the last step before the event; 0: unknown.
  * CRASH (--catch-crash): a fault signal, with `code` and address as in siginfo; a second equal event adds the site.
- * POOL_STATE: a pool of stream-ordered memory in use by this process, after a refused request; bit 32 of
+ * POOL_STATE: a pool of stream-ordered memory that this process uses, recorded after a refused request; bit 32 of
  * device_and_default is set for the device's default pool.
- * PHASE: the process has been in the phase named by the text for age_ns before the event; without text it is in no
- * phase.
+ * PHASE: the process entered the phase named by the text age_ns before the event; without text, it is in no phase.
  * PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the interpreter
  * ended.
  * LAUNCH_SITE: the function was launched at the event's site. Written for the first launch of each function, and for a
@@ -163,7 +164,7 @@ typedef enum gw_ordering {
     GW_ORDERING_WAITS
 } gw_ordering;
 
-/* Kinds of objects. Objects of different kinds may have equal numbers: a handle or address means one of these. */
+/* Kinds of objects. A handle or an address is unique only among the objects of one kind. */
 typedef enum gw_thing {
     GW_THING_NONE,
     GW_THING_CONTEXT,
@@ -187,8 +188,9 @@ typedef enum gw_thing {
     GW_THING_COUNT
 } gw_thing;
 
-/* A constant with one bit per kind: the kinds for which `is_in` is true. `is_in` is a macro with the parameters of
- * GW_EVENT_KINDS() that expands to GW_KIND_BIT(). For effects and orders only, because later kinds have no bit. */
+/* A constant with one bit per kind, set for the kinds for which `is_in` is true. `is_in` is a macro with the
+ * parameters of GW_EVENT_KINDS() that expands to GW_KIND_BIT(). Use it only for effects and orders, because kinds from
+ * 64 on have no bit. */
 #define GW_KINDS(is_in)          ((uint64_t)0 GW_EVENT_KINDS(is_in))
 #define GW_KIND_BIT(name, truth) | (uint64_t)(truth) << (GW_EV_##name & 63)
 #define GW_X(name, price, effect, thing, fold, order, ...)                                                             \
@@ -196,7 +198,7 @@ typedef enum gw_thing {
 _Static_assert(!(0 GW_EVENT_KINDS(GW_X)), "kinds with an effect or an order come first");
 #undef GW_X
 
-/* True if the set has the kind. */
+/* True if the set contains the kind. */
 static inline int gw_kind_is_in(uint64_t kinds, unsigned kind)
 {
     return kind < 64 && (kinds >> kind & 1) != 0;
@@ -217,7 +219,7 @@ typedef enum gw_context_kind {
     GW_CONTEXT_PLAIN = 0,
     GW_CONTEXT_PRIMARY = 1,
     GW_CONTEXT_GREEN = 2,
-    GW_CONTEXT_FROM_GREEN = 3 /* arg1 then holds the green context */
+    GW_CONTEXT_FROM_GREEN = 3 /* arg1 is then the green context */
 } gw_context_kind;
 
 /* arg2 of FUNCTION: the kind of object in arg1. The name follows as text if the call has it. */
@@ -228,8 +230,8 @@ typedef enum gw_owner_kind {
     GW_OWNER_GLOBAL = 3   /* a variable instead of a function: arg0 address, arg3 bytes */
 } gw_owner_kind;
 
-/* arg0 of NOTE: the reason why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is noted after a
- * refused request: arg1 is the limit of the address space in bytes, arg2 that of the data; 0: unlimited. */
+/* arg0 of NOTE: why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is written after a refused
+ * request: arg1 is the limit of the address space in bytes, arg2 the limit of the data; 0: unlimited. */
 #define GW_NOTES(X)                                                                                                    \
     X(TEXT_ONLY, "see text")                                                                                           \
     X(SLOTS_FULL, "more threads than slots: later threads are counted, not recorded")                                  \
@@ -268,16 +270,16 @@ typedef enum gw_note {
     X(EXPANDABLE, "expandable_segments")                                                                               \
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
-    X(WHEN, "when")                  /* 0 at an out-of-memory, 1 at the end, 2 on request */                           \
-    X(HISTORY_AGE, "history_age_ns") /* age of the start of our history, counted back from the event */                \
-    /* Values of the course, which follows each block from the first one on */                                         \
+    X(WHEN, "when")                  /* 0: at an out-of-memory error, 1: at the end, 2: on request */                  \
+    X(HISTORY_AGE, "history_age_ns") /* age of the start of the recorded history, counted back from the event */       \
+    /* Values about all allocations and frees from the first one on ("course" in docs/GLOSSARY.md) */                  \
     X(COURSE_REQUESTS, "course_request_count") /* from here on, ages in the report count back from the time of         \
                                                 * this event */                                                        \
     X(COURSE_FREES, "course_free_count")                                                                               \
     X(COURSE_LIVE, "course_live_bytes")                                                                                \
     X(COURSE_LIVE_COUNT, "course_live_count")                                                                          \
     X(COURSE_PEAK, "course_peak_bytes")                                                                                \
-    X(COURSE_MISSED, "course_missed_count") /* events that were missed; if not 0, the course is incomplete */
+    X(COURSE_MISSED, "course_missed_count") /* missed allocations and frees; if not 0, the course is incomplete */
 
 typedef enum gw_allocator_field {
 #define GW_X(name, text) GW_ALLOCATOR_##name,
@@ -286,9 +288,10 @@ typedef enum gw_allocator_field {
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
 
-/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator: its state, and above GW_BLOCK_ORDER_SHIFT the
- * number of its request on that device, from 1 on (0: unknown). arg2 is the age of the allocation, counted back from
- * the event. GW_AGE_UNKNOWN: older than the history, or there is no history. */
+/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator. The low bits are its state. The bits from
+ * GW_BLOCK_ORDER_SHIFT up are the number of its request on that device, counted from 1 (0: unknown). arg2 is the age
+ * of the allocation, counted back from the event. GW_AGE_UNKNOWN: it is older than the history, or there is no
+ * history. */
 #define GW_AGE_UNKNOWN UINT64_MAX
 enum { GW_BLOCK_ORDER_SHIFT = 8 };
 typedef enum gw_block_state {
@@ -299,8 +302,9 @@ typedef enum gw_block_state {
 } gw_block_state;
 
 /* arg0 of ALLOCATOR_HISTORY. arg3 is the age, counted back from the event. LIVE_PEAK and LIVE_LOW condense the whole
- * history: the highest and lowest number of live bytes (arg2) within one of several hundred equal spans of time,
- * which ends at arg3. The others are single entries, only the latest ones. */
+ * history, divided into several hundred equal spans of time: arg2 is the highest or lowest number of live bytes within
+ * the span that ends at arg3. All other actions are single entries of the history, and only the latest ones are
+ * written. */
 #define GW_ALLOCATOR_ACTIONS(X)                                                                                        \
     X(ALLOC, "alloc")                                                                                                  \
     X(FREE, "free_completed")                                                                                          \
@@ -321,12 +325,12 @@ typedef enum gw_allocator_action {
         GW_ACTION_COUNT
 } gw_allocator_action;
 
-/* arg0 of ALLOCATOR_HELD, which belongs to the report before it, like ALLOCATOR_BLOCK. arg3 is the age of the
+/* arg0 of ALLOCATOR_HELD. Like ALLOCATOR_BLOCK, this event belongs to the report before it. arg3 is the age of the
  * moment, counted back from the event. */
 #define GW_ALLOCATOR_MOMENTS(X)                                                                                        \
     X(PEAK, "peak")       /* arg1 bytes in arg2 blocks from one site were live at the peak of live bytes */            \
-    X(REST, "peak rest")  /* the same for all sites without an entry of their own */                                   \
-    X(REQUEST, "request") /* the site is that of the refused request, arg1 its bytes */
+    X(REST, "peak rest")  /* the same, for all sites without an entry of their own */                                  \
+    X(REQUEST, "request") /* the site is that of the refused request, arg1 the size of the request in bytes */
 
 typedef enum gw_allocator_moment {
 #define GW_X(name, text) GW_MOMENT_##name,
@@ -336,21 +340,21 @@ typedef enum gw_allocator_moment {
 } gw_allocator_moment;
 
 /* arg0 of ORDER is step | tid << 8: the effect of a call on the order of GPU work, and its thread (`fn` is the
- * call). The hook numbers such calls in the order in which they returned, over all threads of the process, from 1
- * on, and stores the last thousand. When memory is freed for which this may matter, the steps not written yet are
- * written just before that event. A gap in the numbers (`extra`, modulo 2^32) means that calls are missing. `age_ns`
- * is the start of the call, counted back from the event. Streams are as passed, except that the per-thread default
- * stream is tid << 8 | 2. A COPY or FILL is followed by an ORDER_RANGE with the same number; its source is 0 for a
- * FILL. */
+ * call). The hook numbers these calls from 1 in the order in which they returned, over all threads of the process, and
+ * stores the last thousand. When memory is freed and the order may matter, the hook writes all steps that it has not
+ * written yet, just before the event of the free. A gap in the numbers (`extra`, modulo 2^32) means that calls are
+ * missing. `age_ns` is the start of the call, counted back from the event. Streams are as passed, except that the
+ * per-thread default stream is tid << 8 | 2. A COPY or FILL is followed by an ORDER_RANGE with the same number; its
+ * source is 0 for a FILL. */
 #define GW_ORDER_STEPS(X)                                                                                              \
-    X(UNKNOWN)     /* work was ordered in a way that is not followed, or it was captured */                            \
+    X(UNKNOWN)     /* work was captured, or ordered in a way that the hook does not follow */                          \
     X(COPY)        /* `object` is the destination; the host does not wait */                                           \
     X(COPY_WAITED) /* a copy for which the host may have waited */                                                     \
     X(FILL)                                                                                                            \
     X(RECORD) /* records the event `object` */                                                                         \
     X(WAIT)   /* the stream waits for the event `object` */                                                            \
     X(HOST_FUNC)                                                                                                       \
-    X(STREAM_DONE)  /* the host waited for the stream `object`, or a query found it done */                            \
+    X(STREAM_DONE)  /* the host waited for the stream `object`, or a query reported that its work was done */          \
     X(EVENT_DONE)   /* the same for the event `object` */                                                              \
     X(CONTEXT_DONE) /* the same for all work of a context */
 
@@ -362,8 +366,8 @@ typedef enum gw_order_step {
 } gw_order_step;
 
 /* `extra` of a request for device memory: the work that the thread submitted to the GPU since its last request. Each
- * count saturates. 0: none, or a recording of a version that did not count it. */
-#define GW_META_WORK "requests.work" /* META item of a recording in which this is counted */
+ * count saturates. 0: no work, or the recording's version did not count it. */
+#define GW_META_WORK "requests.work" /* META item: this recording counts the work */
 enum { GW_WORK_LAUNCHES_MAX = 0xfff, GW_WORK_COPIES_MAX = 0x7f, GW_WORK_READS_MAX = 0x3f, GW_WORK_WAITS_MAX = 0x7f };
 
 /* Number of launches. */
@@ -384,13 +388,13 @@ static inline uint32_t gw_work_reads(uint32_t work)
     return work >> 19 & GW_WORK_READS_MAX;
 }
 
-/* Synchronisations of a context, stream or event, and queries whether its work is done. */
+/* Synchronisations of a context, stream or event, and queries whether their work is done. */
 static inline uint32_t gw_work_waits(uint32_t work)
 {
     return work >> 25;
 }
 
-/* Pack the counts into an `extra` of work. Each count saturates. */
+/* Pack the counts into one number for `extra`. Each count saturates. */
 static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t reads, uint64_t waits)
 {
     uint32_t l = (uint32_t)(launches < GW_WORK_LAUNCHES_MAX ? launches : GW_WORK_LAUNCHES_MAX);
@@ -400,7 +404,7 @@ static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t
     return l | c << 12 | r << 19 | w << 25;
 }
 
-/* True for kinds that request device memory. */
+/* True for the kinds that request device memory. */
 static inline int gw_is_request(uint8_t kind)
 {
     return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE;
@@ -414,9 +418,9 @@ enum {
     GW_EVF_PER_THREAD = 1 << 3    /* the entry point was a _ptsz or _ptds variant */
 };
 
-/* One event as stored in the buffer. `ticks` is the buffer's clock after the call returned. For a call that ended an
- * object (FREE, ..._DESTROY, ...) successfully, it is the clock before the call, so that whatever other threads receive
- * in its place is later. */
+/* One event as stored in the buffer. `ticks` is the buffer's clock after the call returned. For a call that
+ * successfully ended an object (FREE, ..._DESTROY, ...), it is the clock before the call. So if another thread then
+ * gets the same address or handle, its event has a later time. */
 typedef struct gw_raw_event {
     uint64_t ticks;
     uint16_t fn;
@@ -426,7 +430,7 @@ typedef struct gw_raw_event {
     uint16_t took_us; /* duration of the call, saturating at 65,535; 0 for kinds that are not timed */
     uint32_t site;    /* call site id; 0: unknown */
     uint32_t extra;   /* depends on the kind: see above */
-    uint64_t context; /* the context current at the call; 0: none, or not read */
+    uint64_t context; /* the context that was current at the call; 0: none, or not read */
     uint64_t arg[4];
 } gw_raw_event;
 _Static_assert(sizeof(gw_raw_event) == 64, "an event is one cache line");

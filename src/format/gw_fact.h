@@ -1,8 +1,8 @@
 /* The supervisor's facts (facts.def) as structs, which are written as text into the recording and parsed from it.
  *
  * A member is valid if its has_ flag is set. GW_FACT_SET(member, value) in an initialiser sets both. Parsing never
- * fails. A field that is missing, or whose text is not a value of its type, has no flag. Unknown fields are skipped. If
- * a name occurs twice, the first field is used. Parsed texts are borrowed from the parsed text and are not
+ * fails. The flag is not set if a field is missing or its text is not a value of its type. Unknown fields are skipped.
+ * If a name occurs twice, the first valid field is used. Parsed texts are borrowed from the input and are not
  * zero-terminated. */
 #ifndef GW_FACT_H
 #define GW_FACT_H
@@ -45,7 +45,7 @@ typedef struct gw_fact_THREE {
 #define GW_FACT_SET(member, value) .has_##member = true, .member = (value)
 
 typedef enum gw_fact_key {
-    GW_FACT_OTHER, /* not a key of the table */
+    GW_FACT_OTHER, /* a key that is not in the table */
 #define GW_FACT(fact, form)
 #define GW_NUMBER(fact, type, member, name, unit)
 #define GW_TEXT(fact, member, name, bytes_max)
@@ -58,13 +58,14 @@ typedef enum gw_fact_key {
 const char *gw_fact_key_text(gw_fact_key key); /* for example "card.holder"; "" for GW_FACT_OTHER; static */
 gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER for unknown keys and NULL */
 
-/* Make a text of a C string, which is borrowed. NULL gives a text without data. */
+/* Return a text that borrows a C string. NULL gives a text without data. */
 gw_fact_text gw_fact_text_of(const char *string);
 /* True if the text equals the string. */
 bool gw_fact_text_is(gw_fact_text text, const char *string);
-/* Copy as much of the text as fits into `room` bytes, with a terminating zero. Returns `out`. */
+/* Copy the text into `out`, with a terminating zero. It is truncated if it does not fit into `room` bytes. Returns
+ * `out`. */
 char *gw_fact_text_copy(char *out, size_t room, gw_fact_text text);
-/* Find the line "name=value" in a text of lines. Returns false if there is none. */
+/* Find the line "name=value" in a text of several lines. Returns false if there is none. */
 bool gw_fact_line(const char *text, const char *name, gw_fact_text *ret_value);
 
 #endif

@@ -1,9 +1,9 @@
-/* Reconstructs the course of live bytes by walking an allocator's history backwards. Shared by the hook, which reads
- * PyTorch from inside, and the reader of saved snapshots. Static inline functions without allocation: the caller
- * provides the storage.
+/* Reconstructs the number of live bytes over time by walking an allocator's history backwards. Shared by the hook,
+ * which reads PyTorch from inside, and the reader of saved snapshots. Static inline functions that allocate no memory:
+ * the caller provides the storage.
  *
- * A history lists allocations and frees in order. The blocks alive at its end are known from the allocator. So the walk
- * starts at the end: going back over an allocation lowers the live bytes, going back over a free raises them. */
+ * A history lists allocations and frees in order. The allocator lists the blocks alive at its end, so the walk starts
+ * there: going back over an allocation lowers the live bytes, going back over a free raises them. */
 #ifndef GW_HISTORY_H
 #define GW_HISTORY_H
 
@@ -41,13 +41,13 @@ static inline uint64_t gw_history_span_age_ns(const gw_history_spans *spans, siz
     return span * (spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1);
 }
 
-/* ---- the set of live blocks at an earlier moment ---- */
+/* ---- the set of live blocks at an earlier time ---- */
 
 typedef struct gw_live_entry {
     uint64_t address; /* 0: empty slot */
     uint64_t bytes;
     uint32_t stack; /* the caller's number for the stack that allocated the block; 0: unknown */
-    bool gone;      /* at this point of the walk the block is not allocated yet; the slot stays in use */
+    bool gone;      /* the block is not allocated yet at this point of the walk; its slot stays in use */
 } gw_live_entry;
 
 typedef struct gw_live_set {
@@ -65,8 +65,8 @@ static inline size_t gw_live_set_room(size_t addresses)
     return count;
 }
 
-/* Return the slot of an address, or the empty slot for a new address. Returns NULL if the set is full or the address is
- * 0. */
+/* Return the slot of an address, or an empty slot if the address is new. Returns NULL if the set is full or the
+ * address is 0. */
 static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address)
 {
     if (address == 0 || set->entry_count == 0)

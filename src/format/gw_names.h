@@ -1,5 +1,5 @@
-/* The tables of gw_event.h and gw_buffer.h as text. All strings are static. Numbers out of range yield "?"
- * (arguments: ""). */
+/* Names for the tables of gw_event.h and gw_buffer.h. All strings are static. For a number out of range, the result is
+ * "?" ("" for arguments). */
 #ifndef GW_NAMES_H
 #define GW_NAMES_H
 
@@ -9,7 +9,7 @@
 const char *gw_event_kind_name(unsigned kind);                    /* for example "ALLOC_ASYNC" */
 const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* for example "bytes"; "": the kind does not use
                                                                    * this argument */
-/* When calls of this kind are recorded: always, only if they fail, or combined with others. */
+/* Return the price of a kind: which of its calls are recorded (see GW_EVENT_KINDS). */
 gw_price gw_event_kind_price(unsigned kind);
 
 /* The columns of an event kind. An unknown kind has the columns of CALL. */

@@ -190,8 +190,7 @@ static bool is_release(const char *pattern, gw_version release)
 }
 
 /* True if the pattern matches a build with this CUDA version. "12.6.3" matches every 12.6. "12.1+" matches 12.1 and
- * all
- * later versions, including later major versions. */
+ * all later versions, including later major versions. */
 static bool is_cuda(const char *pattern, gw_version cuda)
 {
     gw_version wanted;

@@ -157,8 +157,8 @@ static void cudnn_numbers_depend_on_the_major_version(void **state)
     assert_null(gw_data_cudnn_status_named(0, "CUDNN_STATUS_"));
 }
 
-/* The claim "CUDA 12.2 crashes with a 525 driver" is wrong. The minimum for CUDA 12 is 525.60.13, and 525 drivers
- * from that version on run CUDA 12.2 with limits. */
+/* The claim "CUDA 12.2 crashes with a 525 driver" is wrong. The minimum for CUDA 12 is 525.60.13, and 525 drivers from
+ * that version on run CUDA 12.2 with limits. */
 static void a_525_driver_runs_cuda_12_2(void **state)
 {
     (void)state;
@@ -171,10 +171,9 @@ static void a_525_driver_runs_cuda_12_2(void **state)
     assert_int_equal(gw_data_driver_fit(v("535.54.03"), v("12.2"), NULL), GW_DRIVER_FULL);
     assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("13.0"), NULL), GW_DRIVER_TOO_OLD);
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("11.4"), NULL), GW_DRIVER_FULL);
-    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL),
-                     GW_DRIVER_TOO_OLD); /* CUDA 10 has no row in cuda_families.tsv */
+    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL), GW_DRIVER_TOO_OLD); /* CUDA 10 has no family */
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("13.9"), NULL),
-                     GW_DRIVER_MINOR); /* 13.9 is not in the table; the minimum of the CUDA 13 family applies */
+                     GW_DRIVER_MINOR); /* 13.9 has no row; the CUDA 13 family decides */
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("14.0"), NULL), GW_DRIVER_UNKNOWN);
     assert_int_equal(gw_data_driver_fit(0, v("12.2"), NULL), GW_DRIVER_UNKNOWN);
     assert_true(gw_data_cuda_of_driver(v("525.60.13"))->cuda == v("12.0"));
@@ -186,8 +185,7 @@ static void code_runs_on_its_own_major_version(void **state)
 {
     (void)state;
     assert_int_equal(gw_data_covers("7.5 8.0 8.6 9.0", v("8.9")), GW_COVER_NATIVE);
-    assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")),
-                     GW_COVER_NONE); /* code for 8.6 does not run on an 8.0 card */
+    assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")), GW_COVER_NONE); /* 8.6 is newer than the card */
     assert_int_equal(gw_data_covers("7.5 8.0 9.0", v("12.0")), GW_COVER_NONE);
     assert_int_equal(gw_data_covers("7.5 9.0+PTX", v("12.0")), GW_COVER_PTX);
     assert_int_equal(gw_data_covers("12.0+PTX", v("9.0")), GW_COVER_NONE);

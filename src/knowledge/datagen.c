@@ -6,8 +6,8 @@
  * datagen runs on the build machine during the build. A table is a file with comment lines starting with '#', one line
  * with the column names, then the rows. Columns are separated by one tab. "-" means unknown. The array `tables` below
  * defines what each column contains, and which columns make a row unique. The check_ functions compare a row with
- * other
- * rows and tables. If a file is invalid, datagen prints file, line and reason, writes nothing, and the build fails.
+ * other rows and tables. If a file is invalid, datagen prints file, line and reason, writes nothing, and the build
+ * fails.
  *
  * To add a column, add it to `tables`, to the struct of the table in gw_data.h, and to the file. */
 #define _GNU_SOURCE

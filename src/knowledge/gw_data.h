@@ -67,18 +67,15 @@ typedef struct gw_cuda_error {
     gw_verified verified; /* applies to the code and the names */
     const char *source;
 } gw_cuda_error;
-const gw_cuda_error *gw_data_cuda_error(unsigned code); /* NULL: unknown code */
-const gw_cuda_error *
-gw_data_cuda_error_named(const char *name); /* look up by the driver's or the runtime's name; NULL: unknown name */
-const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code); /* look up by old_code; NULL: unknown code, or 0 */
-const gw_cuda_error *
-gw_data_cuda_error_said(const char *text); /* look up by one alternative of log_text or cuda_log_text; NULL: none */
+const gw_cuda_error *gw_data_cuda_error(unsigned code);          /* NULL: unknown code */
+const gw_cuda_error *gw_data_cuda_error_named(const char *name); /* look up by driver or runtime name; NULL: unknown */
+const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code);  /* look up by old_code; NULL: unknown, or 0 */
+const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* look up by an alternative of a log text */
 
 /* ---- data/cudnn_status.tsv ---- */
 
 typedef struct gw_cudnn_status {
-    unsigned major_first,
-        major_last; /* cuDNN major versions in which this row is valid: the numbers changed in cuDNN 9 */
+    unsigned major_first, major_last; /* cuDNN major versions with this code: codes changed in cuDNN 9 */
     unsigned code;
     const char *name;
     const char *category;
@@ -140,9 +137,8 @@ typedef enum gw_driver_fit {
     GW_DRIVER_FULL     /* at least as new as the CUDA version */
 } gw_driver_fit;
 /* Check whether this driver runs programs built with this CUDA version. GW_DRIVER_FULL means that the driver is at
- * least
- * as new as the first driver shipped with the CUDA version. `ret_row` may be NULL; *ret_row is the row of the CUDA
- * version, or NULL if the table does not have that version. */
+ * least as new as the first driver shipped with the CUDA version. `ret_row` may be NULL; *ret_row is the row of the
+ * CUDA version, or NULL if the table does not have that version. */
 gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_driver_row **ret_row);
 
 /* ---- data/compute_capability.tsv ---- */
@@ -172,8 +168,7 @@ typedef struct gw_framework_row {
     const char *source;
 } gw_framework_row;
 /* Return the row of a release such as "2.9.1" with this CUDA version. Local parts such as "+cu126" are ignored. If
- * `cuda`
- * is 0, return the first row of the release. Returns NULL if there is none. */
+ * `cuda` is 0, return the first row of the release. Returns NULL if there is none. */
 const gw_framework_row *gw_data_framework(const char *component, const char *release, gw_version cuda);
 /* Return the newest row of a component whose binaries contain native code for a card with this compute capability.
  * Returns NULL if there is none. */
@@ -195,8 +190,7 @@ typedef enum gw_cover {
     GW_COVER_NATIVE
 } gw_cover;
 /* Check whether code for `architectures` (a list such as "7.5 12.0+PTX") runs on a card. Native code runs on cards
- * with
- * the same major version and the same or a later minor version. PTX runs on any card that is not older. */
+ * with the same major version and the same or a later minor version. PTX runs on any card that is not older. */
 gw_cover gw_data_covers(const char *architectures, gw_version capability);
 
 /* All tables, as X(name, row type). */

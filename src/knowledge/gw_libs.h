@@ -94,8 +94,7 @@ void gw_library_read(const char *root, gw_library *library);
 void gw_library_free(gw_library *library); /* frees the library's strings */
 
 /* Add a library to the list and take ownership. Returns false and frees the library if its path is already in the
- * list,
- * if the list is full, or if out of memory. A process usually loads a few dozen libraries. */
+ * list, if the list is full, or if out of memory. A process usually loads a few dozen libraries. */
 enum { GW_LIBRARIES_MAX = 1024 };
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
 /* Free all libraries and empty the list. */
@@ -116,8 +115,7 @@ typedef struct gw_clash {
     gw_clash_kind kind;
     const gw_library *a, *b; /* borrowed from the list */
 } gw_clash;
-/* Find conflicts, at most one of each kind for each kind of library. Returns the number of conflicts, at most `room`.
- */
+/* Find conflicts, at most one of each kind for each kind of library. Returns their number, at most `room`. */
 size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room);
 
 /* Convert a library to one line of text and back. The fact "library" in a recording contains this line

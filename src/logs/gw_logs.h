@@ -6,8 +6,7 @@
  * finds, and counts all. The reader does not judge the finds; src/verdict does.
  *
  * Use each reader from one thread. The first reader of the process compiles the patterns, which all readers share
- * until
- * the process ends. Line numbers start at 1. Texts are copied from the log without colours, truncated at
+ * until the process ends. Line numbers start at 1. Texts are copied from the log without colours, truncated at
  * GW_LOG_TEXT_MAX, and valid until gw_log_free(). */
 #ifndef GW_LOGS_H
 #define GW_LOGS_H
@@ -74,14 +73,12 @@ bool gw_logs_are_supported(void);
 
 /* Read these files in this order; "-" is standard input. GW_OK: the caller owns *ret_log. GW_IO: a file cannot be
  * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or lacks the
- * codec.
- * GW_NOMEM: out of memory. `err` names the file. If reading fails later in a file, the log has the part before it, and
- * `damage` says why. */
+ * codec. GW_NOMEM: out of memory. `err` names the file. If reading fails later in a file, the log has the part before
+ * it, and `damage` says why. */
 GW_MUST_CHECK gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err);
 
 /* True if the file may be a text log. False for a directory, a recording or a binary file. Reads the start of the
- * file,
- * unless it is a pipe. */
+ * file, unless it is a pipe. */
 bool gw_log_is_text(const char *path);
 
 /* A reader for text that is passed in pieces, such as the stderr in a recording or a message on the command line. */
@@ -104,8 +101,7 @@ gw_sign_kind gw_sign_kind_of(gw_sign sign);
 /* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find has no such field, or if
  * the value is not a number. */
 const char *gw_log_text(const gw_log_find *find, const char *field);
-bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number); /* accepts "1,024" */
-bool gw_log_bytes(const gw_log_find *find, const char *field,
-                  uint64_t *ret_bytes); /* accepts "381.50 MiB", "2.20GiB", "17" */
+bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number); /* "1,024" is a number, too */
+bool gw_log_bytes(const gw_log_find *find, const char *field, uint64_t *ret_bytes);  /* "381.50 MiB", "2.20GiB", "17" */
 
 #endif

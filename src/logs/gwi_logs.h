@@ -53,8 +53,7 @@ GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *er
 void gwi_matcher_close(gwi_matcher *matcher); /* accepts NULL */
 
 /* Called for each literal found, in text order. The line may match `sign`. `end` is the offset after the literal.
- * Return
- * false to stop the scan. */
+ * Return false to stop the scan. */
 typedef bool (*gwi_hit)(void *user, gw_sign sign, size_t end);
 GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
                                          gw_error *err);

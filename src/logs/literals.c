@@ -4,11 +4,10 @@
  * Otherwise, one set has the strings with which a match can begin, and another has the strings with which it can end.
  * The sets of adjacent parts are joined, so that
  *
- *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free yields "B free", "B is free"
+ *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    yields   "B free", "B is free"
  *
  * The result is the rarest set found. Each alternative contributes literals of its own. A part that is not understood
- * is
- * assumed to match anything. logs_test fails if a pattern has no literal. */
+ * is assumed to match anything. logs_test fails if a pattern has no literal. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -17,8 +16,8 @@ typedef struct reader {
     const char *at;
 } reader;
 
-/* A part of a pattern. An empty set means unknown. A set that contains "" means that the part may match nothing there.
- */
+/* A part of a pattern. An empty set means unknown. "" in `whole` means that the part may be empty; in `first` and
+ * `last`, "" fits any text. */
 typedef struct part {
     gwi_literals whole;       /* all strings that the part matches */
     gwi_literals first, last; /* a match begins with one of `first` and ends with one of `last` */
@@ -215,8 +214,7 @@ static void read_class(reader *in, part *ret)
 }
 
 /* Skip "(" and the characters that define the kind of the group. Returns false for a lookaround, because the match
- * need
- * not contain its text. */
+ * need not contain its text. */
 static bool open_group(reader *in)
 {
     in->at++; /* skip ( */

@@ -274,7 +274,7 @@ static void lines_longer_than_a_block_are_read(void **state)
     assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* found although it is far from the start of the line */
     assert_non_null(strstr(find_of(log, GW_SAYS_CUDA_TEXT)->text, said));
     gw_log_free(log);
-    for (size_t blocks = 1; blocks <= 2; blocks++) { /* the last line ends at the end of a block */
+    for (size_t blocks = 1; blocks <= 2; blocks++) { /* one line, which ends at the end of a block */
         log = read_text(text, blocks * MIB, MIB);
         assert_int_equal(log->file[0].line_count, 1);
         gw_log_free(log);
@@ -283,8 +283,7 @@ static void lines_longer_than_a_block_are_read(void **state)
 }
 
 /* If a sign has many finds, the first and the last are stored, and all are counted. Line numbers continue from block
- * to
- * block. */
+ * to block. */
 static void finds_are_bounded(void **state)
 {
     (void)state;
@@ -473,8 +472,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            readers_of_several_threads_see_the_same), /* must run first, before the patterns are compiled */
+        cmocka_unit_test(readers_of_several_threads_see_the_same), /* must run before the patterns are compiled */
         cmocka_unit_test(every_sign_is_found_in_its_example),
         cmocka_unit_test(other_things_are_not_found),
         cmocka_unit_test(every_pattern_has_a_literal),

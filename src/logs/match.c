@@ -1,8 +1,7 @@
 /* Find signs in text. Hyperscan searches for the literals of all signs at once (literals.c), almost as fast as memory
  * can be read. Then PCRE2 matches the exact patterns against the few lines that contain a literal. Hyperscan could
- * also
- * compile the patterns themselves as a prefilter, but this takes 1.7 s (137 patterns, Hyperscan 5.4). Compiling the
- * literals takes 0.1 s. */
+ * also compile the patterns themselves as a prefilter, but this takes 1.7 s (137 patterns, Hyperscan 5.4). Compiling
+ * the literals takes 0.1 s. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -48,10 +47,9 @@ typedef struct reading {
  * freed. Compiled data does not change, so any thread may use it. */
 static struct {
     pthread_mutex_t making;
-    hs_database_t *database; /* set while `making` is locked */
-    _Atomic(reading *)
-        reading[GW_SIGN_COUNT];        /* each pattern is compiled when first needed, while `making` is locked */
-    atomic_bool broken[GW_SIGN_COUNT]; /* PCRE2 rejected the pattern; logs_test checks all patterns */
+    hs_database_t *database;                   /* set while `making` is locked */
+    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* compiled when first needed, while `making` is locked */
+    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 rejected the pattern; logs_test checks all patterns */
 } shared = {.making = PTHREAD_MUTEX_INITIALIZER};
 
 /* The matcher of one thread. */

@@ -219,8 +219,7 @@ static void look_near(gw_log_reader *reader, size_t begin, size_t end)
         line = line == 0 ? line_number_of(reader, begin) : line + 1;
         if (count > LINE_BYTES_MAX)
             continue;
-        const char *last =
-            memrchr(bytes, '\r', count > 0 ? count - 1 : 0); /* match only the last state of a progress bar */
+        const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0); /* last state of a progress bar */
         late_line at = {.bytes = (char *)(last == NULL ? bytes : last + 1),
                         .file = (uint32_t)(reader->log->file_count - 1),
                         .line = line,

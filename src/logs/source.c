@@ -138,7 +138,7 @@ bool gw_log_is_text(const char *path)
         return true;
     if (has_name_of_another(path) || stat(path, &info) != 0 || S_ISDIR(info.st_mode))
         return false;
-    if (S_ISFIFO(info.st_mode)) /* do not open a FIFO here: the writer would be killed when we close it again */
+    if (S_ISFIFO(info.st_mode)) /* do not open a FIFO here: closing it again may kill the writer */
         return true;
     int fd;
     if (gw_plain_open(path, true, &fd, NULL) != GW_OK)
@@ -274,8 +274,7 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
 
 gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
-    if (source->codec == CODEC_NONE &&
-        source->input_at == source->input_bytes) { /* uncompressed: read directly into the caller's buffer */
+    if (source->codec == CODEC_NONE && source->input_at == source->input_bytes) { /* read directly, without a copy */
         gw_status st = read_some(source, bytes, room, ret_count, err);
         return st == GW_OK && *ret_count == 0 ? GW_END : st;
     }

@@ -15,7 +15,7 @@ static const uint8_t ways[UINT8_MAX + 1] = {
 
 typedef struct glance {
     const gwi_bucket *home;   /* the bucket of the address; NULL: nothing to prefetch */
-    const gwi_object *object; /* first the process's array, then the object that was found */
+    const gwi_object *object; /* first the process's object array, then the object to prefetch */
     uint32_t hash;
 } glance;
 
@@ -27,7 +27,7 @@ static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 
 static inline void fetch_bucket(const gwi_process *process, const gw_event *event, glance *it)
 {
-    const gwi_table *table = &process->table[ways[event->kind]]; /* kinds not in `ways`: table 0, always empty */
+    const gwi_table *table = &process->table[ways[event->kind]]; /* other kinds: table 0, which is always empty */
     it->home = NULL;
     if (table->bucket == NULL)
         return;
@@ -49,7 +49,7 @@ static inline void fetch_group(const gw_model *model, const glance *it)
 {
     if (it->home == NULL)
         return;
-    uint32_t group = it->object->group; /* not a group if the object is dead */
+    uint32_t group = it->object->group; /* not the index of a group if the object is dead */
     gwi_prefetch(&model->group[group < model->group_count ? group : 0]);
 }
 

@@ -1,15 +1,15 @@
 /* Find streams with work that nothing waited for, while the program waited for other work.
  *
  * A kernel that never ends on stream B does not block a program that waits for stream A, so no hang is reported. A
- * kernel that is meant to run as long as the program looks the same. So the result is an observation, not a fault: what
- * was launched on the stream, when, and how often the program has waited for other work since.
+ * kernel that is meant to run as long as the program looks the same. So the result is an observation, not a fault: the
+ * first such launch on the stream, its time, and the number of waits for other work since.
  *
- * While the rings still have a launch, they show with certainty that nothing waited for it (waits.c). A program that
- * continues overwrites its rings: the last 2,048 calls of a thread cover a few seconds of a slow loop, and a tenth of a
- * second of a fast one. Then only the launches that launches.c noted are left. These show that there was work, but not
- * whether something waited for it before the rings begin. The same is true of a launch that is still in a ring, if the
- * ring of another thread begins after the launch. Such launches count only if the rings have no later call on the
- * stream, and no wait that includes it.
+ * While a launch is still in a ring, the rings show for certain whether something waited for it (waits.c). A program
+ * that continues overwrites its rings: the last 2,048 calls of a thread cover a few seconds of a slow loop, and a
+ * tenth of a second of a fast one. After that, only the launches that launches.c noted are left. They show that there
+ * was work, but not whether something waited for it before the rings begin. The same is true of a launch that is still
+ * in a ring, if the ring of another thread begins after the launch. Such launches count only if the rings have no
+ * later call on the stream, and no later wait that includes the stream.
  *
  * A stream can have about 1,020 outstanding launches; the next one blocks. So if there are more, the older ones have
  * ended, and the stream makes progress. */
@@ -28,7 +28,7 @@ typedef struct search {
     uint32_t pid;
     gw_alone *found; /* array of ALONE_MAX elements */
     uint64_t key[ALONE_MAX];
-    size_t begin, count; /* this process has found[begin] to found[count - 1] */
+    size_t begin, count; /* found[begin] to found[count - 1] belong to this process */
 } search;
 
 static gw_alone *alone_of(search *it, uint64_t key)
@@ -69,7 +69,7 @@ static uint64_t waits_after(const search *it, uint64_t t_ns)
     return count;
 }
 
-/* ---- launches that the rings hold ---- */
+/* ---- launches that are still in the rings ---- */
 
 /* Set the call site, if all noted launches of the kernel on the stream came from the same site. */
 static void find_site(const search *it, gw_alone *alone)
@@ -106,7 +106,7 @@ static void find_on_record(search *it)
     }
 }
 
-/* ---- launches that they no longer hold ---- */
+/* ---- launches that are no longer in the rings ---- */
 
 static const gw_thread *thread_of(const gw_model *model, uint32_t pid, uint32_t tid)
 {
@@ -139,8 +139,8 @@ static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is
     return false;
 }
 
-/* True if the rings show whether something waited for the launch. They do not if the ring of the launching thread
- * begins later, or if another thread may have waited before its own ring begins. */
+/* True if the rings show whether something waited for the launch. They do not show this if the ring of the launching
+ * thread begins later, or if another thread may have waited before its own ring begins. */
 static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
 {
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
@@ -151,8 +151,8 @@ static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
     return in_reach;
 }
 
-/* True if the launch may still run: the rings do not show its end or a later call on the stream, and the stream still
- * exists. */
+/* True if the launch may still run: the rings do not show whether something waited for it, they have no later call on
+ * the stream, and the stream still exists. */
 static bool has_left_record(const search *it, const gw_launch_site *launch)
 {
     uint32_t index;
@@ -176,7 +176,7 @@ static void take_noted(search *it, const gw_launch_site *launch)
                                             .waits_after = waits};
 }
 
-/* Only the last noted launch of each stream is checked. If it has ended, all earlier launches on the stream have ended,
+/* Check only the last noted launch of each stream. If it has ended, all earlier launches on the stream have ended,
  * too. */
 static void find_off_record(search *it)
 {

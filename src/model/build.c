@@ -27,7 +27,7 @@ typedef struct watcher {
     void *user;
 } watcher;
 
-/* Feed the events that follow in the recording, in batches. */
+/* Feed the next events of the recording, in batches. */
 static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     gw_event event[GWI_AHEAD_MAX];

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENT_BY_KERNEL = 0x80 }; /* si_code of a signal from the kernel that has no address */
+enum { SENT_BY_KERNEL = 0x80 }; /* SI_KERNEL: si_code of a signal that the kernel sent without an address */
 
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
@@ -81,7 +81,7 @@ static void take_cores(gw_model *model)
     }
 }
 
-/* Store crashes that the kernel logged with process and address: "python3[123]: segfault at 7f.. ip ..". */
+/* Store crashes that the kernel logged with process and address, such as "python3[123]: segfault at 7f.. ip ..". */
 static void take_lines(gw_model *model)
 {
     for (size_t i = 0; i < model->machine.event_count; i++) {

@@ -1,7 +1,7 @@
 /* Find calls that fail because they name an object of another device: a kernel launched into a stream of another
  * device, or without a stream while another device is current; an event recorded in a stream of another device; memory
- * of another device filled or copied. A handle's device is that of the context that was current when the object was
- * created; a function's device is that of its module. */
+ * of another device filled or copied. An object's device is that of the context that was current when the object was
+ * created. A function's device is that of its module. */
 #include "gwi_find.h"
 
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
@@ -12,7 +12,8 @@ static const gwi_object *find(const gwi_process *process, gwi_space space, uint6
     return key != 0 && gwi_object_find(process, space, key, &index) ? &process->object[index] : NULL;
 }
 
-/* Return the device on which the call works. Returns -1 if the device is not known. */
+/* Return the device of the call's stream, or of the current context if the call uses a default stream. Returns -1 if
+ * the device is unknown. */
 static int device_of_call(gwi_process *process, const gw_failure *failure)
 {
     uint64_t stream = failure->arg[3];
@@ -21,8 +22,8 @@ static int device_of_call(gwi_process *process, const gw_failure *failure)
     return it == NULL ? -1 : it->device;
 }
 
-/* Return the module from which a function was loaded. Returns NULL if the module is not known, or for kernels of
- * libraries, which work on every device. */
+/* Return the module from which a function was loaded. Returns NULL if the module is unknown, or if the function is a
+ * kernel of a CUlibrary, which works on every device. */
 static const gwi_object *module_of(const gwi_process *process, uint64_t function)
 {
     const gwi_object *it = find(process, GWI_SPACE_FUNCTION, function);

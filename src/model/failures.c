@@ -1,5 +1,5 @@
-/* Classify failed calls: which results are answers that the program asked for on purpose, which failures are
- * consequences of an earlier one, and from which failures the program recovered. */
+/* Classify failed calls: which results only answer a question of the program, which failures are consequences of an
+ * earlier one, and from which failures the program recovered. */
 #include "gw_cuda_results.h"
 #include "gwi_find.h"
 
@@ -17,7 +17,7 @@ static bool has_word(const char *name, const char *const *words, size_t count)
 }
 
 /* True if the result only answers a question, such as whether a stream has finished (600). Called at the end, because
- * the names of functions are known only then. */
+ * the names of functions are not known earlier. */
 static bool is_probe(const gw_failure *failure)
 {
     static const char *const questions[] = {"Get",        "Query",       "IsCapturing", "CanAccess", "Occupancy",
@@ -35,13 +35,15 @@ static bool is_probe(const gw_failure *failure)
     }
     enum { NOT_PERMITTED = 800 };
     if (failure->kind == GW_EV_VMM_CREATE && failure->result == NOT_PERMITTED)
-        return true; /* allocators ask when they start whether memory can be shared in this way */
+        return true; /* at start, allocators test whether memory can be shared in this way */
     if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
         return failure->kind == GW_EV_QUERY && !failure->is_sticky;
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
-/* True if the process died within five seconds of the failure, and not by a signal that ends a process from outside. */
+/* True if the process died within five seconds after the failure, and not by a signal that another process usually
+ * sends.
+ */
 static bool died_soon_after(const gw_process *process, const gw_failure *failure)
 {
     enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
@@ -52,8 +54,8 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
 }
 
 /* True if the call failed because the process was forked after cuInit. In such a child even queries fail, and a query
- * may be the only call: cudaMalloc() there only calls cuCtxGetCurrent(). If the run ended well, the failure did no
- * harm, unless the child died soon after it. */
+ * may be the only failed call: there, cudaMalloc() only calls cuCtxGetCurrent(). If the run ended well, the failure
+ * did no harm, unless the child died soon after it. */
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
@@ -139,8 +141,7 @@ static void look_around(const gw_model *model, gw_failure *failure)
         failure->around.devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
 }
 
-/* True for a COPY or FILL with a NULL address. After a failed allocation, the program used the pointer that it did not
- * get. */
+/* True for a COPY or FILL with a NULL address: the program used the result of a failed allocation. */
 static bool names_null(const gw_event *event)
 {
     if (event->kind == GW_EV_COPY)
@@ -173,7 +174,7 @@ static void settle_open(const gw_model *model, gwi_process *process)
 static void open_add(gwi_process *process, uint32_t index)
 {
     uint32_t room = sizeof process->open_failure / sizeof process->open_failure[0];
-    if (process->open_count == room) { /* drop the oldest failure of the newer half */
+    if (process->open_count == room) { /* if full, drop the oldest failure of the newer half */
         memmove(&process->open_failure[room / 2], &process->open_failure[room / 2 + 1],
                 (room / 2 - 1) * sizeof process->open_failure[0]);
         process->open_count--;
@@ -182,7 +183,7 @@ static void open_add(gwi_process *process, uint32_t index)
     process->open_bytes_min = 0;
 }
 
-/* ---- when there are too many ---- */
+/* ---- dropping failures when there are too many ---- */
 
 static bool may_forget(const gw_failure *failure, bool open_ones)
 {
@@ -191,7 +192,7 @@ static bool may_forget(const gw_failure *failure, bool open_ones)
     return open_ones || failure->recovery == GW_RECOVERED_BY_SIZE;
 }
 
-/* Update all indexes of failures. `now` has the new index of each failure, or -1 if the failure was dropped. */
+/* Update all indexes of failures. `now` has the new index of each failure, or -1 for a dropped failure. */
 static void renumber(gw_model *model, const int *now)
 {
     for (size_t i = 0; i < model->process_count; i++) {
@@ -212,8 +213,7 @@ static void renumber(gw_model *model, const int *now)
     }
 }
 
-/* Drop failures from index `first` up to, but without, `last`. Failures without a recovery are dropped only if
- * `open_ones`. */
+/* Drop failures from index `first` to `last` - 1. Drop failures without a recovery only if `open_ones` is true. */
 static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
 {
     int *now = malloc(model->failure_count * sizeof *now);
@@ -237,8 +237,8 @@ static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
     free(now);
 }
 
-/* Drop failures to make room. The oldest failures show how the run began, and the newest show how it ended. So failures
- * between them are dropped, and recovered failures first. */
+/* Drop failures to make room. Keep the oldest, which show how the run began, and the newest, which show how it ended.
+ * Of the failures between them, drop recovered ones first. */
 static void make_way(gw_model *model)
 {
     enum { FIRST = GWI_FAILURES_MAX / 4, NEWER = GWI_FAILURES_MAX / 2, WORTH_IT = GWI_FAILURES_MAX / 8 };
@@ -268,8 +268,8 @@ gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
     return &process->asker[process->asker_last];
 }
 
-/* Store the current numbers of granted requests, of the process and of the thread. The differences are computed at the
- * end. */
+/* Store how many requests of the process and of the thread have been granted so far. The differences are computed at
+ * the end. */
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
@@ -277,7 +277,7 @@ static void count_granted(const gw_model *model, gwi_process *process, gw_failur
     failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
 
-/* The same request was refused again, and there was no recovery in between. Start counting again at this refusal. */
+/* The same request was refused again, without a recovery in between. Restart the counts at this refusal. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->after.frees = process->frees_total;
@@ -294,21 +294,21 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
-/* The same request was refused again after a recovery. Mark the failure as not recovered, and start counting again. */
+/* The same request was refused again after a recovery. Mark the failure as not recovered, and restart the counts. */
 static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
 {
     gw_failure *failure = &model->failure[index];
     failure->recovery = GW_RECOVERED_NOT;
     failure->next.known = failure->next.is_retry = false;
     model->inner->failures_recovered -= model->inner->failures_recovered > 0;
-    gwi_snapshot_release(model, failure->snapshot, false); /* the snapshot's list is not needed any more */
+    gwi_snapshot_release(model, failure->snapshot, false); /* the snapshot's list is no longer needed */
     failure->snapshot = -1;
     open_add(process, index);
     refused_again(model, process, failure);
 }
 
-/* Record which live objects the arguments of the failure name. Handles and addresses are reused, so an object that was
- * destroyed with a context may have been replaced by a new one. */
+/* Record which live objects the arguments of the failure name. Handles and addresses are reused, so a new object may
+ * have replaced an object that was destroyed with a context. */
 static void look_up_named(gwi_process *process, gw_failure *failure)
 {
     if (process->named_left == 0)
@@ -319,7 +319,7 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     failure->named.context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
     for (uint32_t i = 0; i < process->object_count; i++) {
         const gwi_object *object = &process->object[i];
-        /* a destroyed function stays in the table because of its name */
+        /* a destroyed function stays in the table, which keeps its name */
         bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns;
         if (!gwi_is_alive(object) || gone)
             continue;
@@ -331,8 +331,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     }
 }
 
-/* Find the earlier failure of the same request. An allocator that frees its cache and asks again has only one failure,
- * even if a query was refused in between. Returns the index, or -1 if there is none. */
+/* Find the earlier failure of the same request. If an allocator frees its cache and retries, both refusals are one
+ * failure, even if a query failed in between. Returns the index, or -1 if there is none. */
 static int asked_before(const gw_model *model, const gwi_process *process, const gw_event *event)
 {
     for (uint32_t i = process->open_count; i-- > 0;) {
@@ -435,8 +435,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         return;
     if (failure->guard && process->has_refusal)
         take_refusal(process, failure);
-    failure->after.frees = process->frees_total; /* the current count; the difference is computed at the end */
-    failure->after.launches = UINT64_MAX;        /* the counters were not read since the failure */
+    failure->after.frees = process->frees_total; /* current count; the difference is computed at the end */
+    failure->after.launches = UINT64_MAX;        /* the counters have not been read since the failure */
     count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
@@ -465,7 +465,7 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         }
         if (!object && bytes > 0 && process->frees_total > failure->after.frees && failure->t_recovered_ns == 0 &&
             bytes >= failure->bytes_wanted / RETREAT_PART)
-            failure->t_recovered_ns = event->t_ns; /* a recovery, if later work succeeds: see settle_allocation() */
+            failure->t_recovered_ns = event->t_ns; /* a recovery if later work succeeds, see settle_allocation() */
         process->open_failure[kept++] = process->open_failure[i];
     }
     process->open_count = kept;
@@ -525,12 +525,12 @@ uint64_t gwi_work_count(const gw_process *process)
     return gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
 }
 
-/* What a process did after a given time, according to the rings. */
+/* Calls of a process after a given time, counted in the rings. */
 typedef struct later {
     uint64_t launches, work; /* `work` includes copies and fills */
-    uint64_t good_work;      /* work that was waited for later; copies to the host do not count */
-    uint64_t own_work;       /* work of the thread that was refused; copies to the host do not count */
-    uint64_t own_waits;      /* waits of this thread, and its copies to the host */
+    uint64_t good_work;      /* work that was waited for later, except copies to the host */
+    uint64_t own_work;       /* work of the thread whose request was refused, except copies to the host */
+    uint64_t own_waits;      /* waits and copies to the host of this thread */
 } later;
 
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
@@ -564,14 +564,14 @@ static bool asked_for_less(const gw_failure *failure)
            failure->next.site == failure->site;
 }
 
-/* True if the program continued with less memory: it freed memory first, or made a smaller request at the same line. */
+/* True if the program continued with less memory: it freed memory first, or requested less from the same line. */
 static bool is_retreat(const gw_failure *failure)
 {
     return failure->t_recovered_ns != 0 || asked_for_less(failure);
 }
 
-/* Compute what succeeded after the failure. Use the growth of the counters since their first reading after the failure,
- * or the number of calls in the rings if it is larger. Both can be too low. */
+/* Count what succeeded after the failure. Use the growth of the counters since their first reading after the failure,
+ * or the number of calls in the rings if that is larger. Both can be too low. */
 static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -597,8 +597,8 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0 || beyond_rings;
 }
 
-/* Compute what succeeded after a failure that is not an allocation. There are no counters for this, so only the newest
- * calls, which are in the rings, are counted. */
+/* Count what succeeded after a failure that is not a refused allocation. No counters were stored for it, so only the
+ * newest calls, which are in the rings, are counted. */
 static void settle_other(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -609,8 +609,9 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
-/* Derive the free memory at the failure from the driver's last answer, minus what was allocated since. The driver is
- * not asked after every refusal. Without this, the program's speed would decide whether the free memory is known. */
+/* Derive the free memory at the failure: the driver's last answer minus the memory allocated since. The driver is not
+ * queried after every refusal. Without this function, the program's speed would decide whether the free memory is
+ * known. */
 static void derive_info(const gw_model *model, gw_failure *failure)
 {
     enum { SOON_NS = 1000000000 };
@@ -621,7 +622,7 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     const gw_process *process = gw_model_process(model, failure->pid);
     if (failure->has_info || failure->guard || before == NULL || process == NULL ||
         failure->t_last_ns - before->t_ns > SOON_NS ||
-        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* a pool reserves other amounts */
+        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* pools reserve other amounts of memory */
         return;
     uint64_t then = before->ledger_bytes, now = failure->around.ledger_bytes, was_free = before->bytes_free;
     if (now > then && now - then > was_free)
@@ -634,8 +635,8 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     failure->device = failure->device < 0 ? before->device : failure->device;
 }
 
-/* Decide whether the program recovered from a refused allocation. If the program used the pointer that it did not get,
- * it did not recover, even if other work succeeded. */
+/* Decide whether the program recovered from a refused allocation. A program that used the missing pointer did not
+ * recover, even if other work succeeded. */
 static void settle_allocation(const gw_model *model, gw_failure *failure)
 {
     enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
@@ -655,8 +656,8 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
 }
 
-/* A loop may try smaller and smaller sizes at one line to find a size that fits. If a smaller request was refused later
- * at the same line, that later refusal ended the loop, and the earlier ones count as recovered. */
+/* A loop at one line may try smaller and smaller sizes until one fits. If a smaller request was refused later at the
+ * same line, only the last refusal ended the loop, and the earlier ones count as recovered. */
 static void settle_retreats(gw_model *model)
 {
     const gw_failure *next = NULL;

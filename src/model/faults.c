@@ -1,7 +1,8 @@
 /* Read the supervisor's facts about kernel faults: GPU core dumps, and the second run of --blame.
  *
- * A dump ends the process before a call can report the fault. Other code looks for the failed call that destroyed the
- * context. So the dump's first exception is added as such a failure and marked with by_dump. */
+ * When the driver writes a dump, it ends the process before a call can report the fault. Other code looks for the
+ * failed call that destroyed the context. So the dump's first exception is added as such a failure and marked with
+ * by_dump. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gw_cuda_results.h"
@@ -119,7 +120,7 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
             break;
     }
     blame->where_reason = gwi_copy_fact_text(model, said->where_reason);
-    /* Without the user's frame the stack is not usable. */
+    /* Without the user's frame, the stack is of no use. */
     if (said->user >= blame->stack_count || blame->stack[said->user].text == NULL)
         free_blame_stack(blame);
     else
@@ -265,7 +266,7 @@ static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
     add_told_by_dump(model, &unknown);
 }
 
-/* Store the kernel of each launch that reported a fault. */
+/* Store the kernel of each launch, or the kernels of each graph launch, that reported a fault. */
 static void name_launches(gw_model *model)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
@@ -287,7 +288,7 @@ void gwi_faults_finish(gw_model *model)
     for (size_t i = 0; i < facts->fault_count; i++) {
         gw_gpu_fault *fault = &model->faults.fault[i];
         if (gwi_process_known(model, fault->pid) == NULL && model->command != NULL)
-            fault->pid = model->command->pid; /* the dump's file name has no recorded pid */
+            fault->pid = model->command->pid; /* the pid in the dump's file name is not that of a recorded process */
         add_told_by_dump(model, fault);
     }
     for (size_t i = 0; i < facts->dump_count; i++)

@@ -1,4 +1,4 @@
-/* Feed items into a model in order of time. Each item is passed to the part of the model that it concerns. */
+/* Feed items into a model in time order. Each item is passed to the part of the model that handles it. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -21,7 +21,7 @@ static void device_fact(gw_model *model, const gw_event *event)
         return;
     if (!device->known)
         device->t_first_ns = event->t_ns;
-    if (!device->known || device->bytes_free_first == UINT64_MAX) /* an earlier event may have had only the name */
+    if (!device->known || device->bytes_free_first == UINT64_MAX) /* an earlier event may have reported only the name */
         device->bytes_free_first = event->arg[2];
     device->known = true;
     if (event->arg[1] != 0) {
@@ -315,7 +315,7 @@ static void feed_exit(gw_model *model, const gw_item *item)
         gwi_snapshot_end(model, process, device, item->t_ns);
 }
 
-/* Add a copy of the item's key and value to a list. Returns NULL if there is no memory, the list is full, or the item
+/* Add a copy of the item's key and value to a list. Returns NULL if out of memory, if the list is full, or if the item
  * has no key. */
 static gw_pair *pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
 {
@@ -386,7 +386,7 @@ static void feed_fact(gw_model *model, const gw_item *item)
     case GW_FACT_CUDNN_LOG:
         gwi_cudnn_fact(model, item);
         break;
-    default: /* other facts are searched at the end, or by a verdict */
+    default: /* other facts are looked up at the end, or by a verdict */
         break;
     }
 }

@@ -1,4 +1,4 @@
-/* Compute what is known only at the end of a recording: decode the rings, then let each part of the model finish. */
+/* Finish a model at the end of a recording: decode the rings, then finish each part of the model. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -70,7 +70,7 @@ static void find_card(gw_model *model)
     }
 }
 
-/* Take a snapshot of the last recorded moment for each process that still runs, or whose end was not seen. */
+/* Take a snapshot of the last recorded moment for each process that still runs, or whose end was not recorded. */
 static void snapshot_survivors(gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {

@@ -1,11 +1,11 @@
 /* Describe how the live memory accumulated: in spans of growth with work between them (runs), or in blocks of one size
  * that are kept again and again (a leak in each step).
  *
- * Work between two neighbours of the list shows as allocations that were freed again (gaps in `order`), and as calls in
- * the rings with a time in between. While a model is being built, there is little such work. A training loop does much
- * of it, again and again. If an allocator's history does not reach back so far, the spans of time still show that live
- * bytes rose and fell. Equal sizes in a row prove nothing by themselves: gradients repeat the weights' sizes, and
- * layers repeat each other's. */
+ * Between two neighbouring blocks of the list, work is visible as allocations that were freed again (gaps in `order`),
+ * and as calls in the rings. Building a model does little such work; a training loop does much of it, again and again.
+ * If an allocator's history does not reach back far enough, the spans of time still show that live bytes rose and
+ * fell. Equal sizes in a row prove nothing by themselves: gradients have the same sizes as the weights, and layers
+ * have the same sizes as other layers. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 #include "gwi_pattern.h"
@@ -13,21 +13,21 @@
 #include <string.h>
 
 typedef struct work {
-    uint64_t transient;       /* allocations that were made and freed before this block */
+    uint64_t transient;       /* allocations made and freed before this block */
     uint32_t launches, waits; /* calls in the rings before this block; waits: synchronisations and copies */
-    uint32_t cycles;          /* launches that were followed by a wait or a copy: about the number of iterations */
-    uint32_t falls;           /* number of falls of live bytes by at least fall_min */
-    uint64_t fall_bytes;      /* largest fall from one span of time to a later one */
-    uint64_t transient_so_far, cycles_so_far; /* sums over all blocks so far; falls count as cycles, too */
+    uint32_t cycles;          /* launches followed by a wait or a copy: about the number of iterations */
+    uint32_t falls;           /* how often live bytes fell by at least fall_min */
+    uint64_t fall_bytes;      /* largest fall between two spans of time */
+    uint64_t transient_so_far, cycles_so_far; /* sums up to this block; falls count as cycles if there are more falls */
 } work;
 
-/* Live bytes over time. Falls are searched only between spans of time, because the order within a span is not known. */
+/* Live bytes over time. Falls are measured only between spans of time, because the order within a span is unknown. */
 typedef struct course {
     const gw_peak *peak;
     size_t count;
-    uint64_t fall_min; /* smallest fall that counts */
-    bool has_unseen;   /* the process had memory before the history began, and the time of its beginning is known */
-    uint64_t t_first_ns, t_end_ns; /* time of the process's first memory; time at which the history was read */
+    uint64_t fall_min;             /* smallest fall that counts */
+    bool has_unseen;               /* the start of the history is known, and the process had memory before it */
+    uint64_t t_first_ns, t_end_ns; /* when the process first had memory; when the history was read */
 } course;
 
 typedef struct moment {
@@ -129,8 +129,8 @@ static uint64_t amount(const work *item)
     return item->transient + item->launches;
 }
 
-/* Return how many sizes from index `from` on equal the sizes at the start of the list. *ret_sorts says how often the
- * size changes among them. */
+/* Return how many sizes from index `from` on equal the sizes at the start of the list. *ret_sorts is the number of
+ * runs of equal sizes among them. */
 static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_sorts)
 {
     size_t length = sizes->match[from] < from ? sizes->match[from] : from;
@@ -138,8 +138,8 @@ static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_so
     return length;
 }
 
-/* True if the work consists of several iterations, and not of a single pass. `inside_max` is the most work between two
- * blocks elsewhere in the list. */
+/* True if the work consists of several iterations, not of a single pass. `inside_max` is the largest amount of work
+ * between two other neighbouring blocks. */
 static bool is_loop(const work *item, uint64_t inside_max)
 {
     enum { WAITS_MIN = 3, TRANSIENT_MIN = 24 };
@@ -158,7 +158,7 @@ static uint64_t transients_in(const work *list, size_t from, size_t to)
     return to <= from ? 0 : list[to - 1].transient_so_far - (from == 0 ? 0 : list[from - 1].transient_so_far);
 }
 
-/* True if a second run begins at `at`: the list starts again with the sizes of its beginning, after iterations. If the
+/* True if a second run begins at `at`: after iterations, the list starts again with the sizes of its beginning. If the
  * beginning itself repeats one pattern, as weights and gradients do, another repetition does not show a second run. */
 static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, size_t *ret_length)
 {
@@ -169,7 +169,7 @@ static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, 
     if (length < LENGTH_MIN || sorts < SORTS_MIN || gwi_pattern_is_periodic(sizes, at))
         return false;
     uint64_t cycles = cycles_in(list, 1, at + 1);
-    if (length == at) /* the whole beginning is repeated: there must be work directly before the repetition, too */
+    if (length == at) /* the whole beginning is repeated: require work directly before the repetition, too */
         return cycles >= CYCLES_MIN && (amount(&list[at]) > 0 || list[at].falls > 0);
     return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
 }
@@ -180,8 +180,8 @@ static int by_size(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Return the bytes of those blocks from index `last` on that have a partner of about the same size among the first
- * `first` blocks. Each partner is used once. */
+/* Among the blocks from index `last` on, add up the bytes of those with a partner of about the same size among the
+ * first `first` blocks. Each partner is used once. Returns 0 if out of memory. */
 static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
 {
     uint64_t *size = malloc(count * sizeof *size), sum = 0;
@@ -206,10 +206,10 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     return sum;
 }
 
-/* True if the last span is a new run, and not a copy of the model. A copy (an average of the weights, a teacher) begins
- * with the same sizes, too. In a new run, the span continues after the repeated part, or there was work within this
- * part. Also, at least half of its bytes have partners in the first span. In the driver's ledger, every repetition
- * counts as a run. */
+/* True if the last span is a new run, not a copy of the model. A copy (an average of the weights, a teacher) also
+ * begins with the same sizes. In a new run, the span continues after the repeated part, or there was work within this
+ * part. Also, at least half of the span's bytes have partners in the first span. In the driver's ledger, every
+ * repetition counts as a run. */
 static bool goes_on(const gw_live *live, const work *list, const gw_growth *growth)
 {
     if (live[0].cls != GW_CLASS_COUNT)
@@ -220,7 +220,8 @@ static bool goes_on(const gw_live *live, const work *list, const gw_growth *grow
 
 enum { STARTS_MAX = 64 };
 
-/* Find where later runs begin. *ret_length is the number of sizes in which the last of them repeats the first run. */
+/* Find where later runs begin, and return how many there are. *ret_length is the number of sizes that the last of them
+ * shares with the beginning of the first run. */
 static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *list, size_t starts[STARTS_MAX],
                           size_t *ret_length)
 {
@@ -228,7 +229,7 @@ static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *li
     for (size_t at = 1; at < count && start_count < STARTS_MAX; at++) {
         if (first == 0 && !is_run_start(sizes, list, at, &length))
             continue;
-        if (first != 0) { /* a further run needs only the same beginning */
+        if (first != 0) { /* further runs need only the same beginning */
             size_t sorts;
             length = match_length(sizes, at, &sorts);
             if (length < 3 || sorts < 2)
@@ -286,7 +287,7 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     growth->repeat_goes_on = goes_on(live, list, growth);
 }
 
-/* Find the last span of growth if no span repeats: what came after the longest stretch of work that kept nothing. */
+/* If no span repeats, find the last span of growth: the blocks after the longest stretch of work that kept nothing. */
 static void find_spans(const gw_live *live, size_t count, const work *list, gw_growth *growth)
 {
     size_t cut = 0;
@@ -313,13 +314,14 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
 
 /* ---- one size, kept again and again ---- */
 
-typedef struct sort_of { /* live blocks of one group (ledger) or of one size (allocator) */
+typedef struct sort_of { /* live blocks of one group (ledger) or one size (allocator) */
     uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, pairs_with_falls, turnover, begin_ns, end_ns;
-    uint64_t launches, waits, transient, fall_bytes; /* since the last block of the sort */
+    uint64_t launches, waits, transient, fall_bytes; /* since the last block of this sort */
     uint64_t live_bytes;
-    uint64_t kept_bytes, kept_since; /* bytes of all sorts since the first, and since the last, block of this sort */
+    uint64_t kept_bytes,
+        kept_since; /* bytes since the first block of this sort; bytes of other sorts since its last block */
     uint32_t group, site;
-    uint64_t site_count; /* number of blocks with this site */
+    uint64_t site_count; /* number of blocks from `site` */
     struct {
         uint32_t site;
         uint64_t count;
@@ -328,7 +330,7 @@ typedef struct sort_of { /* live blocks of one group (ledger) or of one size (al
     bool begun;
 } sort_of;
 
-/* Return the key that all blocks of one sort have in common. */
+/* Return the key that all blocks of one sort share. */
 static uint64_t sort_key(const gw_live *live)
 {
     return live->cls == GW_CLASS_COUNT ? live->bytes * 2 + 1 : (uint64_t)live->group * 2;
@@ -367,8 +369,8 @@ static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, ui
     return sorts;
 }
 
-/* Count the sites of the blocks of one sort, as long as there are few sites. The most frequent site is reported,
- * because a single block may belong to the step in progress. */
+/* Count the blocks of one sort by site, as long as there are few sites. The most frequent site is reported, because a
+ * single block may belong to the step in progress. */
 static void count_site(sort_of *it, uint32_t site)
 {
     size_t at = 0;
@@ -394,7 +396,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->fall_bytes = list[i].fall_bytes > it->fall_bytes ? list[i].fall_bytes : it->fall_bytes;
         it->kept_bytes += it->begun ? live[i].bytes : 0;
         it->kept_since += it->begun && sort[i] != which ? live[i].bytes : 0;
-        if (sort[i] != which || !live[i].has_time) /* a block of unknown time is not the start of the run */
+        if (sort[i] != which || !live[i].has_time) /* a block without a time cannot mark the beginning */
             continue;
         if (it->begun) {
             it->pairs_with_falls += it->fall_bytes >= live[i].bytes + it->kept_since / 2;
@@ -424,17 +426,17 @@ static bool came_with_frees(const gw_model *model, const gw_live *live, const so
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
 }
 
-/* True if the time before these blocks is longer than the time since. A history that was enabled late, or that is
- * short, shows a late phase as if it were the whole run. */
+/* True if the time before these blocks is longer than the time since. If the history was enabled late or is short, a
+ * late phase looks like the whole run. */
 static bool is_late(const sort_of *it, const course *way)
 {
     return way->has_unseen && it->begin_ns > way->t_first_ns && way->t_end_ns > it->begin_ns &&
            it->begin_ns - way->t_first_ns > way->t_end_ns - it->begin_ns;
 }
 
-/* True if live bytes fell between most of these blocks, had already fallen in this way before the first block, and the
- * blocks accumulated during most of the time. Neither the first pass through a deep model nor a late phase looks like
- * this. */
+/* True if live bytes fell between most of these blocks, had already fallen by as much before the first block, and the
+ * blocks accumulated during most of the time. The first pass through a deep model does not look like this, and a late
+ * phase does not either. */
 static bool is_accumulation(const sort_of *it, const course *way)
 {
     enum { FALLS_MIN = 6 };
@@ -454,8 +456,8 @@ static bool is_accumulation(const sort_of *it, const course *way)
 
 enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
 
-/* True if other memory was allocated and freed between most of these blocks. Without work that was waited for, this
- * does not prove a leak, but a leak cannot be excluded. */
+/* True if other memory was allocated and freed between most of these blocks. If no work was waited for, this does not
+ * prove a leak, but a leak is possible. */
 static bool may_be_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MIN &&
@@ -475,14 +477,14 @@ static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *lis
 static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
     if (it->pairs_with_steps >= PAIRS_MIN)
-        return true; /* between neighbours there were launches, and a wait or a copy */
+        return true; /* launches, and waits or copies, lie between the blocks */
     if (is_accumulation(it, way) && !is_late(it, way))
         return true;
     return may_be_step_leak(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY;
 }
 
-/* Look for a step leak. Only the sorts that hold most memory are examined, because a leak of another sort did not fill
- * the card. */
+/* Look for a step leak. Examine only the sorts that hold most memory, because a leak of another sort did not fill the
+ * card. */
 static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, const course *way,
                        gw_growth *growth)
 {
@@ -525,7 +527,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     free(bytes);
 }
 
-/* Find the highest use before a time at which less than half of it was left: earlier work that ended. */
+/* Find earlier work that ended: the highest use after which live bytes fell to less than half of it. */
 static void find_earlier(const course *way, gw_growth *growth)
 {
     uint64_t highest = 0;
@@ -570,7 +572,7 @@ static course course_of(const gw_model *model, uint32_t pid, const gw_allocator_
 
 /* ---- iterations ---- */
 
-/* Add the refused request to the end of the list, because it may begin an iteration. */
+/* Append the refused request to the list, because it may begin an iteration. */
 static void add_refused(const gw_growth_question *question, gw_request refused, gw_request *list, size_t *count)
 {
     refused.t_ns = question->wanted_t_ns;
@@ -598,14 +600,14 @@ static gw_request refused_by_allocator(const gw_growth_question *question, const
 {
     const gw_allocator_report *report = question->report;
     return (gw_request){.live_bytes = report->field[GW_ALLOCATOR_ALLOCATED],
-                        .launches = last->launches + 1, /* the work before it is not known; assume one launch */
+                        .launches = last->launches + 1, /* the work before this request is unknown; assume one launch */
                         .frees = last->frees,
                         .waits = last->waits,
                         .order = last->order + 1,
                         .site = report->wanted_site};
 }
 
-/* Return the bytes that the leaking places kept before the first request that is known one by one. */
+/* Return the bytes that the leaking places kept before the first request of the list. */
 static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterations *loop, uint64_t first_order)
 {
     uint64_t bytes = 0;
@@ -618,8 +620,8 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* True if several iterations that kept nothing lie between two equal requests. In each of them, the host waited or read
- * results, or memory was allocated and freed. Layers that are loaded or built repeat requests, too, but each layer
+/* True if several iterations that kept nothing lie between two equal requests. In each of them, the host waited or
+ * read results, or memory was allocated and freed. Loading or building layers repeats requests, too, but each layer
  * keeps something. Work of another thread does not count, because it may belong to either run. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
@@ -660,8 +662,8 @@ static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
     return false;
 }
 
-/* Return the number of requests, counted backwards from `a`, that equal those counted backwards from `b`, without
- * overlap. If `by_place`, only places are compared, not sizes. */
+/* Return how many requests, counted backwards from `a`, equal those counted backwards from `b`, without overlap. If
+ * `by_place`, only places are compared, not sizes. */
 static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most, bool by_place)
 {
     size_t length = 0;
@@ -672,8 +674,8 @@ static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t mo
     return length;
 }
 
-/* Find the earlier requests that the newest requests repeat for the longest stretch. Returns the length; *ret_then is
- * the index of the last of the earlier requests. The search is bounded. */
+/* Find the longest sequence of earlier requests that the newest requests repeat. Returns its length; *ret_then is the
+ * index of its last request. The search is bounded. */
 static size_t longest_repeat(const gw_request *list, size_t last, bool by_place, size_t *ret_then)
 {
     enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
@@ -689,8 +691,9 @@ static size_t longest_repeat(const gw_request *list, size_t last, bool by_place,
     return best;
 }
 
-/* True if two pieces of the list do the same work. The place of a framework's request is not always known. Of the known
- * places, more than half must agree. Without any known place, equal sizes in a row prove nothing. */
+/* True if two pieces of the list do the same work. The place of a framework's request is not always known. More than
+ * half of the known places must agree. If no place is known, there must be several sizes, because a series of one size
+ * proves nothing. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
     size_t known = 0, equal = 0;
@@ -706,12 +709,12 @@ static bool is_same_work(const gw_request *list, size_t first, size_t begin, siz
 
 /* Two pieces of a list with the same length. The newer piece is at the end of the list. */
 typedef struct rerun {
-    size_t first, begin, length; /* begin of the older piece, begin of the newer piece, length of both */
+    size_t first, begin, length; /* start of the older piece, start of the newer piece, length of both */
     bool by_place;
 } rerun;
 
-/* True if one thread made all these requests. Requests of several threads come in another order in another run of the
- * program. */
+/* True if one thread made all these requests. Requests of several threads come in a different order in another run of
+ * the program. */
 static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
 {
     uint16_t thread = 0;
@@ -724,7 +727,7 @@ static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
 }
 
 /* True if iterations lie between the two pieces. If several runs of the same length repeat each other completely, the
- * pieces are adjacent. Then the newest run is examined, without the refused request. */
+ * pieces are adjacent. In this case, the newest run is examined without the refused request. */
 static bool lie_between_runs(const gw_request *list, const rerun *it)
 {
     size_t then = it->first + it->length - 1, last = it->begin + it->length - 1;
@@ -737,8 +740,8 @@ static bool lie_between_runs(const gw_request *list, const rerun *it)
     return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last - 1);
 }
 
-/* Conditions for pieces with different sizes: there are enough requests, they come from several places, and the newer
- * piece has kept blocks, too. */
+/* Check further conditions for pieces with different sizes: there are enough requests, they come from several places,
+ * and the newer piece has kept blocks, too. */
 static bool is_same_loader(const gw_request *list, const rerun *it)
 {
     enum { LENGTH_MIN = 8 };
@@ -754,7 +757,7 @@ static bool is_same_loader(const gw_request *list, const rerun *it)
 static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_question *question)
 {
     size_t last = it->begin + it->length - 1, kept = 0;
-    /* For a framework's requests only the sizes are known. A few equal sizes can be chance. */
+    /* Usually only the sizes of a framework's requests are known. A few equal sizes can be chance. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
     for (size_t i = it->first; i < it->first + it->length; i++)
         kept += list[i].lifetime == GW_ALIVE;
@@ -766,8 +769,8 @@ static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_qu
 }
 
 /* Find a rerun: the refused request and the requests before it repeat the beginning of an earlier run. The same places
- * request the same sizes, a part of the memory of the earlier run is still alive, and iterations lie in between. Where
- * places are known, the sizes may differ, as with batches of another size. */
+ * request the same sizes, some memory of the earlier run is still in use, and iterations lie in between. Where places
+ * are known, the sizes may differ, for example because the batch size differs. */
 static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
 {
     size_t last = count - 1;
@@ -798,15 +801,16 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
         growth->first_count++;
 }
 
-/* True if every request and every free was recorded. A framework's course that missed events is not used. */
+/* True if every request and every free was recorded. The course of a framework's allocations is not used if it missed
+ * events. */
 static bool has_course(const gw_allocator_report *report)
 {
     return report->has_course && report->course_missed == 0 && report->request_count > 0;
 }
 
 /* Return the report whose requests apply to this report. If a framework is refused many times in a row, the buffer has
- * no room for the requests of later reports. Then the requests of a report shortly before are used. Returns NULL if
- * there is none. */
+ * no room for the requests of later reports. Then use the requests of a report shortly before. Returns NULL if there
+ * is none. */
 static const gw_allocator_report *report_with_course(const gw_model *model, const gw_allocator_report *report)
 {
     const uint64_t near_ns = 2000000000u;
@@ -876,7 +880,7 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
         find_iterations(model, question, ret_growth);
     if (list == NULL)
         return;
-    if (!ret_growth->loop.searched) /* a framework's list, or a recording without counts of work */
+    if (!ret_growth->loop.searched) /* a list from a framework, or a recording without counts of work */
         find_steps(model, live, count, list, &way, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);

@@ -25,25 +25,26 @@ typedef struct gw_held {
 } gw_held;
 enum { GW_HELD_MAX = 64 };
 
-/* One request to an allocator whose requests were all recorded. They show in which order an iteration asks for memory,
- * and what it keeps. */
+/* A request to an allocator whose requests were all recorded. The requests show in which order an iteration requests
+ * memory, and which blocks it keeps. */
 typedef struct gw_allocator_request {
     uint64_t order; /* number of the request on the device, counted from 1 */
     uint64_t bytes; /* size after the allocator's rounding */
     uint64_t t_ns;  /* not exact: the time at which the thread last read the clock before the request */
     /* Totals of the process: kernel launches (a graph counts as one) and waits for the GPU (for streams, events and
-     * contexts). A thread's counts are added when the thread requests memory. So a thread that makes no request is
-     * missing, and what a thread does after a request is added at its next request. Only differences are meaningful. */
+     * contexts). A thread's counts are added only when the thread requests memory. So the counts of a thread without
+     * requests are missing, and calls after a request are added at the thread's next request. Only differences are
+     * meaningful. */
     uint64_t launches, waits;
-    uint32_t site; /* 0: not known; known for large blocks, and for some of the others */
+    uint32_t site; /* 0: not known; known for large blocks, and for some others */
     bool freed;
-    uint64_t freed_order; /* last `order` before the block was freed; UINT64_MAX: more than 2^32 requests later */
+    uint64_t freed_order; /* `order` of the last request before the free; UINT64_MAX: more than 2^32 requests later */
 } gw_allocator_request;
 
-/* All requests whose size is at least `bytes_least` and less than twice that size. */
+/* Counts for all requests whose size is at least `bytes_least` and less than twice that size. */
 typedef struct gw_allocator_size {
     uint64_t bytes_least, requests, frees;
-    uint64_t lifetime_sum; /* sum, over the freed blocks, of the number of requests during a block's life */
+    uint64_t lifetime_sum; /* sum over the freed blocks: number of requests while the block was live */
 } gw_allocator_size;
 enum { GW_ALLOCATOR_SIZES_MAX = 64 };
 
@@ -63,15 +64,15 @@ typedef struct gw_allocator_report {
     size_t live_count;
     uint64_t rest_count, rest_bytes; /* live blocks that are not in `live` */
     uint64_t order;                  /* number of the last request when `live` was read */
-    /* The hook followed every block from the first one on. Then `order` counts all requests, a live block has the
-     * number of its own request (0: not known), `peak` covers the whole time, and `request` has the last requests. */
+    /* The hook followed every block from the first on. Then `order` counts all requests, a live block has the number
+     * of its own request (0: not known), `peak` covers the whole time, and `request` has the last requests. */
     bool has_course;
-    uint64_t course_missed;        /* number of missed events; if it is not 0, the course is incomplete */
+    uint64_t course_missed;        /* number of missed events; the course is complete only if this is 0 */
     gw_allocator_request *request; /* oldest first, without gaps; owned */
     size_t request_count;
     gw_allocator_size size[GW_ALLOCATOR_SIZES_MAX]; /* smallest first */
     size_t size_count;
-    uint64_t history_count; /* number of single allocations in the history */
+    uint64_t history_count; /* number of individual allocations in the history */
     gw_peak *peak;          /* highest live bytes in each of several equal spans of time, oldest first; owned */
     size_t peak_count;
     gw_held held[GW_HELD_MAX]; /* the call sites with the most memory when live bytes were highest */
@@ -79,13 +80,13 @@ typedef struct gw_allocator_report {
     gw_held held_rest; /* sum of all other call sites */
     uint64_t t_held_ns;
     bool settled;
-    gw_recovery recovery; /* only if is_oom */
+    gw_recovery recovery; /* set only if is_oom */
 } gw_allocator_report;
 
 /* JAX's live arrays of one type and shape, read when JAX's out-of-memory error ended the program. */
 typedef struct gw_array_kind {
     uint64_t bytes, count; /* size of one array; number of arrays */
-    char name[96];         /* "float32[1024,1024]" */
+    char name[96];         /* such as "float32[1024,1024]" */
 } gw_array_kind;
 enum { GW_ARRAY_KINDS_MAX = 32 };
 typedef struct gw_arrays {
@@ -93,14 +94,13 @@ typedef struct gw_arrays {
     uint64_t t_ns; /* when the arrays were read: at the program's end, not at the failure */
     uint32_t pid;
     uint64_t bytes_wanted, bytes_in_use, bytes_limit, bytes_peak; /* reported by the allocator; 0: not known */
-    gw_array_kind kind[GW_ARRAY_KINDS_MAX]; /* sorted by the size of all arrays of a kind, largest first */
+    gw_array_kind kind[GW_ARRAY_KINDS_MAX]; /* sorted by the total size of each kind, largest first */
     size_t kind_count;
-    uint64_t rest_bytes, rest_count; /* size and number of all other arrays */
+    uint64_t rest_bytes, rest_count; /* total size and number of all other arrays */
 } gw_arrays;
 
-/* Find a kind of array with so many arrays that they hold at least half of the memory that JAX used. Either a loop
- * keeps them, or the program needs them, so that capacity is not established as the cause. Returns NULL if there is
- * none. */
+/* Find a kind with so many arrays that they hold at least half of the memory that JAX used. A loop may keep them, or
+ * the program may need them, so too little memory is not established as the cause. Returns NULL if there is none. */
 const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays);
 
 #endif

@@ -11,20 +11,20 @@
 typedef enum gw_recovery {
     GW_RECOVERED_NOT,
     GW_RECOVERED_BY_SIZE, /* a later request of at least the same size succeeded */
-    /* memory was freed or the same line asked again, then a smaller request succeeded, and later work was waited for */
+    /* memory was freed or the same line asked again; then a smaller request succeeded, and later work was waited for */
     GW_RECOVERED_BY_SMALLER,
     GW_RECOVERED_BY_WORK,    /* many launches, copies and fills succeeded later and were waited for */
     GW_RECOVERED_BY_REQUESTS /* very many later requests for memory succeeded */
 } gw_recovery;
 
-/* A failed call named an object of one device, but works on another device. */
+/* An object that a failed call named, although it belongs to another device than the call. */
 typedef struct gw_elsewhere {
     bool found;
-    uint8_t cls;     /* class of the object: FUNCTION, EVENT, or a class of memory */
+    uint8_t cls;     /* class of the object: GW_CLASS_FUNCTION, GW_CLASS_EVENT, or a class of memory */
     uint64_t key;    /* handle or address */
-    uint64_t bytes;  /* size, if it is memory */
+    uint64_t bytes;  /* size of memory; 0 for other objects */
     int device;      /* device on which the object was created */
-    int call_device; /* device on which the call works: that of its stream, otherwise that of the current context */
+    int call_device; /* device of the call's stream; for a default stream, device of the current context */
     uint64_t stream; /* stream of the call; 0: the default stream of the current context */
     uint32_t site;   /* call site that created the object; 0: not known */
     uint64_t t_made_ns;
@@ -39,7 +39,7 @@ typedef struct gw_after {
     /* Lower bounds for the thread whose request was refused. own_allocs: granted requests. own_work: launches, fills,
      * and copies other than those to the host. own_waits: waits, and copies to the host. */
     uint64_t own_allocs, own_work, own_waits;
-    uint32_t turns;        /* how often memory was freed and then granted again; counted up to 16 */
+    uint32_t turns;        /* how often memory was freed and then granted again; at most 16 */
     bool synced;           /* a synchronisation succeeded */
     bool worked;           /* new work was done, and the host waited for a part of it without an error */
     uint64_t null_used_at; /* index + 1 of the first later failure that has a NULL address; 0: none */
@@ -48,7 +48,7 @@ typedef struct gw_after {
 /* The first request of the same thread that succeeded after a refusal. */
 typedef struct gw_next_request {
     bool known;
-    bool is_retry; /* the size is that of the refused request */
+    bool is_retry; /* has the size of the refused request */
     uint64_t bytes, t_ns;
     uint32_t site; /* 0: not known */
 } gw_next_request;
@@ -63,15 +63,15 @@ typedef struct gw_around {
 } gw_around;
 
 /* Objects that the arguments of a failure may name, if a context was destroyed before. classes[k] has one bit for each
- * class of live objects that arg[k] may name by handle, or into which arg[k] may point. Recorded only for the first
- * failures after the end of the context. */
+ * class of live objects: an object has the handle arg[k], or contains the address arg[k]. Set only for the first
+ * failures after a context was destroyed. */
 typedef struct gw_named {
     bool known;
-    bool context_lives; /* the current context exists; it may be a new one */
+    bool context_lives; /* a context with the handle of the current one exists; it may be a new one */
     uint32_t classes[4];
 } gw_named;
 
-/* A driver call that did not succeed. Equal failures of one thread in a row are one entry. */
+/* A driver call that failed. Equal failures of one thread in a row share one entry. */
 typedef struct gw_failure {
     uint64_t t_ns, t_last_ns;
     uint32_t pid, tid;
@@ -81,17 +81,17 @@ typedef struct gw_failure {
     uint32_t extra;
     uint64_t context;
     uint64_t arg[4];
-    uint64_t repeat_count; /* 1: once */
-    const char *fn_name;   /* "?" unknown */
+    uint64_t repeat_count; /* 1: failed once */
+    const char *fn_name;   /* "?": unknown */
     char *text;            /* owned by the model; NULL: none */
     int device;            /* -1: unknown; may be GW_MODEL_DEVICE_BEYOND, as everywhere in the model */
 
-    bool is_probe;      /* the result is an answer that programs ask for on purpose; never the root of other failures */
-    bool is_allocation; /* device memory, or an object that needs device memory, was refused for lack of memory */
-    bool is_sticky;     /* the failure made the context, or the whole process, unusable */
-    bool is_echo;       /* a consequence of an earlier sticky error or fork */
+    bool is_probe;         /* the result only answers a question of the program; never the cause of other failures */
+    bool is_allocation;    /* device memory, or an object that needs device memory, was refused for lack of memory */
+    bool is_sticky;        /* the failure made the context, or the whole process, unusable */
+    bool is_echo;          /* a consequence of an earlier sticky error or fork */
     uint32_t next_plus_1;  /* index + 1 of the next failure with this pid; 0: none. See gw_model_next_failure() */
-    bool is_earlier;       /* not sticky, and before the one phase that is judged */
+    bool is_earlier;       /* not sticky, and before the phase to which the analysis is limited */
     uint64_t bytes_wanted; /* size of the request, if is_allocation; 0: an object without a size */
     uint32_t site;         /* call site of the first of the equal failures; 0: not known */
     gw_recovery recovery;
@@ -114,7 +114,7 @@ typedef struct gw_failure {
 
     const char *kernel; /* kernel of the launch, if a launch reported a sticky error; NULL: unknown */
     /* The failure comes from a GPU core dump, because the driver ended the process before a call reported it. fn_name
-     * is the call in which a thread was, or "?" if there was none. */
+     * is the call that a thread was in, or "?" if no thread was in a call. */
     bool by_dump;
 } gw_failure;
 
@@ -135,7 +135,7 @@ typedef struct gw_teardown {
     uint64_t t_made_ns; /* when the context was created, or a primary context was first retained; 0: not seen */
     uint32_t made_site; /* call site that created or retained the context; 0: not known */
     uint64_t count[GW_CLASS_COUNT]; /* number of destroyed objects of each class */
-    uint64_t bytes;                 /* destroyed device memory */
+    uint64_t bytes;                 /* bytes of destroyed device memory */
     gw_buried *buried;              /* the first GW_BURIED_MAX destroyed objects; owned */
     size_t buried_count;
 } gw_teardown;

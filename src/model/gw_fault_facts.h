@@ -1,4 +1,4 @@
-/* Facts about a kernel's fault that failed calls do not have: GPU core dumps, and a second run with blocking launches.
+/* Facts about kernel faults that failed calls do not contain: GPU core dumps, and a second run with blocking launches.
  * The supervisor records them (docs/recording-format.md). Read only; owned by the model. */
 #ifndef GW_FAULT_FACTS_H
 #define GW_FAULT_FACTS_H
@@ -9,12 +9,12 @@
 
 enum { GW_GPU_FAULTS_MAX = 256, GW_GPU_DUMPS_MAX = 64 };
 
-/* Threads of one kernel that had the same exception at the same place. */
+/* A fault: threads of one kernel that had the same exception at the same place. */
 typedef struct gw_gpu_fault {
     uint64_t t_ns; /* when the dump was complete */
     uint32_t pid;
-    uint32_t exception; /* the driver's number of the exception */
-    char *name;         /* "WARP_ILLEGAL_ADDRESS" */
+    uint32_t exception; /* the driver's number for the exception */
+    char *name;         /* such as "WARP_ILLEGAL_ADDRESS" */
     uint16_t result;    /* result that calls return after such an exception, such as 700 */
     uint32_t device, sm;
     uint64_t count;  /* number of threads, or of SMs if !has_thread */
@@ -39,7 +39,7 @@ typedef struct gw_gpu_dump {
     bool kept;             /* the dump's file still existed when the run ended */
     char *refused;         /* why the dump could not be read; NULL: it was read */
     uint64_t fault_count;  /* number of places with an exception; 0: the dump has no exception */
-    uint64_t fault_beyond; /* number of these places that were not recorded */
+    uint64_t fault_beyond; /* number of these places that are not recorded */
     bool skip_abort;       /* the program continued after the exception, because its environment requested this */
 } gw_gpu_dump;
 
@@ -47,11 +47,11 @@ typedef struct gw_gpu_dump {
 typedef enum gw_blame_end {
     GW_BLAME_IN_LAUNCH, /* a launch reported the fault, so its kernel is at fault */
     GW_BLAME_ELSEWHERE, /* a call other than a launch reported the fault */
-    GW_BLAME_NO_FAULT,  /* the program ended well */
-    GW_BLAME_OTHER,     /* the program ended badly, but without a GPU fault */
+    GW_BLAME_NO_FAULT,  /* the program succeeded */
+    GW_BLAME_OTHER,     /* the program failed, but without a GPU fault */
     GW_BLAME_NOT_RUN    /* the program could not be started */
 } gw_blame_end;
-const char *gw_blame_end_text(gw_blame_end end); /* "in-launch", as in the recording; static */
+const char *gw_blame_end_text(gw_blame_end end); /* such as "in-launch", as in the recording; static */
 
 /* A frame in the stack of the call at fault, from the second run's verdict (gw_where_frame). */
 typedef struct gw_blame_frame {
@@ -67,15 +67,15 @@ typedef struct gw_blame {
     bool known;
     gw_blame_end end;
     char *recording; /* path of the second run's recording; NULL: it was not kept */
-    char *ended;     /* how the program ended: "exit status 1", "signal 6" */
+    char *ended;     /* how the program ended, such as "exit status 1" or "signal 6" */
     uint16_t result;
-    char *call;   /* call that reported the fault; NULL unless IN_LAUNCH or ELSEWHERE */
-    char *kernel; /* kernel of the launch; if ELSEWHERE, of the last launch before the call; NULL: unknown */
+    char *call;   /* call that reported the fault; NULL unless `end` is GW_BLAME_IN_LAUNCH or GW_BLAME_ELSEWHERE */
+    char *kernel; /* kernel of that launch, or of the last launch before `call`; NULL: unknown */
     uint64_t stream;
     uint32_t tid;
     char *thread; /* name of the thread */
     bool has_order;
-    uint64_t order;                 /* number of earlier launches in the same thread */
+    uint64_t order;                 /* number of earlier launches by the same thread */
     uint64_t t_ns;                  /* time in the second run */
     char *frame;                    /* innermost frame of the thread's Python traceback; NULL: none was seen */
     char *where;                    /* place in the program, from the second run's verdict; NULL: unknown */
@@ -97,7 +97,7 @@ typedef struct gw_fault_log {
 typedef struct gw_fault_facts {
     gw_gpu_dump *dump;
     size_t dump_count;
-    gw_gpu_fault *fault; /* for each dump, faults with a thread come first; of these, the most frequent first */
+    gw_gpu_fault *fault; /* for each dump: faults with a thread first, starting with the most frequent */
     size_t fault_count;
     gw_blame blame;
     gw_fault_log log[GW_FAULT_LOGS_MAX]; /* the first lines, without repetitions */

@@ -1,16 +1,16 @@
-/* Reads the threads of another process from outside: what each thread waits for, and its stack.
+/* Inspects the threads of another process from outside: what each thread waits for, and its stack.
  *
  * Most data is read from /proc and from the process's memory, without disturbing the process. To read a native stack,
- * the thread must be stopped for some milliseconds (ptrace). Only threads whose system call restarts by itself are
- * stopped, so that the program does not notice. The caller needs the right to trace the process: it must run as the
- * same user, and if the kernel's yama module restricts tracing (scope 1, the usual setting), the process must be its
- * descendant. Data that may not be read is unknown, and the reason is stored.
+ * the thread must be stopped with ptrace for a few milliseconds. The program must not notice this, so a thread in a
+ * system call is stopped only if the kernel restarts this call by itself. The caller needs permission to trace the
+ * process: it must run as the same user, and if the kernel's Yama module restricts tracing (scope 1, the usual
+ * setting), the process must be its descendant. If some data cannot be read, the result contains the reason.
  *
- * Native stacks are walked with elfutils. A build without elfutils has no native stacks. Python frames (CPython 3.9 to
- * 3.14, as in the hook) are read from the process's memory. If a thread is stopped for its native stack, its Python
- * frames are read during the stop. If a thread may not be stopped, its Python frames are read twice and used only if
- * the thread did not run in between. Frames are numbers, as in gw_site.h, together with the data that is needed to name
- * them.
+ * Native stacks are unwound with elfutils. A build without elfutils reads no native stacks. Python frames (CPython 3.9
+ * to 3.14, as in the hook) are read from the process's memory. If a thread is stopped for its native stack, its Python
+ * frames are read during the stop. If a thread must not be stopped, its Python frames are read twice and used only if
+ * the thread did not run in between. Frames are stored as numbers, as in gw_site.h, together with the data that is
+ * needed to find their names.
  *
  * Call these functions from one thread at a time. */
 #ifndef GW_STACKS_H
@@ -27,13 +27,13 @@
 #define GW_WAITS(X)                                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
     X(RUNNING, "running")                                                                                              \
-    X(LOCK, "lock")               /* no time limit; only a thread of the same process can release the lock */          \
-    X(JOIN, "join")               /* the end of a thread of the same process */                                        \
-    X(TIMED_LOCK, "timed-lock")   /* like lock or join, with a time limit */                                           \
+    X(LOCK, "lock")               /* no time limit; only a thread of this process can release the lock */              \
+    X(JOIN, "join")               /* waits until another thread of the process ends */                                 \
+    X(TIMED_LOCK, "timed-lock")   /* LOCK or JOIN with a time limit */                                                 \
     X(SHARED_LOCK, "shared-lock") /* a lock that another process can release */                                        \
-    X(INPUT, "input")             /* data, a connection, a signal, a kernel event */                                   \
+    X(INPUT, "input")             /* data, a connection, a signal, or a kernel event */                                \
     X(SLEEP, "sleep")                                                                                                  \
-    X(CHILD, "child")   /* the end of another process */                                                               \
+    X(CHILD, "child")   /* waits until a child process ends */                                                         \
     X(DEVICE, "device") /* a kernel driver */                                                                          \
     X(OTHER, "other")
 
@@ -44,23 +44,22 @@ typedef enum gw_wait {
         GW_WAIT_COUNT
 } gw_wait;
 
-/* Return the word for a wait, a static string. Returns "unknown" for values out of range. */
+/* Return the word for `wait`, a static string. Returns "unknown" for values out of range. */
 const char *gw_wait_word(gw_wait wait);
 
 typedef struct gw_stack_thread {
     uint32_t tid;
     char name[16];
-    char state; /* as in /proc: R, S, D, T, Z; '?': unknown */
+    char state; /* as in /proc: R, S, D, T, Z; '?' if unknown */
     gw_wait wait;
-    int syscall;           /* number of the system call; -1: none, or not known */
-    uint64_t lock_address; /* LOCK, TIMED_LOCK, SHARED_LOCK: address of the lock; 0: not known */
-    uint32_t owner_tid;    /* LOCK: the thread that holds the lock; JOIN: the thread that must end; 0: not known */
-    char where[40];        /* the kernel function in which the thread sleeps; "": not known */
+    int syscall;           /* number of the system call; -1 if none or unknown */
+    uint64_t lock_address; /* LOCK, TIMED_LOCK, SHARED_LOCK: address of the lock; 0 if unknown */
+    uint32_t owner_tid;    /* LOCK: the thread that holds the lock; JOIN: the thread that must end; 0 if unknown */
+    char where[40];        /* the kernel function in which the thread sleeps; "" if unknown */
     uint64_t cpu_ms;       /* CPU time since the thread started */
-    uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in SITE_FRAMES; the code of a Python frame is an index into the process's
-                                           list */
+    uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in SITE_FRAMES, but a Python frame has an index into `code` */
     size_t frame_count;
-    unsigned flags; /* bits of gw_site_flag that mark missing parts of the stack */
+    unsigned flags; /* gw_site_flag bits that mark missing parts of the stack */
 } gw_stack_thread;
 
 /* The code object of a Python frame, as in PYTHON_CODE. */
@@ -70,10 +69,10 @@ typedef struct gw_stack_code {
     int32_t first_line;
     uint16_t version;
     uint8_t *table;       /* line table; owned; NULL: not stored */
-    uint32_t table_bytes; /* GW_PYTHON_TABLE_NOT_KEPT if there is no table */
+    uint32_t table_bytes; /* GW_PYTHON_TABLE_NOT_KEPT if `table` is NULL */
 } gw_stack_code;
 
-/* A file that contains native frames, as in MAPPED. */
+/* A file that is mapped at native frames, as in MAPPED. */
 typedef struct gw_stack_mapping {
     uint64_t start, bytes, bias, build_id;
     char *path; /* owned */
@@ -82,10 +81,10 @@ typedef struct gw_stack_mapping {
 typedef struct gw_stack_process {
     gw_stack_thread *thread; /* owned */
     size_t thread_count;
-    uint64_t threads_left_out; /* number of threads that were not read because of the limit */
-    char no_waits[160];        /* why the waits are not known; "": they are known */
-    char no_stacks[160];       /* why stacks of some or all threads are missing; "": none are missing */
-    char no_python[160];       /* why Python frames of some or all threads are missing; "": none are missing */
+    uint64_t threads_left_out; /* number of threads above the limit, which were not read */
+    char no_waits[160];        /* why the waits are unknown; "" if they are known */
+    char no_stacks[160];       /* why some or all threads have no stack; "" if none are missing */
+    char no_python[160];       /* why some or all threads have no Python frames; "" if none are missing */
     gw_stack_code *code;       /* owned */
     size_t code_count;
     gw_stack_mapping *mapping; /* owned */
@@ -98,11 +97,12 @@ typedef struct gw_stack_process {
 GW_MUST_CHECK gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err);
 void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
 
-/* Release threads that did not stop in time but stopped later. If the program continues to run after gw_stacks_look()
- * with `stacks`, call this from time to time until the process has ended. Does nothing if there are no such threads. */
+/* gw_stacks_look() may give up on a thread that does not stop in time. Release such threads if they have stopped by
+ * now. After a call with `stacks`, call this function from time to time until the process has ended. Does nothing if
+ * there are no such threads. */
 void gw_stacks_let_go(void);
 
-/* Return in *ret_ms the CPU time of all threads of `pid`, in ms. Returns false if it is not known. */
+/* Store the total CPU time of all threads of `pid`, in ms, in *ret_ms. Returns false if it is unknown. */
 bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms);
 
 #endif

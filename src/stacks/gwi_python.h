@@ -1,9 +1,9 @@
 /* Reads the Python frames of another process's threads from its memory.
  *
- * All reads go through one function, so that the same code reads a process, a damaged copy in a test, and a fuzzer's
- * bytes. The data is not trusted: each object's type is compared with the interpreter's own types, each list is
- * bounded, and a thread state is used only if its own fields name the thread. Frames that do not pass these checks are
- * reported as unknown. The process may run during the reads: only the frames of a stopped thread are reliable.
+ * All reads go through one callback, so the same code can read a process, a damaged copy in a test, or the input of a
+ * fuzzer. The data is not trusted: the type of each object is compared with the interpreter's own types, each list is
+ * bounded, and a thread state is used only if its own fields name the thread. Frames that fail these checks are
+ * reported as unknown. The process may run during the reads, so only the frames of a stopped thread are reliable.
  *
  * Use from one thread. */
 #ifndef GWI_STACKS_PYTHON_H
@@ -15,13 +15,13 @@
 
 enum { GWI_INTERPRETERS_MAX = 4, GWI_STATES_MAX = 1024 };
 
-typedef struct gwi_interpreter { /* one copy of Python that is loaded in the process */
+typedef struct gwi_interpreter { /* one copy of Python in the process */
     gw_python_layout layout;
     gw_python_lists lists;
     uint64_t runtime, code_type, unicode_type, bytes_type;
 } gwi_interpreter;
 
-typedef struct gwi_state { /* a thread state, as it was when the lists were read */
+typedef struct gwi_state { /* a Python thread state, as it was when the lists were read */
     uint64_t address, interpreter;
     uint32_t tid;
     uint8_t copy; /* index into gwi_python.copy */
@@ -34,16 +34,16 @@ typedef struct gwi_python {
     size_t copy_count;
     gwi_state state[GWI_STATES_MAX];
     size_t state_count;
-    bool incomplete; /* true if some interpreters or states could not be read */
-    char why[160];   /* why `incomplete` is set; "": nothing is missing */
+    bool incomplete; /* some interpreters or thread states could not be read */
+    char why[160];   /* why `incomplete` is set; "" if it is not */
 } gwi_python;
 
-/* Add the file whose first mapping is at `base` to the copies of Python, if it contains an interpreter. */
+/* Add the file whose first mapping is at `base` to `copy`, if it contains a Python interpreter. */
 void gwi_python_try(gwi_python *python, uint64_t base);
-/* Read the lists of thread states of all copies of Python that were added so far. */
+/* List the thread states of all copies of Python that were added. */
 void gwi_python_list(gwi_python *python);
-/* Append the Python frames of `thread->tid` to `thread`, and their code to `process`. If frames are missing, flags of
- * gw_site.h are set. */
+/* Append the Python frames of `thread->tid` to `thread`, and their code objects to `process`. Sets flags of gw_site.h
+ * if frames are missing. */
 void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_thread *thread);
 
 #endif

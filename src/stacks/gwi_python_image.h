@@ -1,5 +1,5 @@
-/* A made-up process memory for tests and the fuzzer: one thread runs three Python functions, in the layout of a given
- * version of Python. The caller may damage it. */
+/* A synthetic process memory for tests and the fuzzer. One thread runs three Python functions, in the layout of the
+ * given Python version. The caller may damage the image. */
 #ifndef GWI_PYTHON_IMAGE_H
 #define GWI_PYTHON_IMAGE_H
 
@@ -10,14 +10,14 @@
 
 enum { IMAGE_BYTES = 1 << 14, IMAGE_TID = 4711, IMAGE_FRAMES = 3, IMAGE_FIRST_LINE = 10 };
 #define IMAGE_BASE UINT64_C(0x10000000)
-/* Offsets of the objects in the image, in bytes. */
+/* Byte offsets of the objects in the image. */
 enum {
     IMAGE_RUNTIME = 0,
     IMAGE_INTERPRETER = 0x400,
     IMAGE_STATE = 0x600,
     IMAGE_PTHREAD = 0x800,
     IMAGE_HOLDER = 0xc00,
-    IMAGE_FRAME = 0x1000, /* the three frames, and the shim frame after them */
+    IMAGE_FRAME = 0x1000, /* the three frames, followed by the shim frame */
     IMAGE_FRAME_STEP = 0x200,
     IMAGE_CODE = 0x2000,
     IMAGE_CODE_STEP = 0x200,
@@ -25,12 +25,12 @@ enum {
     IMAGE_NAME = 0x2900,
     IMAGE_NAME_STEP = 0x80,
     IMAGE_TABLE = 0x2c00,
-    IMAGE_TYPES = 0x3000 /* addresses of the types, whose memory is never read */
+    IMAGE_TYPES = 0x3000 /* addresses of the types; the memory there is never read */
 };
 
 typedef struct python_image {
     uint8_t bytes[IMAGE_BYTES];
-    gwi_python python; /* set up to read from `bytes` */
+    gwi_python python; /* reads from `bytes` */
 } python_image;
 
 static inline bool image_read(void *user, uint64_t at, void *out, size_t bytes)
@@ -97,7 +97,7 @@ static inline void image_make(python_image *image, unsigned version)
     python->user = image;
     python->copy_count = 1;
     copy->layout = *gw_python_layout_of(version);
-    /* real interpreters of newer versions publish these offsets: use made-up ones */
+    /* newer versions publish these offsets in the process, so use invented ones here */
     if (!gw_python_lists_of(&copy->layout, NULL, &copy->lists))
         copy->lists = (gw_python_lists){0x40, 0x10, 0x18, 8, copy->layout.thread_ident + 8u};
     copy->runtime = IMAGE_BASE + IMAGE_RUNTIME;
@@ -109,7 +109,7 @@ static inline void image_make(python_image *image, unsigned version)
     image_put(image, IMAGE_RUNTIME, 1, 4);
     image_link(image, IMAGE_RUNTIME + (lists->runtime_interpreters == 0 ? 40 : lists->runtime_interpreters),
                IMAGE_INTERPRETER);
-    image_link(image, IMAGE_RUNTIME + 48, IMAGE_INTERPRETER); /* the main interpreter, next to the newest one */
+    image_link(image, IMAGE_RUNTIME + 48, IMAGE_INTERPRETER); /* the main interpreter follows the newest one */
     image_link(image, IMAGE_INTERPRETER + lists->interpreter_threads, IMAGE_STATE);
     image_link(image, IMAGE_STATE + layout->thread_interpreter, IMAGE_INTERPRETER);
     image_link(image, IMAGE_STATE + layout->thread_ident, IMAGE_PTHREAD);

@@ -1,5 +1,5 @@
-/* Reads Python frames from another process's memory: follows it from the symbol _PyRuntime to interpreters, thread
- * states, frames and code objects. */
+/* Reads Python frames from another process's memory. Starts at the symbol _PyRuntime and follows pointers to the
+ * interpreters, thread states, frames and code objects. */
 #include "gwi_python.h"
 
 #include "gw_array.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    INTERPRETERS_MAX = 64, /* limit for one copy of Python: the main interpreter and its sub-interpreters */
+    INTERPRETERS_MAX = 64, /* per copy of Python: the main interpreter and its sub-interpreters */
     CODES_MAX = 4096,
     TABLE_BYTES_MAX = 1 << 16, /* longer line tables are not stored */
     NAME_BYTES_MAX = 400,
-    TEXT_CHARACTERS_MAX = 4096, /* more than any path has */
+    TEXT_CHARACTERS_MAX = 4096, /* longer than any path */
     TEXT_BYTES_MAX = GW_TEXT_BYTES_MAX
 };
 
@@ -29,7 +29,7 @@ static bool read_word(const gwi_python *python, uint64_t at, uint64_t *ret_word)
     return read_at(python, at, ret_word, sizeof *ret_word);
 }
 
-/* Read one field of a structure that was copied as a whole. */
+/* Read one field from the copy of a structure. */
 static uint64_t word_in(const uint8_t *bytes, size_t at)
 {
     uint64_t word;
@@ -51,8 +51,8 @@ static size_t furthest(size_t a, size_t b)
 
 /* ---- an interpreter ---- */
 
-/* Return the Python version, e.g. 0x030B for 3.11; 0: not known. Before 3.11 Python exports no version number, so the
- * version is derived from the functions that exist. fits() then checks the sizes of the types too. */
+/* Return the Python version, e.g. 0x030B for 3.11; 0 if unknown. Python before 3.11 exports no version number, so
+ * derive the version from the functions that exist. fits() also checks the sizes of the types. */
 static unsigned version_of(const gwi_python *python, const gw_image *image, unsigned long *ret_hex)
 {
     uint64_t at;
@@ -64,7 +64,8 @@ static unsigned version_of(const gwi_python *python, const gw_image *image, unsi
     return gw_image_find(image, "PyThreadState_GetFrame", &at) ? 0x0309 : 0;
 }
 
-/* True if objects of the type have the size of our layout. A different size reveals a build with other structures. */
+/* Return true if objects of the type have the size that our layout expects. In a build with other structures, the size
+ * differs. */
 static bool type_fits(const gwi_python *python, uint64_t type, uint16_t bytes)
 {
     enum { TYPE_OBJECT_BYTES = 32 };
@@ -117,9 +118,9 @@ void gwi_python_try(gwi_python *python, uint64_t base)
 
 /* ---- thread states ---- */
 
-/* Return the kernel thread id of a thread state; 0: not known. The state has two fields for it: the id itself, and the
- * address of the C library's structure for the thread, in which glibc stores the id. After a fork the first field may
- * still contain the parent's id. */
+/* Return the kernel thread id of a thread state; 0 if unknown. The state has two fields for this: `native_id` is the
+ * id itself, and `ident` is the address of the C library's thread structure, in which glibc stores the id. After a
+ * fork, `native_id` may still be the parent's id. */
 static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native_id)
 {
 #if defined(__x86_64__)
@@ -160,7 +161,7 @@ static bool read_state(const gwi_python *python, const gwi_interpreter *copy, ui
     return true;
 }
 
-/* True if there is an interpreter at this address. Its first thread must point back to it. */
+/* Return true if there is an interpreter at this address. Its first thread must point back to it. */
 static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t address)
 {
     uint64_t thread, interpreter;
@@ -169,11 +170,11 @@ static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy
            interpreter == address;
 }
 
-/* Find the newest interpreter, from which the others are linked. *ret_interpreter is 0 if Python is not initialised, or
- * finalised. Returns false if the interpreter is not known.
+/* Find the newest interpreter, which links to the older ones. *ret_interpreter is 0 if Python is not initialised or
+ * has been finalised. Returns false if the interpreter is not found.
  *
- * If Python does not publish the offset, search the start of _PyRuntime for two pointers to interpreters: the first is
- * the newest interpreter, the second the main one. They are equal if there are no others. */
+ * If Python does not publish the offset, search the start of _PyRuntime for two adjacent pointers to interpreters. The
+ * first points to the newest interpreter, the second to the main one. They are equal if there is only one. */
 static bool first_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t *ret_interpreter)
 {
     enum { WORDS = 16 };
@@ -193,7 +194,7 @@ static bool first_interpreter(const gwi_python *python, const gwi_interpreter *c
     return word[0] == 0 && word[1] == 0; /* not initialised yet */
 }
 
-/* Read the list of an interpreter's threads. Returns false if the list changed during the read, or is too long. */
+/* Read the list of an interpreter's threads. Returns false if the list changed during the read or is too long. */
 static bool list_threads(gwi_python *python, size_t index, uint64_t interpreter)
 {
     const gwi_interpreter *copy = &python->copy[index];
@@ -227,7 +228,7 @@ static bool list_copy(gwi_python *python, size_t index)
 
 void gwi_python_list(gwi_python *python)
 {
-    enum { TRIES = 3 }; /* threads may start and end while the lists are read */
+    enum { TRIES = 3 }; /* threads may start and end during the read */
     python->state_count = 0;
     for (size_t i = 0; i < python->copy_count; i++) {
         size_t before = python->state_count;
@@ -243,14 +244,14 @@ void gwi_python_list(gwi_python *python)
 
 /* ---- code ---- */
 
-/* Copy a part of a text that take_text() has already read from the process. */
+/* Copy from a string that take_text() has already read from the process. */
 static void fetch_own(void *user, uintptr_t at, void *out, size_t bytes)
 {
     (void)user;
     memcpy(out, (const void *)at, bytes);
 }
 
-/* Append a Python string to `out` as one line. Returns the number of bytes; 0: it is not a string, or too long. */
+/* Append a Python string to `out` as one line. Returns the number of bytes; 0 if this is not a string or too long. */
 static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, bool is_path,
                         char *out, size_t room)
 {
@@ -273,8 +274,8 @@ static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, u
     return is_path ? gw_python_text_put_end(&text, out, room) : gw_python_text_put(&text, 0, out, room);
 }
 
-/* Copy the line table of a code object. The caller owns the result. Returns NULL if the table is too long or
- * unreadable. */
+/* Copy the line table of a code object. The caller owns the result. Returns NULL if the table is too long or cannot be
+ * read. */
 static uint8_t *take_table(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, uint32_t *ret_bytes)
 {
     uint8_t head[GW_PYTHON_OB_SIZE + 8];
@@ -299,9 +300,9 @@ static bool same_code(const gw_stack_code *a, const gw_stack_code *b)
            (a->table == NULL || memcmp(a->table, b->table, a->table_bytes) == 0);
 }
 
-/* Add a code object to the process's list and return its index; -1: no memory, or the list is full. Takes ownership of
- * the members of `code`. An equal entry is used again. All fields are compared, because the code may have been freed
- * and its address reused since another thread was read. */
+/* Add a code object to the process's list and return its index; -1 if there is no memory or the list is full. Takes
+ * ownership of the members of `code`. Reuses an equal entry. All fields are compared, because another code object may
+ * have the same address by now. */
 static int keep_code(gw_stack_process *process, gw_stack_code *code)
 {
     size_t count = process->code_count;
@@ -348,7 +349,7 @@ static int take_code(const gwi_python *python, const gwi_interpreter *copy, uint
 
 /* ---- frames ---- */
 
-/* A walk along the frames of one thread, and where the frames are stored. */
+/* Reads the frames of one thread. */
 typedef struct walk {
     const gwi_python *python;
     const gwi_interpreter *copy;
@@ -387,7 +388,8 @@ static void enter_frame(void *user, size_t index)
     it->first[index] |= GW_FRAME_ENTRY;
 }
 
-/* Read the frames from the innermost one at `at`. Returns false if the memory does not look like frames. */
+/* Read the frames of a thread, starting with the innermost one at `at`. Returns false if the memory does not look like
+ * frames. */
 static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
                         gw_stack_thread *thread)
 {
@@ -402,12 +404,13 @@ static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, u
     return true;
 }
 
-/* Find the innermost frame of a thread; 0: it runs no Python. Returns false if the frame is not known. */
+/* Find the innermost frame of a thread; *ret_frame is 0 if the thread runs no Python. Returns false if the frame is
+ * unknown. */
 static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t tid, uint64_t *ret_frame)
 {
     const gwi_interpreter *copy = &python->copy[state->copy];
     state_fields fields;
-    /* The state's memory may belong to another thread by now. */
+    /* by now, this memory may belong to another thread */
     if (!read_state(python, copy, state->address, &fields) || fields.tid != tid ||
         fields.interpreter != state->interpreter)
         return false;
@@ -435,9 +438,9 @@ void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_t
         }
     }
     if (claims == 0 && !torn && !python->incomplete)
-        return; /* this thread runs no Python */
+        return; /* no Python runs in this thread */
     unsigned flags = thread->flags;
-    /* If two interpreters have frames of this thread, it is not known which frames are inner ones. */
+    /* If two interpreters have frames of this thread, the order of the frames is unknown. */
     if (claims == 1 && !torn && read_frames(python, &python->copy[found->copy], frame, process, thread))
         return;
     thread->flags = flags | GW_SITE_PYTHON_UNKNOWN;

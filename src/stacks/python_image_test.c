@@ -1,5 +1,5 @@
-/* Reads made-up memory images of every Python version, intact and damaged. The result must be the right frames or
- * "unknown", and reading must end. */
+/* Reads synthetic memory images of every Python version, intact and damaged. The result must be the right frames or
+ * "unknown", and the reader must not loop forever. */
 #include "gwi_python_image.h"
 
 #include <setjmp.h>
@@ -54,7 +54,7 @@ static void whole(void **state)
             assert_int_equal(GW_FRAME_INSTRUCTION(thread.frame[i]), 2 * i);
             assert_int_equal((thread.frame[i] & GW_FRAME_ENTRY) != 0, all_enter || i + 1 == IMAGE_FRAMES);
         }
-        thread.tid++; /* an id without a thread state */
+        thread.tid++; /* no thread state has this id */
         thread.frame_count = 0;
         gwi_python_frames(&image.python, &process, &thread);
         assert_int_equal(thread.frame_count, 0);
@@ -62,7 +62,7 @@ static void whole(void **state)
     }
 }
 
-/* A link leads back to an earlier object. Reading must end, and the missing frames must be marked. */
+/* A link points back to an earlier object. The reader must stop and mark the missing frames. */
 static void circles_end(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void circles_end(void **state)
     }
 }
 
-/* After the lists were read, the thread has ended and its state's memory belongs to another thread. Its frames must be
+/* After the lists were read, the thread ends and another thread reuses the memory of its state. The frames must be
  * unknown. */
 static void a_state_of_somebody_else_counts_not(void **state)
 {
@@ -106,7 +106,7 @@ static void a_state_of_somebody_else_counts_not(void **state)
     }
 }
 
-/* If Python is not initialised, the thread runs no Python. If no interpreter can be found, the frames are unknown. */
+/* If Python is not initialised, the thread runs no Python. If no interpreter is found, the frames are unknown. */
 static void without_interpreters(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void objects_of_another_type_are_none(void **state)
     }
 }
 
-/* Replace each word of the image by several wrong values in turn. */
+/* Overwrite each word of the image with several wrong values, one after the other. */
 static void damaged(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void damaged(void **state)
     for (unsigned version = FIRST; version <= LAST; version++) {
         for (size_t at = 0; at < IMAGE_TYPES; at += 8) {
             for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-                if (at % 0x200 >= 0x180) /* unused */
+                if (at % 0x200 >= 0x180) /* this part of the image is unused */
                     continue;
                 image_make(&image, version);
                 image_put(&image, at, bad[i], 8);

@@ -1,5 +1,5 @@
-/* A library for python_test.py: returns as text what is read of a process from outside. It reads no native stacks, so
- * no thread is stopped. */
+/* A library for python_test.py. It reads the Python frames of a process from outside and returns them as text. It
+ * reads no native stacks, so it stops no threads. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -40,8 +40,8 @@ static void print_thread(FILE *out, const gw_stack_process *process, const gw_st
         print_frame(out, process, thread->frame[i]);
 }
 
-/* Return the Python frames of all threads of `pid` as text, to be freed with test_free(). Returns NULL if the process
- * could not be read. */
+/* Return the Python frames of all threads of `pid` as text. The caller frees it with test_free(). Returns NULL if the
+ * process cannot be read. */
 EXPORT char *test_look(unsigned pid);
 char *test_look(unsigned pid)
 {
@@ -72,7 +72,7 @@ void test_free(char *text)
 
 typedef struct damaging {
     uint64_t random, reads;
-    unsigned one_in; /* on average, one read in this many is damaged */
+    unsigned one_in; /* on average, damage one of this many reads */
 } damaging;
 
 static uint64_t next_random(damaging *it)
@@ -82,7 +82,7 @@ static uint64_t next_random(damaging *it)
     return it->random ^= it->random << 17;
 }
 
-/* Read our own memory. Sometimes the read fails, or a word, a byte or a bit of the result is changed. */
+/* Read our own memory. At random, fail or change a word, a byte or a bit of the result. */
 static bool read_damaged(void *user, uint64_t at, void *out, size_t bytes)
 {
     damaging *it = user;
@@ -105,15 +105,15 @@ static bool read_damaged(void *user, uint64_t at, void *out, size_t bytes)
     case 2:
         *byte = (char)(*byte ^ 1 << (value & 7));
         return true;
-    default: /* replace a word by another pointer, perhaps to mapped memory */
+    default: /* replace a word by another pointer, possibly a valid one */
         value = (value & 1) != 0 ? value : at + (value >> 8) % 4096;
         memcpy((char *)out + place / 8 * 8, &value, bytes - place / 8 * 8 < 8 ? bytes - place / 8 * 8 : 8);
         return true;
     }
 }
 
-/* Read the Python frames of the threads `rounds` times, each time with other damage, and check all bounds of the
- * result. Returns the total number of frames, or -1 if a bound was exceeded. */
+/* Read the Python frames of the threads `rounds` times, with different damage each time, and check that the result
+ * stays within its limits. Returns the total number of frames, or -1 if a limit was exceeded. */
 EXPORT long test_damage(uint64_t base, const uint32_t *tids, unsigned count, unsigned rounds, unsigned one_in);
 long test_damage(uint64_t base, const uint32_t *tids, unsigned count, unsigned rounds, unsigned one_in)
 {

@@ -1,4 +1,4 @@
-/* Reads a child process from outside. The child's threads wait for different things. */
+/* Inspects a child process from outside. The child's threads wait for different things. */
 #define _GNU_SOURCE
 #include "gw_stacks.h"
 #include "gw_text.h"
@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-/* Memory that the test and its child share. */
+/* Shared memory of the test and its child. */
 typedef struct board {
     _Atomic int ready, surprises, stop, hurry;
     _Atomic uint32_t tid[8];
@@ -130,7 +130,7 @@ static _Noreturn void be_child(void)
         pause();
 }
 
-/* Wait until the thread sleeps. After these threads have arrived, they wait only once, for what the test expects. */
+/* Wait until the thread sleeps. Only for threads that sleep once, in the call that the test expects. */
 static void wait_for_sleep(pid_t pid, uint32_t tid)
 {
     enum { LOOKS = 10 };
@@ -158,7 +158,7 @@ static pid_t start_child(void)
     for (int ms = 0; shared->ready < ROLES && ms < PATIENCE_MS; ms++)
         usleep(1000);
     assert_int_equal(shared->ready, ROLES);
-    for (int role = LEFT; role <= READER; role++) /* a thread arrives shortly before it waits */
+    for (int role = LEFT; role <= READER; role++) /* these threads call arrive() shortly before they sleep */
         wait_for_sleep(pid, shared->tid[role]);
     return pid;
 }
@@ -166,7 +166,7 @@ static pid_t start_child(void)
 static void end_child(pid_t pid)
 {
     kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, WNOHANG) == 0) { /* a thread that is still stopped would keep the child from ending */
+    while (waitpid(pid, NULL, WNOHANG) == 0) { /* the child cannot end while one of its threads is still stopped */
         gw_stacks_let_go();
         usleep(1000);
     }
@@ -182,8 +182,8 @@ static const gw_stack_thread *thread_of(const gw_stack_process *process, int rol
     return NULL;
 }
 
-/* True if a frame is in `function`, which the child has at the same address. The functions in question are small and
- * are not split by the compiler. */
+/* Return true if a frame is in `function`. The child is a fork, so the function has the same address there. These
+ * functions are small, and the compiler does not split them. */
 static bool stands_in(const gw_stack_thread *thread, void (*function)(void))
 {
     enum { FUNCTION_BYTES_MAX = 512 };
@@ -194,7 +194,7 @@ static bool stands_in(const gw_stack_thread *thread, void (*function)(void))
     return false;
 }
 
-/* True if the file that contains the frame is known, with its load address. */
+/* Return true if the file that contains the frame is known, with its load address. */
 static bool is_mapped(const gw_stack_process *process, uint64_t address)
 {
     for (size_t i = 0; i < process->mapping_count; i++) {
@@ -251,7 +251,7 @@ static void stacks_are_read_and_nobody_notices(void **state)
         gw_stacks_let_go();
     }
     assert_int_equal(shared->surprises, 0);
-    shared->hurry = 1; /* the poller's calls now end after 1 ms, so a stop may come during or between them */
+    shared->hurry = 1; /* the poller's calls now take 1 ms, so a stop may come during or between them */
     for (int i = 0; i < 100; i++) {
         gw_stack_process *process = NULL;
         assert_int_equal(gw_stacks_look((uint32_t)pid, true, &process, &err), GW_OK);
@@ -286,7 +286,7 @@ static void who_is_gone_is_missing(void **state)
     assert_true(gw_stacks_cpu_ms((uint32_t)getpid(), &ms));
 }
 
-/* The child has ended but was not waited for. Its thread is still listed, but has no frames. */
+/* The child has ended but the test has not waited for it. Its thread is still listed, but has no frames. */
 static void a_zombie_does_no_harm(void **state)
 {
     (void)state;

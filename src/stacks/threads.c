@@ -1,4 +1,4 @@
-/* Read a process's threads from /proc, and the locks that they wait for from its memory. */
+/* Reads a process's threads from /proc, and the locks they wait for from its memory. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -29,8 +29,8 @@ const char *gw_wait_word(gw_wait wait)
     return (unsigned)wait < GW_WAIT_COUNT ? words[wait] : words[GW_WAIT_UNKNOWN];
 }
 
-/* Read the start of a /proc file as text. Returns the number of bytes, 0 if it cannot be read (errno has the
- * reason). */
+/* Read the start of a /proc file as text. Returns the number of bytes; 0 if the file cannot be read, with the reason
+ * in errno. */
 static size_t read_small(char *text, size_t room, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -50,7 +50,7 @@ static size_t read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid
     return read_small(text, room, path);
 }
 
-/* User and system time, fields 14 and 15 of a stat file. */
+/* Add user and system time, fields 14 and 15 of a stat file. */
 static bool cpu_ms_of(const char *stat, uint64_t *ret_ms, char *ret_state)
 {
     const char *at = strrchr(stat, ')');
@@ -76,7 +76,7 @@ bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms)
 static const struct {
     int number;
     gw_wait wait;
-    bool goes_on; /* continues after a stop, with no effect on its result */
+    bool goes_on; /* continues after a stop and returns the same result */
 } calls[] = {
     {SYS_futex, GW_WAIT_LOCK, true},           {SYS_clock_nanosleep, GW_WAIT_SLEEP, true},
     {SYS_nanosleep, GW_WAIT_SLEEP, true},      {SYS_sched_yield, GW_WAIT_RUNNING, true},
@@ -94,7 +94,7 @@ static const struct {
     {SYS_io_getevents, GW_WAIT_INPUT, false},  {SYS_semtimedop, GW_WAIT_SHARED_LOCK, false},
     {SYS_semop, GW_WAIT_SHARED_LOCK, false},   {SYS_msgrcv, GW_WAIT_INPUT, false},
     {SYS_ioctl, GW_WAIT_DEVICE, false},
-#ifdef SYS_poll /* newer architectures have only the newer calls */
+#ifdef SYS_poll /* newer architectures lack the older calls */
     {SYS_poll, GW_WAIT_INPUT, true},
 #endif
 #ifdef SYS_select
@@ -113,7 +113,7 @@ bool gwi_may_be_stopped(const gw_stack_thread *thread)
 {
     if (thread->state == 'Z' || thread->state == 'D' || thread->state == 't' || thread->state == 'T')
         return false;
-    if (thread->wait == GW_WAIT_RUNNING) { /* it may enter any call meanwhile: see undo_interruption() */
+    if (thread->wait == GW_WAIT_RUNNING) { /* it may enter any system call before it stops: see undo_interruption() */
 #ifdef __x86_64__
         return true;
 #else
@@ -144,8 +144,8 @@ static const gw_stack_thread *thread_at(const gw_stack_process *process, uint32_
     return NULL;
 }
 
-/* Find out what a futex call waits for. The C library's plain lock waits until its word is not 2, and its owner's
- * thread id is 8 bytes after it. A priority-inheritance lock has the owner in the word itself. */
+/* Find out what a futex call waits for. The C library's plain lock waits while its word is 2, and stores the owner's
+ * thread id 8 bytes after the word. A priority-inheritance lock stores the owner in the word itself. */
 static void look_at_futex(uint32_t pid, const gw_stack_process *process, const uint64_t *argument,
                           gw_stack_thread *thread)
 {
@@ -169,7 +169,7 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
         read_memory(pid, argument[0], word, 4) && word[0] == wanted) {
         thread->wait = argument[3] != 0
                            ? GW_WAIT_TIMED_LOCK
-                           : GW_WAIT_JOIN; /* pthread_join: the kernel clears the word when that thread ends */
+                           : GW_WAIT_JOIN; /* pthread_join: the kernel clears the word when the thread ends */
         thread->owner_tid = wanted;
         return;
     }
@@ -180,9 +180,9 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     if (thread->owner_tid != 0 && thread_at(process, thread->owner_tid) == NULL) {
         char path[48];
         snprintf(path, sizeof path, "/proc/%u/task/%u", pid, thread->owner_tid);
-        bool looks_like_tid = thread->owner_tid <= 1u << 22; /* larger than any tid of the kernel */
+        bool looks_like_tid = thread->owner_tid <= 1u << 22; /* the limit of the kernel's thread ids */
         if (!looks_like_tid || access(path, F_OK) == 0)
-            thread->owner_tid = 0; /* the value is something else, or a thread beyond our limit */
+            thread->owner_tid = 0; /* not a thread id, or a thread above THREADS_MAX */
     }
 }
 
@@ -223,8 +223,9 @@ static bool read_theirs(void *user, uint64_t at, void *out, size_t bytes)
     return read_memory(*(const uint32_t *)user, at, out, bytes);
 }
 
-/* A parser for "start-end rights offset device inode path". Only files with code are examined: touching the first page
- * of a data file could wait for its disk. `path` and `base` are from the file whose first mapping was seen last. */
+/* Parses lines of the form "start-end rights offset device inode path". Only files with code are examined, because
+ * reading the first page of a data file could wait for a disk. `path` and `base` belong to the last file whose first
+ * mapping was parsed. */
 typedef struct scan {
     uint64_t base;
     char path[4096];
@@ -256,7 +257,7 @@ static bool may_be_read(uint32_t pid, const char *first_line)
     return read_memory(pid, strtoull(first_line, NULL, 16), &word, sizeof word) || errno == EFAULT;
 }
 
-/* Find the interpreters of the process, and their threads. */
+/* Find the process's Python interpreters and their threads. */
 static void find_python(uint32_t pid, gwi_python *python, gw_stack_process *process)
 {
     scan it = {.tried = true};
@@ -290,7 +291,7 @@ void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread 
                  read_of_thread(before, sizeof before, pid, thread->tid, "syscall") > 0;
     gwi_python_frames(python, process, &again);
     if (again.frame_count == thread->frame_count && again.flags == thread->flags)
-        return; /* it runs no Python */
+        return; /* no Python runs in this thread */
     gw_stack_thread first = again;
     again = *thread;
     gwi_python_frames(python, process, &again);
@@ -358,8 +359,7 @@ gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_proce
         goto out;
     for (size_t i = 0; i < process->thread_count; i++)
         look_at_thread(pid, &process->thread[i]);
-    for (size_t i = 0; i < process->thread_count;
-         i++) /* a second pass, because owners are looked up among all threads */
+    for (size_t i = 0; i < process->thread_count; i++) /* looks up lock owners among all threads */
         look_at_call(pid, process, &process->thread[i]);
     if (stacks && (python = calloc(1, sizeof *python)) == NULL) {
         st = gw_fail(err, GW_NOMEM, "look at process %u", pid);

@@ -1,5 +1,6 @@
-/* Native stacks of another process, read with elfutils. A thread is stopped while it is read: it is seized, interrupted
- * (which sends no signal), walked and released. If we die in between, the kernel releases it. */
+/* Reads native stacks of another process with elfutils. Each thread is attached with PTRACE_SEIZE, stopped with
+ * PTRACE_INTERRUPT (which sends no signal), read and released. If gpuwhy dies in between, the kernel releases the
+ * thread. */
 #define _GNU_SOURCE
 #include "gw_filter.h"
 #include "gwi_stacks.h"
@@ -21,11 +22,11 @@
 
 enum { STOP_WAIT_MS = 2000, PENDING_MAX = 64 };
 
-/* Threads that did not stop in time. They will stop later and must then be released. */
+/* Threads that did not stop in time. They stop later and must then be released. */
 static uint32_t pending[PENDING_MAX];
 static size_t pending_count;
 
-/* Do not look for debug files elsewhere: that could contact servers on the network. */
+/* Do not search for separate debug files: the search could contact servers on the network. */
 static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base, const char *file,
                           const char *link, GElf_Word crc, char **ret_file)
 {
@@ -35,7 +36,7 @@ static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dw
 
 static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf, .find_debuginfo = no_debug_files};
 
-/* Add the file of an address to the process's mappings. */
+/* Add the file that a module was loaded from to the process's mappings. */
 static void take_module(Dwfl_Module *module, gw_stack_process *process)
 {
     enum { MODULES_MAX = 4096 };
@@ -47,7 +48,7 @@ static void take_module(Dwfl_Module *module, gw_stack_process *process)
         if (process->mapping[i].start == start)
             return;
     if (path == NULL || count == MODULES_MAX || dwfl_module_getelf(module, &bias) == NULL)
-        return; /* its addresses get no name */
+        return; /* addresses in this module get no names */
     char *copy = gw_array_more(&process->mapping, count, sizeof *process->mapping) ? strdup(path) : NULL;
     if (copy == NULL)
         return;
@@ -75,7 +76,8 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     }
     if (!dwfl_frame_pc(frame, &pc, &is_activation))
         return DWARF_CB_ABORT;
-    uint64_t address = is_activation ? pc + 1 : pc; /* as in gw_site.h: the byte before the address is in the code */
+    /* as in gw_site.h: the byte before `address` is in the code that ran */
+    uint64_t address = is_activation ? pc + 1 : pc;
     Dwfl_Module *module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(frame)), address - 1);
     if (module != NULL)
         take_module(module, it->process);
@@ -83,8 +85,8 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
-/* Return whether a signal is pending for the thread, which would have interrupted its system call anyway. True if that
- * is not known. */
+/* Return true if a signal is pending for the thread, or if this is unknown. The signal would have interrupted the
+ * system call anyway. */
 static bool has_signal(uint32_t tid)
 {
     char path[48], line[128];
@@ -103,8 +105,8 @@ static bool has_signal(uint32_t tid)
     return seen != 2 || any != 0;
 }
 
-/* Between our check and the stop the thread may have entered a system call that returns EINTR after a stop. Make it
- * restart, as the kernel does for other calls. */
+/* Between our check and the stop, the thread may have entered a system call that returns EINTR after a stop. Make the
+ * call restart, as the kernel does for other calls. */
 static void undo_interruption(uint32_t tid)
 {
 #ifdef __x86_64__
@@ -117,7 +119,7 @@ static void undo_interruption(uint32_t tid)
     registers.rax = begin_again;
     ptrace(PTRACE_SETREGSET, (pid_t)tid, (void *)NT_PRSTATUS, &all);
 #else
-    (void)tid; /* on other machines running threads are not stopped: gwi_may_be_stopped() */
+    (void)tid; /* on other architectures, running threads are not stopped: see gwi_may_be_stopped() */
 #endif
 }
 
@@ -139,13 +141,13 @@ void gw_stacks_let_go(void)
         if (stopped)
             let_go((uint32_t)tid, status);
         else if (ptrace(PTRACE_DETACH, tid, NULL, NULL) != 0 && kill(tid, 0) == 0)
-            continue; /* it has not stopped yet */
+            continue; /* the thread has not stopped yet */
         pending[i] = pending[--pending_count];
     }
 }
 
-/* Seize a thread and wait until it has stopped. *ret_status is its wait status. False: errno has the reason, and the
- * thread was released or is pending. */
+/* Attach to a thread and wait until it has stopped. *ret_status is its wait status. On false, errno has the reason,
+ * and the thread was released or is in `pending`. */
 static bool hold(uint32_t tid, int *ret_status)
 {
     if (pending_count == PENDING_MAX) {
@@ -165,7 +167,7 @@ static bool hold(uint32_t tid, int *ret_status)
             if (got == (pid_t)tid && WIFSTOPPED(*ret_status))
                 return true;
             if (got != 0)
-                break; /* it has ended meanwhile */
+                break; /* the thread has ended */
             poll(NULL, 0, 1);
         }
     }
@@ -176,7 +178,7 @@ static bool hold(uint32_t tid, int *ret_status)
     return false;
 }
 
-/* If `dwfl` is NULL, read only Python's frames. */
+/* If `dwfl` is NULL, read only Python frames. */
 static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_stack_thread *thread,
                         gwi_python *python)
 {

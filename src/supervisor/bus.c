@@ -1,4 +1,4 @@
-/* Records how the cards of this machine are connected, for runs on several cards. */
+/* If this machine has several cards, records how they are connected. */
 #include "gwi_run.h"
 
 #include "gw_doctor.h"

@@ -1,4 +1,4 @@
-/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group shows
+/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group reveals
  * whether a signal was sent to the whole group or only to gpuwhy. */
 #include "gwi_child.h"
 
@@ -22,8 +22,8 @@
 
 enum { WITNESS_WAIT_MS = 10 };
 
-/* The signals that we handle instead of dying. Not included: faults of our own, and the terminal's stop signals for
- * background processes, which must stop us too. */
+/* The signals that we handle instead of dying. Excluded are signals of our own faults, and the terminal's stop signals
+ * for background processes, which must stop us too. */
 static void fill_taken(sigset_t *set)
 {
     static const int left_out[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
@@ -35,14 +35,14 @@ static void fill_taken(sigset_t *set)
 
 /* ---- the witness ----
  *
- * A signal sent to the whole process group has reached the program already; passing it on would deliver it twice,
- * and a second interrupt makes some launchers give up their clean-up. The kernel does not say whom a signal was
- * sent to. So a process that does nothing else stands beside us in the group: what it received too was not for us
- * alone. */
+ * A signal sent to the whole process group has already reached the program. Passing it on would deliver it twice, and
+ * a second interrupt makes some launchers abort their clean-up. The kernel does not report whether a signal was sent
+ * to the group. Therefore another process in the group, which does nothing else, counts the signals it receives. If it
+ * received the signal too, the signal was sent to the group. */
 
 static void close_all(void)
 {
-#ifdef SYS_close_range /* older headers do not define it, older kernels refuse it */
+#ifdef SYS_close_range /* older headers do not define it, and older kernels do not support it */
     if (syscall(SYS_close_range, 0, ~0u, 0) == 0)
         return;
 #endif
@@ -54,7 +54,7 @@ static _Noreturn void witness(_Atomic uint32_t *counts, const sigset_t *taken, p
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gpuwhy-witness");
-    close_all(); /* otherwise a reader of the program's pipes would never see their end */
+    close_all(); /* otherwise the reader of a pipe from the program would never see its end */
     while (getppid() == parent) {
         siginfo_t info;
         int signal = sigwaitinfo(taken, &info);
@@ -89,7 +89,7 @@ static bool witness_saw(gwi_signals *signals, int signal)
     for (int ms = 0; ms <= WITNESS_WAIT_MS; ms++) {
         uint32_t count = atomic_load_explicit(&counts[signal], memory_order_acquire);
         if (count != signals->witness_seen[signal]) {
-            signals->witness_seen[signal] = count; /* signals that arrive together are merged, as ours were */
+            signals->witness_seen[signal] = count; /* equal signals that arrive together are merged */
             return true;
         }
         poll(NULL, 0, 1);
@@ -123,9 +123,9 @@ static bool is_ours_alone(gwi_signals *signals, const struct signalfd_siginfo *i
 {
     int signal = (int)info->ssi_signo;
     if (signal == SIGCHLD || signal == SIGWINCH || signal == SIGURG || signal == SIGTSTP)
-        return false; /* the program has a process group of its own, or needs none */
+        return false; /* the program gets these signals itself, or does not need them */
     if (info->ssi_code == SI_KERNEL)
-        return false; /* from the terminal, for the whole group */
+        return false; /* sent by the terminal to the whole group */
     return !witness_saw(signals, signal);
 }
 
@@ -202,7 +202,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
     gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder, start->handout);
     if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
-        _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before we could request this signal */
+        _exit(GW_EXIT_CANNOT_RUN); /* the supervisor died before the prctl() call */
     gwi_signals_restore(start->signals);
     gwi_limits_restore();
     execvp(start->argv[0], start->argv);
@@ -214,7 +214,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
 
 gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno, gw_error *err)
 {
-    int report[2]; /* a successful exec closes it; otherwise errno comes through it */
+    int report[2]; /* pipe: exec closes it if it succeeds, otherwise the child writes its errno */
     *ret_errno = EAGAIN;
     if (pipe2(report, O_CLOEXEC) < 0)
         return gw_fail(err, GW_IO, "start %s: %s", start->argv[0], strerror(errno));
@@ -254,7 +254,7 @@ bool gwi_child_ended(pid_t pid, int *ret_status)
     if (got != pid)
         return false;
     if (WIFSTOPPED(status)) {
-        /* ^Z: the shell waits until we have stopped too. A stop signal sent only to the program does not concern us. */
+        /* ^Z: the shell waits until we have stopped too. Ignore SIGSTOP, which was sent only to the program. */
         int signal = WSTOPSIG(status);
         if (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
             raise(SIGSTOP);
@@ -272,14 +272,14 @@ _Noreturn void gwi_end_like(int status)
         int signal_number = WTERMSIG(status);
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        prctl(PR_SET_DUMPABLE, 0); /* the limit alone does not prevent a core handler from running */
+        prctl(PR_SET_DUMPABLE, 0); /* the limit alone does not stop the kernel from running a core dump handler */
         signal(signal_number, SIG_DFL);
         sigset_t only;
         sigemptyset(&only);
         sigaddset(&only, signal_number);
         sigprocmask(SIG_UNBLOCK, &only, NULL);
         raise(signal_number);
-        _exit(128 + signal_number); /* the signal did not kill us, although it killed the program */
+        _exit(128 + signal_number); /* the signal that killed the program did not kill us */
     }
     exit(WEXITSTATUS(status));
 }

@@ -1,4 +1,5 @@
-/* `run --deep`: names a file for cuDNN's own log, reads it while it grows, and punches out the parts that were read. */
+/* `run --deep`: chooses a file for cuDNN's own log, reads it while it grows, and frees the disk space of the parts
+ * that were read. */
 #include "gwi_cudnn.h"
 
 #include "gw_fact.h"
@@ -16,23 +17,25 @@
 #include <unistd.h>
 
 static const char destination_variable[] = "CUDNN_LOGDEST_DBG";
-/* Version 9 has levels; the other variables are of version 8 and older, and version 9 still reads them. */
+/* Version 9 uses CUDNN_LOGLEVEL_DBG. The other variables are from version 8 and older, but version 9 still reads them.
+ */
 static const struct {
     const char *name, *value;
 } level_variables[] = {
     {"CUDNN_LOGLEVEL_DBG", "2"}, {"CUDNN_LOGERR_DBG", "1"}, {"CUDNN_LOGWARN_DBG", "1"}, {"CUDNN_LOGINFO_DBG", NULL}};
 enum { LEVELS = sizeof level_variables / sizeof level_variables[0], PIECE = 64 << 10, LAST_LOOKS_MAX = 16 };
-/* One look reads at most look_bytes_max. If more than waiting_bytes_max is unread, only the end is read. */
+/* One look reads at most look_bytes_max. If more than waiting_bytes_max is unread, it skips to the last
+ * look_bytes_max. */
 static const uint64_t look_bytes_max = 1 << 20, waiting_bytes_max = 8 << 20, give_back_bytes = 1 << 20;
 
-/* ---- before ---- */
+/* ---- before the run ---- */
 
 void gwi_cudnn_init(gwi_cudnn *log)
 {
     *log = (gwi_cudnn){.fd = -1};
 }
 
-/* The reason not to request a log, static; NULL: it can be requested. */
+/* Return why no log may be requested, as a static string; NULL if it may. */
 static const char *why_not(const gwi_record *record)
 {
     struct rlimit limit;
@@ -93,7 +96,7 @@ void gwi_cudnn_enter(const gwi_cudnn *log)
             setenv(level_variables[i].name, level_variables[i].value, 1);
 }
 
-/* ---- into the recording ---- */
+/* ---- recording entries ---- */
 
 static void put_kind(gwi_cudnn *log, uint32_t index)
 {
@@ -128,7 +131,7 @@ static uint64_t hash_of(const gw_cudnn_message *message)
     return hash;
 }
 
-/* A new kind of entry is recorded at once, a repeated one each time its count has doubled, and at the end. */
+/* Record a new kind of entry at once. Record a repeated one again each time its count has doubled, and at the end. */
 static void take(void *user, const gw_cudnn_message *message)
 {
     gwi_cudnn *log = user;
@@ -137,7 +140,7 @@ static void take(void *user, const gw_cudnn_message *message)
     *(message->is_error ? &log->errors : &log->warnings) += 1;
     while (i < log->kind_count && log->kind[i].hash != hash)
         i++;
-    /* Warnings can come by the hundred; they must not displace an error. */
+    /* There may be hundreds of warnings. Reserve half of the kinds for errors. */
     if (i == GWI_CUDNN_KINDS_MAX || (i == log->kind_count && !message->is_error && i >= GWI_CUDNN_KINDS_MAX / 2)) {
         log->untold++;
         return;
@@ -153,7 +156,7 @@ static void take(void *user, const gw_cudnn_message *message)
         put_kind(log, i);
 }
 
-/* ---- meanwhile ---- */
+/* ---- during the run ---- */
 
 static void skip(gwi_cudnn *log, uint64_t to)
 {
@@ -193,7 +196,7 @@ void gwi_cudnn_look(gwi_cudnn *log)
     hold_down(log);
 }
 
-/* ---- after ---- */
+/* ---- after the run ---- */
 
 void gwi_cudnn_end(gwi_cudnn *log)
 {

@@ -1,6 +1,6 @@
-/* The doors are how the hook gets into the program: the facade is preloaded under the driver's name, and its folder is
- * the first element of the library path. The library that PyTorch's allocator calls (gw_c10_door.h) is in the same
- * folder. */
+/* How the hook gets into the program: the facade is preloaded under the driver's name, and its folder is the first
+ * element of the library path. The library that PyTorch's allocator calls (gw_c10_door.h) is in the same folder. The
+ * code calls these libraries the program's "doors". */
 #include "gwi_run.h"
 
 #include "gw_c10_door.h"
@@ -31,7 +31,8 @@ static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, 
     return gw_fail(err, GW_USAGE, "--gpu %s: neither real nor virtual:CARD", options->gpu);
 }
 
-/* A name for the facade of this driver, hook and version, so that different facades never share a file. */
+/* Return a hash of the driver, the hook and the version of the facade. It is used in the folder's name, so that
+ * different facades never share a folder. */
 static uint64_t facade_hash(const char *driver, const char *build_id, const char *hook)
 {
     const char *const parts[] = {driver, "\n", build_id, "\n", hook};
@@ -47,8 +48,8 @@ static uint64_t facade_hash(const char *driver, const char *build_id, const char
     return hash;
 }
 
-/* A program of root may continue as another user. If that user cannot read the hook where it is installed, use a copy
- * in the facade's folder. */
+/* A program that starts as root may continue as another user. If other users cannot read the installed hook, use a
+ * copy in the facade's folder. */
 static gw_status make_readable(gw_path hook, const char *folder, gw_error *err)
 {
     if (geteuid() != 0 || gw_own_is_public(hook))
@@ -71,7 +72,7 @@ static gw_status write_facade_in(gwi_doors *doors, const char *base, const char 
     return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
 }
 
-/* Write it into the best folder that has room. */
+/* Write the facade into the best folder in which this succeeds. */
 static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error *err)
 {
     gw_path hook, base;
@@ -92,8 +93,8 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     return st;
 }
 
-/* Put a copy into the facade's folder, whose name contains no space and no colon. Without it, PyTorch's blocks are not
- * followed, but everything else works. */
+/* Copy the library into the facade's folder, whose path contains no space and no colon. If this fails, PyTorch's
+ * memory blocks are not tracked, but everything else works. */
 static void copy_c10(gwi_doors *doors)
 {
     gw_path library;
@@ -124,7 +125,7 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     return st;
 }
 
-/* Put `first` in front of the variable's value. An empty element would mean the current folder, so none is added. */
+/* Put `first` in front of the old value of the variable. Add no empty element: it would mean the current folder. */
 static void put_first(const char *variable, const char *first, const char *old)
 {
     gw_text value = {0};
@@ -149,7 +150,7 @@ static void set_preload(const gwi_doors *doors, const gwi_program *program)
     gw_text first = {0};
     if (program->sanitizer[0] != '\0' && (old == NULL || strstr(old, program->sanitizer) == NULL))
         gw_text_addf(&first, "%s:", program->sanitizer);
-    /* a sanitizer's runtime that is already preloaded must stay in front of us */
+    /* a sanitizer's runtime that is already preloaded must stay first */
     size_t kept = 0;
     while (old != NULL && strstr(old + kept, "san.so") != NULL) {
         const char *runtime = strstr(old + kept, "san.so");

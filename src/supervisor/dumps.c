@@ -1,8 +1,8 @@
-/* `gpuwhy run --core`: ask the driver for a small GPU core dump when a kernel commits a fault, and read it afterwards.
+/* `gpuwhy run --core`: makes the driver write a small GPU core dump when a kernel faults, and reads it afterwards.
  *
- * The driver writes the dump itself, then aborts the process. Its flag skip_abort is never set: with it, a program goes
- * on after the fault, its calls return success, and it prints garbage. Settings of the user are kept: the names of
- * files, and what the dump contains. */
+ * After writing the dump, the driver aborts the process. We never set the driver's flag skip_abort: with it, a program
+ * continues after the fault, its calls return success, and its results are garbage. The user's own settings for file
+ * names and contents of the dumps are kept. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -26,16 +26,16 @@
 #include <unistd.h>
 
 enum {
-    PATH_BYTES_MAX = 1023, /* the driver's own limit for a name */
+    PATH_BYTES_MAX = 1023, /* the driver's limit for file names */
     DUMPS_MAX = 16
 };
-/* File systems take time stamps from the clock's last tick. */
+/* File time stamps may be this much too early, because they are taken from the last clock tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 static const char file_variable[] = "CUDA_COREDUMP_FILE";
 static const char flags_variable[] = "CUDA_COREDUMP_GENERATION_FLAGS";
 
-/* ---- before ---- */
+/* ---- before the run ---- */
 
 static bool choose_file(gwi_dumps *dumps, const gwi_record *record, const char *run_folder)
 {
@@ -77,10 +77,10 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
 typedef struct found_dump {
     gw_path path;
     uint64_t bytes, written_at_ns; /* run time */
-    uint32_t pid;                  /* 0: its name does not contain the pid of a recorded process */
+    uint32_t pid;                  /* 0 if the name contains no pid of a recorded process */
 } found_dump;
 
-/* The driver's %h, %p and %t as a pattern for fnmatch; other characters stand for themselves. */
+/* Convert a file name with the driver's %h, %p and %t to a pattern for fnmatch(). */
 static bool as_fnmatch(const char *name, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -100,7 +100,7 @@ static bool as_fnmatch(const char *name, char *out, size_t bytes_max)
     return true;
 }
 
-/* The last run of digits in the name that is the pid of a known process. */
+/* Return the last number in the name that is the pid of the command or of a recorded process; 0 if none. */
 static uint32_t pid_in(const char *name, const gwi_record *record, pid_t command)
 {
     uint32_t pid = 0;
@@ -126,7 +126,7 @@ static bool look_at_file(const gwi_dumps *dumps, const gwi_record *record, pid_t
         return false;
     uint64_t written_ns = (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
     if (written_ns + stamp_slack_ns < dumps->since_realtime_ns)
-        return false; /* of an earlier run */
+        return false; /* from an earlier run */
     uint64_t now_ns = gwi_record_now_ns(record), realtime_ns = gw_realtime_ns();
     uint64_t ago_ns = realtime_ns > written_ns ? realtime_ns - written_ns : 0;
     ret_dump->bytes = (uint64_t)facts.st_size;
@@ -141,7 +141,7 @@ static int by_time(const void *a, const void *b)
     return x->written_at_ns < y->written_at_ns ? -1 : x->written_at_ns > y->written_at_ns;
 }
 
-/* Find the dumps of this run, oldest first. Returns their number; *ret_list belongs to the caller. */
+/* Find the dumps of this run, oldest first. Returns their number. The caller frees *ret_list. */
 static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t command, found_dump **ret_list)
 {
     gw_path folder_copy, name_copy;
@@ -167,7 +167,7 @@ static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t
     return count;
 }
 
-/* ---- what they say, into the recording ---- */
+/* ---- recording their contents ---- */
 
 static gw_fact_THREE three_of(const uint32_t value[3])
 {

@@ -1,4 +1,4 @@
-/* After the program's end: record the last facts about its processes, cards and dumps, and how it ended. */
+/* After the program's end: records the last facts about its processes, cards and dumps, and its exit status. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* How long to wait, after the end of the command, for recorded processes that it left behind. */
+/* Maximum time to wait after the end of the command for other recorded processes. */
 static const uint64_t others_end_ns = 1000000000u;
 
 /* Record each line of the virtual cards' notes as one fact. */
@@ -28,8 +28,8 @@ static void take_virtual_notes(gw_supervisor *run)
         fclose(notes);
 }
 
-/* Processes that the command left behind often end soon: a launcher's workers, or pools that are being torn down. Wait
- * for them a moment and no longer, because a service that the command started must not keep the caller waiting. */
+/* Processes that the command left behind often end soon, for example a launcher's workers or a process pool. Wait for
+ * them, but only briefly: if the command started a service, the caller must not have to wait for it. */
 static void see_others_end(gw_supervisor *run)
 {
     enum { PIDS_MAX = 64 };
@@ -42,7 +42,7 @@ static void see_others_end(gw_supervisor *run)
     while (count > 0 && gw_monotonic_ns() < until_ns) {
         gwi_loop_wait(run);
         gwi_handout_look(&run->handout);
-        gwi_signals_pass_on(&run->signals, 0); /* the program that they were for has ended */
+        gwi_signals_pass_on(&run->signals, 0); /* drop the signals, because the program has ended */
         gwi_record_drain(&run->record, false);
         count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
     }
@@ -54,7 +54,7 @@ static void see_others_end(gw_supervisor *run)
     }
 }
 
-/* Runs inside this one left a line each: see say_nested() in supervisor.c. */
+/* Record gpuwhy runs that were started inside this one. Each wrote one line: see say_nested() in supervisor.c. */
 static void take_nested(gw_supervisor *run)
 {
     gw_path path;
@@ -94,5 +94,5 @@ void gwi_finish_recording(gw_supervisor *run)
                                .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
                                .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
     gwi_record_put(&run->record, &item);
-    gwi_record_names(&run->record); /* last, so that nothing is missing if somebody interrupts it */
+    gwi_record_names(&run->record); /* last, so that everything else is recorded if the user interrupts it */
 }

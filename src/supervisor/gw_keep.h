@@ -1,7 +1,7 @@
-/* How long recordings are kept: the state folder is limited in number, bytes and age.
+/* Limits the number, size and age of the recordings in the state folder.
  *
- * Only files that gpuwhy named itself are removed, never a recording that was written with -o. The newest recording and
- * recordings of runs that are going on stay. */
+ * Only files with names that gpuwhy chose itself are removed, never a recording that was written with -o. The newest
+ * recording and the recordings of runs in progress are kept. */
 #ifndef GW_KEEP_H
 #define GW_KEEP_H
 
@@ -10,17 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Limits of the state folder. 0: no limit. */
+/* Limits of the state folder. 0 means no limit. */
 typedef struct gw_keep_limits {
-    uint64_t recordings; /* a recording counts once, together with its core dumps, logs and second run */
-    uint64_t bytes;      /* on the disk */
+    uint64_t recordings; /* a recording, its core dumps, logs and second run count as one */
+    uint64_t bytes;      /* disk space */
     uint64_t days;
 } gw_keep_limits;
 
 extern const gw_keep_limits gw_keep_standard; /* 500 recordings, 8 GiB, 90 days */
 
-/* Read the limits from the user's configuration. What the file does not name has its standard value, and so has
- * everything without a file. GW_USAGE: `err` names the file, the place and the reason. GW_IO, GW_NOMEM. */
+/* Read the limits from the user's configuration. Limits that it does not set have their standard values, as do all
+ * limits if there is no file. GW_USAGE: `err` names the file, the place and the reason. GW_IO, GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err);
 
 typedef struct gw_keep_result {
@@ -28,7 +28,7 @@ typedef struct gw_keep_result {
     uint64_t removed, removed_bytes;
 } gw_keep_result;
 
-/* Remove the oldest recordings until the rest is within the limits. Safe while other runs are going on. GW_IO,
+/* Remove the oldest recordings until the rest is within the limits. Safe while other runs are in progress. GW_IO,
  * GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_keep_apply(const gw_keep_limits *limits, gw_keep_result *ret_result, gw_error *err);
 

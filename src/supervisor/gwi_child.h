@@ -1,30 +1,31 @@
-/* The program as our child process: started, signalled and waited for as if gpuwhy were not there. */
+/* Runs the program as our child process. It is started, signalled and waited for as if gpuwhy were not there. */
 #ifndef GWI_CHILD_H
 #define GWI_CHILD_H
 
 #include "gwi_run.h"
 
 typedef struct gwi_signals {
-    int fd;               /* delivers every signal that we pass on */
-    sigset_t mask_before; /* the mask that the program inherits */
+    int fd;               /* signalfd for all signals that we handle */
+    sigset_t mask_before; /* the signal mask that the program inherits */
     struct sigaction pipe_before, child_before;
-    pid_t witness_pid;         /* 0: none */
+    pid_t witness_pid;         /* 0: not running */
     void *witness_counts;      /* owned; shared with the witness */
-    uint32_t witness_seen[65]; /* by signal: number of the witness's signals that were matched with ours */
+    uint32_t witness_seen[65]; /* per signal: value of the witness's counter when it was last read */
 } gwi_signals;
 
-/* Take over signal handling. Never fails: without it, signals end us like any process. */
+/* Take over signal handling. Never fails: without it, signals end us like any other process. */
 void gwi_signals_begin(gwi_signals *signals);
-/* In the child: restore the state before gwi_signals_begin(). */
+/* In the child: undo gwi_signals_begin(). */
 void gwi_signals_restore(const gwi_signals *signals);
-/* Handle the signals that arrived, and pass on those that were sent only to us. `child` 0: the program has ended. */
+/* Handle the signals that arrived. Signals that were sent only to us are passed on to `child`; if it is 0, they are
+ * dropped. */
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child);
 void gwi_signals_end(gwi_signals *signals);
 
-/* Raise our own limits of open files and of file sizes as far as we may; the program gets the original ones. False: too
- * few files may be open. */
+/* Raise our own limits on open files and on file sizes as far as permitted. The program gets the original limits.
+ * Returns false if too few files may be open. */
 bool gwi_limits_begin(void);
-/* In the child, before exec. */
+/* In the child, before exec: restore the original limits. */
 void gwi_limits_restore(void);
 
 typedef struct gwi_start {
@@ -40,13 +41,14 @@ typedef struct gwi_start {
     pid_t supervisor;
 } gwi_start;
 
-/* GW_OK: *ret_pid runs the program. GW_IO: it could not be executed; *ret_errno is the reason. */
+/* Start the program. On GW_OK, *ret_pid is its pid. On GW_IO, the program could not be executed and *ret_errno is the
+ * reason. */
 GW_MUST_CHECK gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno, gw_error *err);
 
-/* True if the child has ended. If the terminal stopped it, stop too. */
+/* Return true if the child has ended. If the terminal stopped the child, stop this process too. */
 bool gwi_child_ended(pid_t pid, int *ret_status);
 
-/* End this process like the program: with its exit status, or by its signal without a second core dump. */
+/* End this process like the program: with its exit status, or by its signal but without a second core dump. */
 _Noreturn void gwi_end_like(int status);
 
 #endif

@@ -1,4 +1,4 @@
-/* Examines the program that `run` shall start. */
+/* Finds and examines the program that `run` will start. */
 #ifndef GWI_PROGRAM_H
 #define GWI_PROGRAM_H
 
@@ -8,15 +8,15 @@
 
 typedef struct gwi_program {
     gw_path path;  /* the file that exec would start */
-    gw_path image; /* the ELF file that will run, after #! and env; "": no ELF file was found */
+    gw_path image; /* the ELF file that will run, after resolving #! and env; "" if none was found */
     bool is_32_bit;
     bool is_static;
-    bool is_privileged; /* setuid, setgid, or capabilities that this user lacks: the loader then ignores LD_PRELOAD */
-    char sanitizer[64]; /* SONAME of a sanitizer's runtime, which must be preloaded first; "": none */
+    bool is_privileged; /* setuid, setgid, or capabilities that this user lacks; the loader then ignores LD_PRELOAD */
+    char sanitizer[64]; /* SONAME of a sanitizer's runtime, which must be preloaded first; "" if none */
 } gwi_program;
 
-/* Find argv[0] like execvp and examine it. GW_MISSING: it does not exist (127). GW_IO: it cannot be executed (126).
- * `err` has the reason. */
+/* Find argv[0] as execvp() does, and examine it. GW_MISSING: it does not exist (exit status 127). GW_IO: it cannot be
+ * executed (exit status 126). `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_program_find(char *const *argv, gwi_program *ret_program, gw_error *err);
 
 #endif

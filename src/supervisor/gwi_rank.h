@@ -1,4 +1,4 @@
-/* The rank of a process in a distributed run, from the environment variables of its launcher. */
+/* Finds the rank of a process in a distributed run, from the environment variables of its launcher. */
 #ifndef GWI_RANK_H
 #define GWI_RANK_H
 
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Find the rank in an environment with the format of /proc/PID/environ: NAME=value, each with a final NUL. Appends
- * "rank=3 of=8 local=1 by=RANK" to `text`, without the parts that are not known; `by` is last. TF_CONFIG also gives
- * "task=worker". If there are several launchers, the innermost one counts. False: none was found, nothing is appended.
- */
+/* Find the rank in an environment in the format of /proc/PID/environ: NAME=value strings, each with a final NUL.
+ * Appends "rank=3 of=8 local=1 by=RANK" to `text`, without the parts that are unknown. `by` is the last part.
+ * TF_CONFIG also yields "task=worker". If several launchers set variables, the innermost launcher is used. Returns
+ * false and appends nothing if there is no rank. */
 bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* The processes that copy the program's stderr to ours, and the memory that they share with the supervisor. */
+/* Processes that copy the program's stderr to ours, and the memory that they share with the supervisor. */
 #ifndef GWI_RELAY_H
 #define GWI_RELAY_H
 
@@ -7,17 +7,17 @@
 #include <stdatomic.h>
 
 struct gwi_stderr_tail {
-    _Atomic uint64_t total;   /* bytes read so far; the newest end at total % size */
-    _Atomic uint64_t written; /* how many of these bytes were passed on */
+    _Atomic uint64_t total;   /* number of bytes read so far; the next byte is stored at index total % size */
+    _Atomic uint64_t written; /* number of these bytes that were passed on */
     _Atomic bool ended;
     _Atomic pid_t copier;     /* 0: not started */
-    _Atomic pid_t supervisor; /* has a read end of the pipe too; 0: it has closed it */
-    _Atomic bool reader_gone; /* our reader has closed its end, so the supervisor must close its read end too */
+    _Atomic pid_t supervisor; /* the supervisor's pid while it has a read end of the pipe too, else 0 */
+    _Atomic bool reader_gone; /* our stderr has no reader any more: the supervisor must close its read end too */
     char bytes[GWI_STDERR_BYTES_MAX];
 };
 
-/* Start copying from `source`, the read end of a pipe or the master of a terminal, to our stderr. False: no process or
- * no memory. */
+/* Start copying from `source`, the read end of a pipe or the master of a terminal, to our stderr. Returns false if
+ * there is no memory or no process can be started. */
 bool gwi_relay_start(gwi_stderr *capture, int source);
 
 #endif

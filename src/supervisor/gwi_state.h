@@ -12,10 +12,10 @@ struct gw_supervisor {
     gw_run_judges judges;
     char *const *argv;
     gwi_program program;
-    gw_path run_folder; /* "": there is none */
+    gw_path run_folder; /* "" if there is none */
     gwi_handout handout;
     gwi_doors doors;
-    char doors_reason[512]; /* why the doors are closed, as a sentence */
+    char doors_reason[512]; /* why the hook could not be set up, as a sentence */
     gwi_record record;
     gwi_dumps dumps;
     gwi_cudnn cudnn; /* --deep */
@@ -32,18 +32,19 @@ struct gw_supervisor {
     bool failure_told;
     pid_t command_pid;
     bool is_second; /* this is the second run of --blame */
-    off_t input_at; /* offset at which the program's standard input began; -1: it cannot be read again */
+    off_t input_at; /* initial offset of the program's standard input; -1 if it cannot be read again */
     /* --end-with-parent */
     pid_t parent;
-    uint64_t parent_gone_at_ns; /* monotonic; 0: the parent still exists */
+    uint64_t parent_gone_at_ns; /* monotonic; 0 while the parent exists */
 };
 
-/* Set everything to zero, and descriptors to -1. */
+/* Set all fields to zero, but file descriptors to -1. */
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv);
-/* Do everything up to starting the program (supervisor.c). A result other than 0 is an exit status: the program was not
- * started, and the caller must call gwi_supervisor_clean_up(). */
+/* Set up the run and start the program (supervisor.c). A result other than 0 is an exit status. The program was then
+ * not started, and the caller must call gwi_supervisor_clean_up(). */
 int gwi_supervisor_start(gw_supervisor *run);
-/* End everything that still runs. May be called if the program was not started. */
+/* Close everything that is open, and remove the run folder and old recordings. May be called even if the program was
+ * not started. */
 void gwi_supervisor_clean_up(gw_supervisor *run);
 
 /* Watch the program until it has ended (loop.c). */
@@ -51,7 +52,7 @@ void gwi_loop_run(gw_supervisor *run);
 /* Wait until something happens or the next drain is due. */
 void gwi_loop_wait(const gw_supervisor *run);
 
-/* After the program's end, record everything that is left, names last (finish.c). */
+/* After the program's end: record the last facts, with the names as the very last (finish.c). */
 void gwi_finish_recording(gw_supervisor *run);
 
 #endif

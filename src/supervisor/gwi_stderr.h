@@ -1,17 +1,18 @@
 /* Records the program's stderr as evidence, without disturbing its reader.
  *
- *   a file       is read in place afterwards, from its size at the start of the run
- *   a terminal   becomes a second terminal of the same size and modes; a relay process copies it to the first one
- *   a pipe       becomes a second pipe, and is copied in the same way
- *   anything else is left alone
+ *   a file         is read in place, from its size at the start of the run
+ *   a terminal     is replaced by a second one of the same size and modes; a relay process copies to the first one
+ *   a pipe         is replaced by a second one, which is copied in the same way
+ *   anything else  is left alone
  *
- * If standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), both are evidence. A file contains both
- * anyway. A second pipe also becomes the program's standard output, so that the order of lines is kept.
+ * If standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), it is recorded too. A file contains
+ * the output of both anyway. A second pipe also replaces the program's standard output, so that the order of lines is
+ * preserved.
  *
  * The relay is a separate process, so that the program's stderr keeps working if the supervisor dies. A child of the
- * relay does the copying and is replaced if it is killed. It ends when the last writer has closed its end, or when our
- * own reader has gone; the program then notices this as it would without us. Only the last GWI_STDERR_BYTES_MAX bytes
- * are kept. */
+ * relay does the copying and is replaced if it is killed. The relay ends when the last writer has closed its end, or
+ * when the reader of our stderr has gone. The program's next write then fails, as it would without gpuwhy. Only the
+ * last GWI_STDERR_BYTES_MAX bytes are kept. */
 #ifndef GWI_STDERR_H
 #define GWI_STDERR_H
 
@@ -27,29 +28,29 @@ enum { GWI_STDERR_BYTES_MAX = 256 << 10 };
 typedef struct gwi_stderr_tail gwi_stderr_tail;
 
 typedef struct gwi_stderr {
-    const char *not_recorded; /* static: why stderr is not recorded; NULL: it is recorded */
-    bool with_stdout;         /* the recorded text includes standard output, because both are one file or pipe */
-    int child_fd;             /* becomes the program's stderr; -1: stderr is unchanged */
-    int file_fd;              /* stderr's file, opened again for reading; -1: none */
+    const char *not_recorded; /* static string: why stderr is not recorded; NULL if it is */
+    bool with_stdout;         /* standard output is the same file or pipe, so the recorded text includes it */
+    int child_fd;             /* becomes the program's stderr; -1: stderr is inherited */
+    int file_fd;              /* stderr's file, opened again for reading; -1 if none */
     off_t file_start;
-    pid_t relay_pid;       /* 0: none */
-    int source_fd;         /* the pipe that the relay reads, for a new relay if it is killed; -1: none */
+    pid_t relay_pid;       /* 0 if none */
+    int source_fd;         /* read end of the pipe, for a new relay if the relay is killed; -1 if none */
     gwi_stderr_tail *tail; /* owned; shared with the relay */
-    uint64_t bytes_taken;  /* number of bytes that gwi_stderr_take() has returned */
+    uint64_t bytes_taken;  /* offset of the next byte to return; in a file, relative to file_start */
 } gwi_stderr;
 
-/* Examine our stderr and prepare its recording. Never fails: if it cannot be recorded, it is left alone. */
+/* Examine our stderr and prepare to record it. Never fails: if it cannot be recorded, it is left alone. */
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted);
-/* In the child, before exec. */
+/* In the child, before exec: replace stderr. */
 void gwi_stderr_enter(const gwi_stderr *capture);
-/* In the supervisor, when the child exists. */
+/* In the supervisor, after the fork: close the program's end. */
 void gwi_stderr_began(gwi_stderr *capture);
-/* Replace the relay if it was killed. Call it when a child of ours has ended. */
+/* Replace the relay if it was killed. Call this when one of our children has ended. */
 void gwi_relay_look(gwi_stderr *capture);
-/* Wait a short time until everything that the dead program wrote has passed through the relay. */
+/* After the program's end: wait a short time for the relay to copy the rest of its output. */
 void gwi_stderr_settle(gwi_stderr *capture);
-/* Take the bytes since the last call, at most GWI_STDERR_BYTES_MAX. *ret_bytes belongs to the caller. 0: nothing new.
- */
+/* Return the bytes since the last call, at most GWI_STDERR_BYTES_MAX; 0 if there are none. The caller frees
+ * *ret_bytes. */
 size_t gwi_stderr_take(gwi_stderr *capture, char **ret_bytes);
 void gwi_stderr_end(gwi_stderr *capture);
 

@@ -1,4 +1,4 @@
-/* Creates buffers for processes that cannot create their own, and hands them out as descriptors (gw_handout.h). */
+/* Creates buffers for processes that cannot create their own, and sends them as file descriptors (gw_handout.h). */
 #include "gwi_run.h"
 
 #include "gw_buffer.h"
@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HANDED_MAX = 512 }; /* as many processes as gwi_watch looks at */
+enum { HANDED_MAX = 512 }; /* the number of processes that gwi_watch examines */
 
 static bool fill_random(char *hex, size_t digits)
 {
@@ -86,10 +86,10 @@ static void answer(const gwi_handout *handout, const struct sockaddr_un *to, soc
     head->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
     ssize_t ignored = sendmsg(handout->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)ignored; /* the process no longer waits */
+    (void)ignored; /* on an error, the process is no longer waiting */
 }
 
-/* The sender of a message as the kernel knows it; 0: not told. */
+/* Return the pid of a message's sender, as reported by the kernel; 0 if it is not in the message. */
 static pid_t sender(struct msghdr *message)
 {
     struct ucred who = {0};

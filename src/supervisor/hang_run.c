@@ -1,4 +1,4 @@
-/* `gpuwhy run --hang-after`: looks for hangs, records and reports each one once, and ends the program if requested. */
+/* `gpuwhy run --hang-after`: detects hangs, records each one, reports the first, and ends the program if requested. */
 #include "gw_hang_watch.h"
 #include "gwi_run.h"
 
@@ -19,7 +19,7 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
 {
     const char *text = options->hang_after;
     *hangs = (gwi_hangs){0};
-    if (text == NULL) /* at a terminal, the user can see that nothing happens */
+    if (text == NULL) /* at a terminal, the user can see that the program hangs */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
         return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang: --hang-after is off") : GW_OK;
@@ -47,10 +47,10 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     process->told = false;
 }
 
-/* Record the hang of one process, once. True: it hangs. */
+/* Record the hang of one process, once. Returns true if a hang was recorded. */
 static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
-    enum { TOLD_MAX = 8 }; /* a program with long kernels must not fill its recording with this */
+    enum { TOLD_MAX = 8 }; /* a program with long kernels must not fill its recording with such records */
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
         tell_over(record, process);
@@ -78,7 +78,7 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
     }
 }
 
-/* Signal the command and every recorded process, because a hanging process does not end with its parent. */
+/* Kill the command and every recorded process, because a hanging process does not end with its parent. */
 static void kill_all(const gwi_record *record, pid_t child)
 {
     enum { PIDS_MAX = 256 };

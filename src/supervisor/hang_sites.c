@@ -1,5 +1,5 @@
-/* Writes stacks that were read from outside as call sites. Their names, their lines and the user's frame are then found
- * as for the hook's own sites. */
+/* Records stacks that were read from outside the process as call sites. Their names, source lines and the user's frame
+ * are then found as for the hook's own sites. */
 #include "gwi_hang_sites.h"
 
 #include "gw_stacks.h"
@@ -37,7 +37,7 @@ static void tell_lines(const gwi_hang_stacks *it, uint32_t id, const uint8_t *ta
     }
 }
 
-/* How many numbers are left if `told` was the last one used. */
+/* Return the number of unused ids. `told` is the last one used. `poke` uses the ids from GW_HANG_NUMBERS_MAX on. */
 static uint32_t numbers_left(uint32_t told)
 {
     return (told < GW_HANG_NUMBERS_MAX ? GW_HANG_NUMBERS_MAX : 2 * GW_HANG_NUMBERS_MAX) - 1 - told;

@@ -1,4 +1,4 @@
-/* Notices that nothing happens in a process, from its threads' slots in the buffers. */
+/* Detects that a process makes no progress, from its threads' slots in the buffers. */
 #include "gw_hang_watch.h"
 
 #include "gw_stacks.h"
@@ -48,12 +48,12 @@ void gw_hang_watch_see(void *user, const gw_thread_look *look)
     gw_watched_process *process = process_of(watch, look->pid);
     gw_watched_thread *thread = thread_of(watch, look->pid, look->tid);
     if (process == NULL || thread == NULL)
-        return; /* more threads than we watch: nothing is claimed about these */
+        return; /* there are more threads than we can watch; ignore the rest */
     process->seen = true;
-    process->progress_now += look->progress + 1; /* a thread that begins or ends is progress, too */
+    process->progress_now += look->progress + 1; /* +1, so that starting or ending a thread counts as progress */
     if (thread->calls != look->calls || thread->inside_fn_plus_1 != look->inside_fn_plus_1)
         thread->inside_since_ns = watch->now_ns;
-    /* Calls that are neither counted nor questions: the program works, though not on the GPU. */
+    /* Calls other than queries and waits: the program is working, even if `progress` is unchanged. */
     process->moved = process->moved || (thread->calls != look->calls && thread->questions == look->questions);
     thread->calls = look->calls;
     thread->progress = look->progress;

@@ -1,4 +1,5 @@
-/* Records who holds a card at a failed allocation: a virtual card's own account, or NVML's for a real one. */
+/* Records which processes hold memory on a card after a refused allocation. The source is the state of a virtual card,
+ * or NVML for a real one. */
 #include "gw_mask.h"
 #include "gwi_run.h"
 
@@ -13,7 +14,7 @@
 
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
 
-/* The command line of a process, masked for the recording. */
+/* Append the command line of a process, with secrets masked. */
 static void read_command(gw_text *text, int pid)
 {
     char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
@@ -31,7 +32,8 @@ static void read_command(gw_text *text, int pid)
     }
 }
 
-/* Only from the local list of users; others would be looked up over a network. */
+/* Append the name of the process's user from /etc/passwd, otherwise the uid. Other sources of names may need the
+ * network. */
 static void read_user(gw_text *text, int pid)
 {
     char path[64];
@@ -51,7 +53,7 @@ static void read_user(gw_text *text, int pid)
         fclose(list);
 }
 
-/* Record `holder`. `is_ours`: its pid is valid here, so the process can be looked up. */
+/* Record `holder`. If `is_ours`, its pid is valid in our pid namespace, so the process can be looked up. */
 static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *holder, bool is_ours)
 {
     gw_text user = {0}, command = {0}, text = {0};
@@ -65,7 +67,7 @@ static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *hold
     }
     gw_fact_holder_write(holder, &text);
     if (!is_ours)
-        gw_text_add_str(&text, " "); /* all versions write this blank */
+        gw_text_add_str(&text, " "); /* all versions of gpuwhy write this space */
     gwi_record_fact(record, gw_fact_key_text(key), "%s", gw_text_str(&text));
     gw_text_free(&user);
     gw_text_free(&command);
@@ -81,7 +83,7 @@ static void put_virtual(gwi_record *record, const gw_virt_process *process, unsi
 
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors)
 {
-    const uint64_t apart_ns = 1000000000u; /* the verdict takes holders of the same moment together */
+    const uint64_t apart_ns = 1000000000u; /* the verdict groups holders recorded at about the same time */
     uint64_t now_ns = gwi_record_now_ns(record), told_ns = record->holders_told_at_ns;
     if (record->out_of_memory_at_ns <= told_ns || record->holders_told >= GWI_HOLDERS_TOLD_MAX ||
         (record->holders_told > 0 && now_ns < told_ns + apart_ns) || doors->virtual_folder[0] == '\0')
@@ -108,5 +110,5 @@ void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, 
         key = GW_FACT_DEVICE_HOLDER;
     else if (matched)
         key = GW_FACT_CARD_HOLDER;
-    put_holder(user, key, &holder, matched); /* unmatched: here the pid would belong to another process */
+    put_holder(user, key, &holder, matched); /* if not matched, the pid may belong to another process here */
 }

@@ -1,8 +1,8 @@
-/* Reads the core dump of a process that died, if the kernel wrote it as a plain file: it contains the address of the
- * fault.
+/* Reads the core dump of a process that died, if the kernel wrote it to a regular file. The dump contains the address
+ * of the fault.
  *
- * gpuwhy does not request a dump. The user's settings (ulimit -c, core_pattern) decide whether there is one, where it
- * is and how large. */
+ * gpuwhy does not request core dumps. The user's settings (ulimit -c, core_pattern) decide whether there is one, where
+ * it is stored, and its maximum size. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -23,14 +23,14 @@
 #include <unistd.h>
 
 enum { ENTRIES_MAX = 1 << 16, CORES_MAX = 16 };
-/* File systems take time stamps from the clock's last tick. */
+/* File time stamps may be this much too early, because they are taken from the last clock tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 typedef struct search {
     gwi_record *record;
     pid_t command;
     gw_path folder;
-    char pattern[2 * NAME_MAX + 8]; /* for fnmatch */
+    char pattern[2 * NAME_MAX + 8]; /* for fnmatch() */
     uint64_t since_realtime_ns;
     size_t found;
 } search;
@@ -49,7 +49,7 @@ static bool read_setting(const char *name, char *out, size_t bytes_max)
     return out[0] != '\0';
 }
 
-/* The kernel's %p, %e, ... as a pattern for fnmatch. False: it is too long. */
+/* Convert a file name with the kernel's %p, %e, ... to a pattern for fnmatch(). Returns false if it is too long. */
 static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -72,7 +72,8 @@ static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_
     return true;
 }
 
-/* Find the folder for cores of this run. Returns a static text with the reason if it cannot be known, else NULL. */
+/* Find the folder in which this run's core dumps are written. Returns NULL on success, otherwise the reason as a
+ * static string. */
 static const char *find_place(search *it)
 {
     char setting[512], uses_pid[8] = "0";
@@ -122,7 +123,7 @@ static void put(search *it, const char *path, uint64_t t_ns, const gw_hostcore *
     gw_text_free(&text);
 }
 
-/* Read the file if it is a core of one of our processes and was written since the run began. */
+/* Read the file if it was written since the start of the run and is a core dump of one of our processes. */
 static void look_at_file(search *it, const char *name)
 {
     gw_path path;

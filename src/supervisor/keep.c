@@ -1,4 +1,4 @@
-/* Removes old recordings from the state folder, within limits that the user may configure. */
+/* Removes old recordings from the state folder. The user can configure the limits. */
 #include "gw_keep.h"
 #include "gwi_place.h"
 
@@ -28,7 +28,7 @@ static gw_status wrong(gw_error *err, const char *path, const char *key, const c
     return gw_fail(err, GW_USAGE, "%s: keep.%s: %s wanted", path, key, wanted);
 }
 
-/* Read a number of at least 0. The value stays if the key is missing. */
+/* Read a number that is not negative. If the key is missing, *value is unchanged. */
 static gw_status read_number(json_object *keep, const char *path, const char *key, uint64_t *value, gw_error *err)
 {
     json_object *item;
@@ -40,7 +40,7 @@ static gw_status read_number(json_object *keep, const char *path, const char *ke
     return GW_OK;
 }
 
-/* Read a size, as a number of bytes or as a text such as "8GiB". */
+/* Read a size: a number of bytes, or a string such as "8GiB". */
 static gw_status read_size(json_object *keep, const char *path, const char *key, uint64_t *value, gw_error *err)
 {
     json_object *item;
@@ -85,7 +85,7 @@ static gw_status read_keep(json_object *root, const char *path, gw_keep_limits *
     return st == GW_OK ? read_number(keep, path, "days", &limits->days, err) : st;
 }
 
-/* Read a small file. The caller frees the text. */
+/* Read a small file. The caller frees *ret_text, which is NULL if there is no such file. */
 static gw_status read_file(const char *path, char **ret_text, gw_error *err)
 {
     enum { BYTES_MAX = 64 << 10 };
@@ -148,11 +148,11 @@ gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err)
 
 enum { STEM_MAX = 64 };
 typedef struct recording {
-    char stem[STEM_MAX]; /* "20261123-223518-30021", the beginning of the names of all its files */
+    char stem[STEM_MAX]; /* "20261123-223518-30021", the beginning of all its file names */
     uint64_t bytes;
-    time_t t_s;   /* when a file of it was last written */
-    bool is_used; /* a supervisor is writing it */
-    bool goes;    /* it is to be removed */
+    time_t t_s;   /* when one of its files was last written */
+    bool is_used; /* a supervisor is still writing it */
+    bool goes;    /* chosen for removal */
 } recording;
 
 typedef struct shelf {
@@ -178,8 +178,8 @@ static bool has_known_end(const char *end)
     return digits != NULL && strcmp(digits, ".cudacore") == 0;
 }
 
-/* Split the name of a file that gwi_recording_name() made, or that lies beside such a file: YYYYMMDD-HHMMSS-PID[-N] and
- * an ending. False: another file. */
+/* Copy YYYYMMDD-HHMMSS-PID[-N] from the name of a recording as in gwi_recording_name(), or of a file that belongs to
+ * one. Returns false for other files. */
 static bool stem_of(const char *name, char out[STEM_MAX])
 {
     const char *at = skip_digits(name, 8);
@@ -199,14 +199,14 @@ static int by_stem(const void *left, const void *right)
     return strcmp(((const recording *)left)->stem, ((const recording *)right)->stem);
 }
 
-/* The newest first. */
+/* Order the newest recording first. */
 static int by_age(const void *left, const void *right)
 {
     const recording *a = left, *b = right;
     return a->t_s != b->t_s ? (a->t_s < b->t_s ? 1 : -1) : -by_stem(left, right);
 }
 
-/* Join the files of each recording into one element. */
+/* Merge the files of each recording into one element. */
 static void join_files(shelf *all)
 {
     size_t kept = 0;
@@ -253,7 +253,7 @@ static gw_status list_files(int folder, shelf *all, gw_error *err)
     return st;
 }
 
-/* Mark the recording that a living supervisor writes, if `folder` is its run folder. */
+/* If `folder` is the run folder of a running supervisor, mark the recording that it writes. */
 static void mark_used(void *user, const char *folder)
 {
     shelf *all = user;
@@ -274,7 +274,7 @@ static void mark_used(void *user, const char *folder)
 static void choose(shelf *all, const gw_keep_limits *limits, gw_keep_result *result)
 {
     time_t now_s = time(NULL);
-    for (size_t i = 0; i < all->count; i++) { /* the newest first */
+    for (size_t i = 0; i < all->count; i++) { /* newest first */
         recording *it = &all->item[i];
         bool is_old = limits->days != 0 && now_s > it->t_s && (uint64_t)(now_s - it->t_s) / DAY_S >= limits->days;
         bool is_more = limits->recordings != 0 && result->kept >= limits->recordings;

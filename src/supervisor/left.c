@@ -1,4 +1,4 @@
-/* Takes away what killed supervisors left behind: run folders, which occupy memory. */
+/* Cleans up the run folders of killed supervisors, because these folders occupy memory. */
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 static const time_t old_seconds = 24 * 3600;
-/* A younger folder may belong to a supervisor of another pid namespace that has not locked it yet. */
+/* A younger folder may belong to a supervisor in another pid namespace that has not locked it yet. */
 static const time_t young_seconds = 10;
 
-/* ---- who still uses a folder ---- */
+/* ---- users of a folder ---- */
 
 static uint64_t own_pid_namespace(void)
 {
@@ -28,8 +28,8 @@ static uint64_t own_pid_namespace(void)
     return digits == NULL ? 0 : strtoull(digits, NULL, 10);
 }
 
-/* True if the process that writes this buffer may be alive. Processes of other pid namespaces cannot be seen, so they
- * count as alive. */
+/* Return true if the process that writes this buffer may be alive. Always true for processes of other pid namespaces,
+ * which we cannot see. */
 static bool may_have_writer(int folder, const char *name)
 {
     gw_buffer_head head;
@@ -43,7 +43,7 @@ static bool may_have_writer(int folder, const char *name)
     return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
 }
 
-/* True if a process may still write into the folder's buffers. */
+/* Return true if a process may still write to the folder's buffers. */
 static bool has_writers(const char *path)
 {
     int fd = open(path, GWI_FOLDER_FLAGS);
@@ -62,7 +62,7 @@ static bool has_writers(const char *path)
 
 /* ---- moving ---- */
 
-/* Copy the parts of a file that are not zero, because a buffer is mostly empty. */
+/* Copy a file, but leave holes instead of zeros, because a buffer is mostly empty. */
 static bool copy_bytes(int from, int to, off_t bytes)
 {
     enum { STEP = 65536 };
@@ -79,8 +79,8 @@ static bool copy_bytes(int from, int to, off_t bytes)
     return ftruncate(to, bytes) == 0;
 }
 
-/* Copy a plain file from one folder to another. Other entries, such as the folder with the state of virtual cards, are
- * not needed any more. */
+/* Copy a regular file from one folder to another. Ignore other entries, such as the virtual cards' folder, because
+ * they are no longer needed. */
 static bool copy_entry(int from, int to, const char *name)
 {
     struct stat info;
@@ -98,7 +98,7 @@ static bool copy_entry(int from, int to, const char *name)
     return good;
 }
 
-/* Copy the plain files of a folder. False: some could not be copied. */
+/* Copy the regular files of a folder. Returns false if some could not be copied. */
 static bool copy_files(const char *from, const char *to)
 {
     int source = open(from, GWI_FOLDER_FLAGS), target = open(to, GWI_FOLDER_FLAGS);
@@ -116,7 +116,7 @@ static bool copy_files(const char *from, const char *to)
     return good;
 }
 
-/* Copy the run folder to the state folder, and remove the original. False: it is where it was. */
+/* Move the run folder to the state folder. On false, it was not moved. */
 static bool move_to_state(const char *folder, int pid)
 {
     gw_path state, wanted;
@@ -154,8 +154,8 @@ int gwi_run_folder_lock(const char *folder, bool alone)
     return fd;
 }
 
-/* True if the folder has the last events of a recording in our state folder. A recording elsewhere may belong to
- * somebody with another state folder, who would not find the folder there. */
+/* Return true if the folder contains the last events of a recording in our state folder. If the recording is
+ * elsewhere, its user may have another state folder, and would not find the run folder in ours. */
 static bool belongs_to_us(const char *folder)
 {
     gw_path recording, state;
@@ -167,7 +167,7 @@ static bool belongs_to_us(const char *folder)
            strncmp(recording, folder, strlen(folder)) != 0 && access(recording, F_OK) == 0;
 }
 
-/* Take away a folder whose supervisor is dead. */
+/* Move, keep or remove a folder whose supervisor is dead. */
 static void take_away(const char *folder, int pid)
 {
     if (belongs_to_us(folder) && (!gwi_is_in_memory(folder) || move_to_state(folder, pid)))

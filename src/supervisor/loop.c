@@ -1,4 +1,5 @@
-/* The loop while the program runs: drain, look, pass signals on, and judge if requested. */
+/* The main loop while the program runs: drains the buffers, looks for changes, passes signals on, and judges if
+ * requested. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -8,11 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A program that frees small blocks writes 500,000 events a second (measured on an H200), and can start at any moment.
- * Its buffer is then full after 90 ms, so we check the buffers several times between two drains. */
+/* A program that frees small blocks may start to write 500,000 events a second at any moment (measured on an H200).
+ * This fills its buffer in 90 ms, so we check the fill levels several times between two drains. */
 enum { DRAIN_EVERY_MS = 100, GLANCE_EVERY_MS = 20, DRAIN_SOON_MS = 10, FIRST_LOOK_MS = 5 };
 static const double fill_ratio_soon = 0.5, fill_ratio_now = 0.25;
-/* How long a failure may stay unanswered before it counts as lasting, and how often to look again. */
+/* Judge a failure if no other failure follows for failure_lasts_ns. If failures keep coming, judge every
+ * judge_again_ns. */
 static const uint64_t failure_lasts_ns = 3000000000u;
 static const uint64_t judge_again_ns = 10000000000u;
 
@@ -36,7 +38,7 @@ static void look_at_failures(gw_supervisor *run)
         run->run_folder[0] == '\0')
         return;
     if (now - since < failure_lasts_ns && now < run->judged_at_ns + judge_again_ns)
-        return; /* it may still be recovered, but repeated failures must not delay the judgement for ever */
+        return; /* the program may still recover, but repeated failures must not delay the verdict forever */
     if (now < run->judged_at_ns + failure_lasts_ns)
         return;
     run->judged_at_ns = now;
@@ -46,8 +48,8 @@ static void look_at_failures(gw_supervisor *run)
 
 /* ---- --end-with-parent ---- */
 
-/* A server that starts programs through us knows only us. When the server ends, the program would normally notice by
- * its new parent, but its parent is us. */
+/* If a server starts programs through gpuwhy, our parent is the server and the program's parent is us. When the server
+ * ends, the program does not see a change of its parent, so we have to end it. */
 static void look_at_parent(gw_supervisor *run)
 {
     static const uint64_t patience_ns = 5000000000u;
@@ -71,7 +73,7 @@ static bool is_filled(const gw_supervisor *run, double ratio)
 
 void gwi_loop_wait(const gw_supervisor *run)
 {
-    /* Look at once when a process ends: how it ended can be read best before its parent has asked. */
+    /* Wake up when a process ends: the cause is easiest to read before its parent has waited for it. */
     struct pollfd waited[] = {
         {.fd = run->signals.fd, .events = POLLIN},
         {.fd = run->handout.fd, .events = POLLIN},

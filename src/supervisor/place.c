@@ -1,4 +1,4 @@
-/* Finds our libraries, creates the run folder on a tmpfs, and names recordings. */
+/* Finds our libraries, creates the run folder, and chooses the names of recordings. */
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
@@ -49,7 +49,7 @@ gw_status gwi_folder_make(const char *path, unsigned mode, gw_error *err)
             if (errno != EEXIST)
                 return gw_fail(err, GW_IO, "make folder %s: %s", part, strerror(errno));
         } else if (is_last) {
-            (void)chmod(part, mode); /* the umask may have taken rights away */
+            (void)chmod(part, mode); /* the umask may have removed permissions */
         }
         if (is_last)
             return GW_OK;
@@ -68,7 +68,7 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
     if (bytes >= 0) {
         self[bytes] = '\0';
-    } else { /* no /proc: the path with which we were started */
+    } else { /* there is no /proc: use the path that was executed */
         const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
         if (started == NULL || realpath(started, self) == NULL)
             return gw_fail(err, GW_IO, "read /proc/self/exe: %s", strerror(errno));
@@ -91,7 +91,7 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
                    file, self, self);
 }
 
-/* Memory, which is fast and whose pages can be reserved: a program that writes to a reserved page is never killed. */
+/* A tmpfs is fast, and its pages can be reserved, so that writing to them never kills the program. */
 static bool is_memory(uint64_t type)
 {
     return type == TMPFS_MAGIC_NUMBER;
@@ -103,8 +103,8 @@ bool gwi_is_in_memory(const char *path)
     return statfs(path, &fs) == 0 && is_memory((uint32_t)fs.f_type);
 }
 
-/* Local file systems that reserve blocks too. Others, above all network file systems, can refuse a page when it is
- * written, and that kills the program. */
+/* Local file systems that can reserve blocks as well. Other file systems, above all on a network, may fail to store a
+ * page when it is written, and that kills the program. */
 static bool is_local_disk(uint64_t type)
 {
     static const uint64_t types[] = {0xef53 /* ext4 */, 0x58465342 /* xfs */, 0x9123683e /* btrfs */,
@@ -115,8 +115,8 @@ static bool is_local_disk(uint64_t type)
     return found;
 }
 
-/* Folders that may contain run folders, best first; the last is the state folder. NULL: there is no such folder, or
- * other users could rename what we put there. */
+/* Folders in which run folders are created, best first. The last one is the state folder. run_root() returns NULL if
+ * there is no such folder, or if other users could rename our files in it. */
 static const char *const run_roots[] = {"XDG_RUNTIME_DIR", "/dev/shm", "/tmp", "/var/tmp", "state"};
 enum { RUN_ROOT_COUNT = sizeof run_roots / sizeof run_roots[0] };
 
@@ -131,7 +131,7 @@ static const char *run_root(size_t index, gw_path out)
     return named != NULL && gw_own_path(named, out) ? out : NULL;
 }
 
-/* A full file system would refuse our buffers, and also the state that virtual cards share. */
+/* On a full file system there is no room for our buffers and the shared state of virtual cards. */
 static bool is_usable(const char *path, bool (*has_type)(uint64_t type))
 {
     struct statfs fs;
@@ -164,8 +164,7 @@ gw_status gwi_run_folder_make(gw_path out, bool *ret_is_on_disk, gw_error *err)
     return *ret_is_on_disk ? make_on(is_local_disk, out, err) : GW_OK;
 }
 
-/* Works on descriptors and never follows a link, so that only the examined folder is emptied. Takes ownership of `fd`.
- */
+/* Uses descriptors and follows no links, so that no other folder is emptied. Takes ownership of `fd`. */
 static void remove_entries(int fd, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -193,7 +192,8 @@ void gwi_folder_remove(const char *path)
     rmdir(path);
 }
 
-/* True for a real folder that only we may read and write. Others can make folders of our names in /dev/shm. */
+/* Return true for a real folder that only we can read and write. Other users may create folders with our names in
+ * /dev/shm. */
 static bool is_private(int root, const char *name)
 {
     struct stat folder;
@@ -241,8 +241,8 @@ bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supe
     return true;
 }
 
-/* True unless we are root and the folder, or the nearest folder above it that exists, belongs to another user. Root
- * must not leave folders in another user's home, which would then lack the right to change them. */
+/* Return false if we are root and another user owns the folder, or its nearest existing parent. Root must not create
+ * folders in another user's home, because that user could not change them. */
 static bool is_ours_to_use(const char *path)
 {
     gw_path part;
@@ -267,7 +267,7 @@ static const char *home(void)
     return entry == NULL || entry->pw_dir[0] != '/' ? NULL : entry->pw_dir;
 }
 
-/* <variable, else home/standard>/gpuwhy, not created */
+/* Return $variable/gpuwhy, or home/standard/gpuwhy if the variable is not set. The folder is not created. */
 static gw_status user_folder(const char *variable, const char *standard, gw_path out, gw_error *err)
 {
     const char *base = getenv(variable);
@@ -305,8 +305,8 @@ static bool can_hold_code(const char *path)
            access(path, W_OK | X_OK) == 0;
 }
 
-/* Candidates, best first. A program of root may continue as another user, who must be able to read the code too, so
- * root's code is not in its home. */
+/* Candidates, best first. A program that starts as root may continue as another user, who must be able to read the
+ * libraries too. So root's libraries are not stored in its home. */
 static gw_status code_folder(size_t index, gw_path out)
 {
     switch (index) {

@@ -1,4 +1,4 @@
-/* Finds the program in PATH and reads its header: ELF or script, static or not, with which rights. */
+/* Finds the program in PATH and reads its header: ELF file or script, statically linked or not, privileged or not. */
 #include "gwi_program.h"
 
 #include <elf.h>
@@ -14,7 +14,7 @@
 
 enum { SCRIPT_DEPTH_MAX = 5 };
 
-/* ---- finding it ---- */
+/* ---- finding the program ---- */
 
 static gw_status check_file(const char *path, gw_error *err)
 {
@@ -45,7 +45,7 @@ static gw_status find_in_path(const char *name, gw_path out, gw_error *err)
                 return GW_OK;
             }
             if (st == GW_IO && found == GW_MISSING && access(candidate, F_OK) == 0)
-                found = gw_fail(err, GW_IO, "%s", why.text); /* a later folder may still have a good one */
+                found = gw_fail(err, GW_IO, "%s", why.text); /* a later folder may contain an executable one */
         }
         if (path[bytes] == '\0')
             return found;
@@ -63,7 +63,7 @@ static gw_status find(const char *name, gw_path out, gw_error *err)
     return st == GW_OK ? check_file(out, err) : st;
 }
 
-/* ---- looking into it ---- */
+/* ---- reading its header ---- */
 
 typedef struct elf_file {
     const unsigned char *data;
@@ -75,7 +75,7 @@ static bool within(const elf_file *image, uint64_t offset, uint64_t bytes)
     return offset <= image->bytes && bytes <= image->bytes - offset;
 }
 
-/* Copy the next word of an interpreter line, starting at *cursor. */
+/* Copy the next word of a #! line, starting at *cursor. */
 static bool next_word(const char **cursor, char *out, size_t bytes_max)
 {
     *cursor += strspn(*cursor, " \t");
@@ -88,7 +88,7 @@ static bool next_word(const char **cursor, char *out, size_t bytes_max)
     return true;
 }
 
-/* Find the program behind `#! interpreter` or `#! /usr/bin/env [-S] [NAME=value] program`. */
+/* Find the program that `#! interpreter` or `#! /usr/bin/env [-S] [NAME=value] program` starts. */
 static bool interpreter_of(const elf_file *image, gw_path out)
 {
     char line[512] = "";
@@ -133,7 +133,7 @@ static uint64_t file_offset(const elf_file *image, uint64_t address)
     return UINT64_MAX;
 }
 
-/* Return the entries before DT_NULL; none if the file has no dynamic section, or a damaged one. */
+/* Return the entries before DT_NULL. There are none if the dynamic section is missing or damaged. */
 static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count)
 {
     *ret_count = 0;
@@ -146,8 +146,8 @@ static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count
     return entry;
 }
 
-/* A file that requests no loader is static, unless it has a SONAME: then it is itself a loader, started directly
- * (`ld.so program`), and obeys the environment. */
+/* A file without PT_INTERP is static unless it has a SONAME. With a SONAME it is a loader that was started directly
+ * (`ld.so program`), and honours LD_PRELOAD. */
 static bool is_static(const elf_file *image)
 {
     if (program_header(image, PT_INTERP) != NULL)
@@ -169,7 +169,8 @@ static bool is_sanitizer(const char *soname)
     return false;
 }
 
-/* A program built with a sanitizer refuses to start if anything is loaded before the sanitizer's runtime. */
+/* Find the sanitizer's runtime that the program needs. A program built with a sanitizer refuses to start if another
+ * library is loaded first. */
 static void find_sanitizer(const elf_file *image, gwi_program *program)
 {
     size_t count;
@@ -219,7 +220,7 @@ static void look_into(const char *path, gwi_program *program, int depth)
     struct stat stat_;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return; /* executable but not readable: nothing is known about it */
+        return; /* executable but not readable, so its header is unknown */
     if (fstat(fd, &stat_) < 0 || !S_ISREG(stat_.st_mode) || stat_.st_size < 2)
         goto out;
     image.bytes = (size_t)stat_.st_size;

@@ -1,4 +1,4 @@
-/* Tests with real files: programs of this machine, and files written into a folder. */
+/* Tests with real files: programs of this machine, and files in a temporary folder. */
 #include "gwi_program.h"
 
 #include <elf.h>
@@ -55,7 +55,7 @@ static void damaged_files_are_harmless(void **state)
     unsigned char head[sizeof(Elf64_Ehdr)] = {0};
     memcpy(head, ELFMAG, SELFMAG);
     head[EI_CLASS] = ELFCLASS64;
-    for (size_t bytes = 1; bytes <= sizeof head; bytes++) { /* every truncation */
+    for (size_t bytes = 1; bytes <= sizeof head; bytes++) { /* truncated at every length */
         write_file(path, "short", head, bytes, 0700);
         assert_int_equal(find(path, &program, NULL), GW_OK);
     }
@@ -85,7 +85,7 @@ static void a_script_leads_to_its_interpreter(void **state)
         assert_true(script.image[0] == '/');
     }
     char self[PATH_MAX];
-    snprintf(self, sizeof self, "#!%s/again\n", folder); /* an interpreter that is itself */
+    snprintf(self, sizeof self, "#!%s/again\n", folder); /* a script that is its own interpreter */
     write_file(path, "again", self, strlen(self), 0700);
     assert_int_equal(find(path, &script, NULL), GW_OK);
     assert_string_equal(script.image, "");

@@ -1,4 +1,4 @@
-/* Finds the rank in the environment variables of the usual launchers. */
+/* Finds the rank of a process in the environment variables of common launchers. */
 #include "gwi_rank.h"
 
 #include "gw_fact.h"
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Innermost first: a launcher of workers is often started by a launcher of nodes, and its workers inherit both. */
+/* Innermost first: a per-node launcher often starts a launcher of workers, and the workers inherit the variables of
+ * both. */
 static const struct launcher {
     const char *rank, *of, *local;
 } launchers[] = {
@@ -27,7 +28,7 @@ static const char *value_of(const char *environment, size_t bytes, const char *n
     for (size_t at = 0; at < bytes;) {
         size_t length = strnlen(environment + at, bytes - at);
         if (at + length == bytes)
-            return NULL; /* the last variable was cut off */
+            return NULL; /* the last variable is truncated */
         if (length > wanted && environment[at + wanted] == '=' && strncmp(environment + at, name, wanted) == 0)
             return environment + at + wanted + 1;
         at += length + 1;
@@ -46,8 +47,7 @@ static uint32_t number_of(const char *value)
     return is_number(value) ? (uint32_t)strtoul(value, NULL, 10) : 0;
 }
 
-/* {"cluster": {...}, "task": {"type": "worker", "index": 1}}: read the numbers of the task. `index` counts within a
- * type. */
+/* Read the task from {"cluster": {...}, "task": {"type": "worker", "index": 1}}. `index` is numbered per type. */
 static bool find_task(const char *config, gw_text *text)
 {
     const char *task = config == NULL ? NULL : strstr(config, "\"task\"");

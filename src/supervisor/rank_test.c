@@ -1,4 +1,4 @@
-/* Ranks of all known launchers, and environments without one. */
+/* Tests the ranks of all known launchers, and environments without a rank. */
 #include "gwi_rank.h"
 
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void odd_environments_have_no_rank(void **state)
     expect_rank(ENVIRONMENT("RANK=-1\0"), NULL);
     expect_rank(ENVIRONMENT("RANK=99999999999999999999\0"), NULL);
     expect_rank(ENVIRONMENT("FRANK=3\0RANKS=4\0RANK\0"), NULL);
-    expect_rank("RANK=3", 6, NULL); /* cut off: the rest of the number may be missing */
+    expect_rank("RANK=3", 6, NULL); /* truncated: more digits may be missing */
     expect_rank(ENVIRONMENT("TF_CONFIG={\"task\": {\"index\": \0"), NULL);
     expect_rank(ENVIRONMENT("TF_CONFIG={\"index\": 3}\0"), NULL);
     expect_rank(ENVIRONMENT("\0\0\0=\0"), NULL);

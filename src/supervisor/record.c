@@ -1,4 +1,4 @@
-/* Opens the recording, writes the first facts, and drains the processes' buffers into it. */
+/* Creates the recording, writes its first facts, and drains the processes' buffers into it. */
 #include "gwi_run.h"
 
 #include "gw_api.h"
@@ -26,7 +26,7 @@
 extern char **environ;
 
 static const uint64_t sync_every_ns = 1000000000u;
-/* If only memory is left to write to, a recording takes little of it. */
+/* Size limit of a recording in the run folder, which occupies memory. */
 static const uint64_t temporary_bytes_max = 64u << 20;
 
 static const char *const *function_names(void)
@@ -74,7 +74,7 @@ static void create_temporary(gwi_record *record, const char *run_folder)
         gw_say("nothing is recorded: %s", err.text);
 }
 
-/* If the disk gets full, the recording continues in the run folder, so that there is a verdict. */
+/* If the disk becomes full, continue the recording in the run folder, so that there is a verdict. */
 static void use_spare(gwi_record *record, const char *run_folder)
 {
     gw_path path = "";
@@ -120,7 +120,7 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
     return GW_OK;
 }
 
-/* The command line with masked secrets, as a NULL-terminated list; NULL: no memory. */
+/* Return the command line with masked secrets, as a NULL-terminated list. Returns NULL if there is no memory. */
 static char **masked(char *const *argv)
 {
     size_t count = 0;
@@ -172,7 +172,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
 static void stop_writing(gwi_record *record, const char *why)
 {
     gw_say("the recording stops here, the program continues: %s", why);
-    gw_status ignored = gw_writer_close(record->writer, NULL); /* what was written stays readable */
+    gw_status ignored = gw_writer_close(record->writer, NULL); /* the part already written stays readable */
     (void)ignored;
     record->writer = NULL;
 }
@@ -183,7 +183,7 @@ void gwi_record_put(gwi_record *record, const gw_item *item)
     if (record->writer != NULL && record->sites == NULL)
         record->sites = gw_sites_new();
     if (record->sites != NULL && item->kind != GW_ITEM_SYMBOL)
-        (void)gw_sites_feed(record->sites, item); /* without memory, some sites have no names */
+        (void)gw_sites_feed(record->sites, item); /* if there is no memory, some sites have no names */
     if (record->writer != NULL && gw_writer_put(record->writer, item, &err) != GW_OK)
         stop_writing(record, err.text);
     look_at_spare(record);
@@ -207,7 +207,7 @@ void gwi_record_fact(gwi_record *record, const char *key, const char *format, ..
     put_pair(record, GW_ITEM_SUPERVISOR, key, value);
 }
 
-/* ---- the start ---- */
+/* ---- the first facts ---- */
 
 static void put_meta(gwi_record *record, const char *key, const char *value)
 {
@@ -262,13 +262,13 @@ static void put_limits(gwi_record *record)
     }
 }
 
-/* Facts for putting the recordings of several hosts in order: how wrong the clock may be according to the kernel, and
- * the boot from which the monotonic clock counts. */
+/* Record facts that help to align the recordings of several hosts: the kernel's estimate of the clock error, and the
+ * boot to which the monotonic clock belongs. */
 static void put_clock(gwi_record *record)
 {
     struct timex clock = {0};
     char boot[64] = "";
-    int state = adjtimex(&clock); /* only reads, because no mode is set */
+    int state = adjtimex(&clock); /* read-only, because no mode is set */
     if (state >= 0) {
         put_meta_number(record, "clock.error_max_us", (uint64_t)clock.maxerror);
         put_meta(record, "clock.synchronised", state == TIME_ERROR || (clock.status & STA_UNSYNC) != 0 ? "0" : "1");
@@ -283,7 +283,7 @@ static void put_clock(gwi_record *record)
         fclose(file);
 }
 
-/* The kernel's half of the driver: the version that Linux has loaded, and the device files that exist. */
+/* Record the kernel side of the driver: the version of the loaded module, and the device files that exist. */
 static void put_kernel_side(gwi_record *record)
 {
     char version[64] = "";
@@ -363,7 +363,8 @@ void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *co
 
 /* ---- draining ---- */
 
-/* Failures that programs provoke to find something out. A judgement after each of them would be noise. */
+/* Return true for success, and for errors that programs often provoke on purpose, to find something out. Judging the
+ * run after each of them would be noise. */
 static bool is_probe(uint16_t result)
 {
     return result == 0 || result == 100 || result == 201 || result == 500 || result == 600 || result == 704 ||
@@ -384,8 +385,8 @@ static void look_at(gwi_record *record, const gw_item *item)
     }
 }
 
-/* The rank that its launcher gave it. A rank that the program chooses later cannot be seen from outside, nor can that
- * of a process that has ended. */
+/* Record the rank that the launcher assigned. It cannot be read if the program sets its rank later, or if the process
+ * has ended. */
 static void put_rank(gwi_record *record, uint32_t pid)
 {
     enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
@@ -416,7 +417,7 @@ static gw_status sink(void *user, const gw_item *item, gw_error *err)
     gwi_record_put(record, item);
     if (item->kind == GW_ITEM_PROCESS)
         put_rank(record, item->pid);
-    return GW_OK; /* a full disk must not stop the draining, because the program's buffers would fill up */
+    return GW_OK; /* keep draining even if the disk is full, otherwise the program's buffers would fill up */
 }
 
 void gwi_record_drain(gwi_record *record, bool last)
@@ -440,7 +441,8 @@ bool gwi_record_has_process(const gwi_record *record, uint32_t pid)
     for (uint32_t i = 0; i < record->processes && i < sizeof record->pids / sizeof record->pids[0]; i++)
         if (record->pids[i] == pid)
             return true;
-    return record->processes > sizeof record->pids / sizeof record->pids[0]; /* not known: nothing may be claimed */
+    /* if not all pids were stored, it may be one of the others */
+    return record->processes > sizeof record->pids / sizeof record->pids[0];
 }
 
 void gwi_record_stderr(gwi_record *record, gwi_stderr *capture)

@@ -1,4 +1,4 @@
-/* The processes that copy the program's stderr to ours. */
+/* Processes that copy the program's stderr to ours. */
 #include "gwi_relay.h"
 
 #include "gw_filter.h"
@@ -24,8 +24,8 @@ enum { COPY_BYTES = 64 << 10, COPIERS_MAX = 1000 };
 _Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
                "what was read and not yet passed on is still there");
 
-/* Pass on what was read but not written. The data is in shared memory, so a copier that replaces a killed one continues
- * where that one stopped. */
+/* Write the bytes that were read but not yet written. They are in shared memory, so if a copier is killed, the next
+ * one continues at the same place. */
 static bool pass_on(int fd, gwi_stderr_tail *tail)
 {
     uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
@@ -68,11 +68,11 @@ static void note_window_change(int signal)
     window_changed = 1;
 }
 
-/* A reader of our other descriptors must see their end when the program ends, not when the relay does. */
+/* The readers of our other descriptors must see their end when the program ends, not when the relay ends. */
 static void close_all_but(int first, int second)
 {
     DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL) { /* no /proc */
+    if (folder == NULL) { /* there is no /proc */
         for (int fd = 0; fd < 1024; fd++)
             if (fd != first && fd != second)
                 close(fd);
@@ -88,8 +88,8 @@ static void close_all_but(int first, int second)
 }
 
 /* Wait until there are bytes to copy. Returns false if the reader of our stderr has closed its end of the pipe. The
- * relay then ends at once, so that the program's next write fails as it would without gpuwhy, and not the write after
- * it. */
+ * relay then ends at once, so that the program's next write fails as it would without gpuwhy. Otherwise only the write
+ * after it would fail. */
 static bool wait_for_more(int source, bool is_pipe)
 {
     struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
@@ -111,13 +111,13 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
         ssize_t got = read(source, bytes, sizeof bytes);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        if (got <= 0) /* a pty returns EIO after its last writer has gone */
+        if (got <= 0) /* a pty returns EIO when its last writer has gone */
             return;
         keep(tail, bytes, (size_t)got);
     }
 }
 
-/* Move `count` bytes from one pipe to another. False: our reader has gone. */
+/* Move `count` bytes from the pipe `source` to the pipe at our stderr. Returns false if its reader has gone. */
 static bool move(int source, size_t count)
 {
     while (count > 0) {
@@ -134,15 +134,15 @@ static bool move(int source, size_t count)
     return true;
 }
 
-/* Between two pipes, bytes are moved by the kernel in one step, so that a copier that is killed at any moment neither
- * loses nor repeats output. Before that, we look at them through a third pipe. False: this does not work here, and
- * nothing was moved. */
+/* Copy from one pipe to another. The kernel moves the bytes in one step, so a copier that is killed at any moment
+ * neither loses nor repeats output. Before each move, tee() copies the bytes to a third pipe, from which we read them.
+ * Returns false if this does not work here; nothing was moved then. */
 static bool move_until_end(int source, gwi_stderr_tail *tail)
 {
     static char bytes[COPY_BYTES];
     int look[2];
     bool works = false;
-    /* What a killed copier looked at was moved by it, or will be looked at again. */
+    /* Bytes that a killed copier has read were also moved, or will be read again. */
     atomic_store_explicit(&tail->written, atomic_load(&tail->total), memory_order_release);
     if (pipe2(look, O_CLOEXEC) < 0)
         return false;
@@ -169,8 +169,8 @@ static bool is_pipe(int fd)
     return fstat(fd, &stat) == 0 && S_ISFIFO(stat.st_mode);
 }
 
-/* If our reader has gone, the program must notice at its next write, so wait until the supervisor has closed its read
- * end: SIGCHLD wakes it. It may be stopped or dead. */
+/* After the reader of our stderr has gone, the program's next write must fail. Therefore wake the supervisor with
+ * SIGCHLD and wait until it has closed its read end. Do not wait forever: the supervisor may be stopped or dead. */
 static void let_supervisor_close(gwi_stderr_tail *tail)
 {
     enum { WAIT_MS = 300 };
@@ -192,7 +192,7 @@ static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
     _exit(0);
 }
 
-/* The program's output passes through the copier. If the copier is killed or stopped, another one replaces it. */
+/* A child copies the program's output. If it is killed or stopped, another one replaces it. */
 static void copy_by_child(int source, gwi_stderr_tail *tail)
 {
     for (int i = 0; i < COPIERS_MAX; i++) {
@@ -216,7 +216,7 @@ static void copy_by_child(int source, gwi_stderr_tail *tail)
     copy_until_end(source, tail);
 }
 
-/* The copier of a relay that was killed goes on. Two at once would mix up the order. */
+/* Wait for the copier of a relay that was killed. Two copiers at the same time would mix up the output. */
 static void wait_for_end_of(pid_t copier)
 {
     int fd = -1;
@@ -224,7 +224,7 @@ static void wait_for_end_of(pid_t copier)
     if (copier > 0 && gw_rare_calls_are_safe())
         fd = (int)syscall(SYS_pidfd_open, copier, 0);
 #endif
-    if (fd >= 0) { /* also notices the end of a process for which nobody waits */
+    if (fd >= 0) { /* unlike kill(), a pidfd also reports that the process has become a zombie */
         struct pollfd ended = {.fd = fd, .events = POLLIN};
         while (poll(&ended, 1, -1) < 0 && errno == EINTR)
             ;
@@ -237,12 +237,12 @@ static void wait_for_end_of(pid_t copier)
 
 static _Noreturn void relay(int source, gwi_stderr_tail *tail)
 {
-    /* Signals of the terminal and of the user are for the program. Whatever ends, the last output must get through. */
+    /* These signals are meant for the program. The relay must survive them to copy the last output. */
     static const int ignored[] = {SIGINT,  SIGQUIT, SIGHUP,  SIGTERM, SIGPIPE, SIGTSTP,
                                   SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         signal(ignored[i], SIG_IGN);
-    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART, because poll must return */
+    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: the signal must interrupt poll() */
     sigaction(SIGWINCH, &action, NULL);
     sigset_t none;
     sigemptyset(&none);

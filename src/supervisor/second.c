@@ -1,4 +1,4 @@
-/* The second run of --blame: the same program, waiting for each launch. */
+/* The second run of --blame: the same program, but each kernel launch waits until the kernel has ended. */
 #include "gwi_state.h"
 
 #include "gw_exit.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The output of a second run is discarded, because nobody must take it for the first one's. */
+/* Discard the output of the second run, so that nobody mistakes it for output of the first run. */
 static int output_to_nowhere(void)
 {
     int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -41,7 +41,7 @@ static gw_status name_second(const gw_supervisor *first, gw_path out)
     return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", (int)bytes, first->record.path);
 }
 
-/* GW_EXIT_OK: second->status and its recording are valid. */
+/* On GW_EXIT_OK, second->status and its recording are valid. */
 static int run_second(const gw_supervisor *first, gw_supervisor *second, const char *recording)
 {
     gwi_supervisor_init(second, &first->options, first->argv);
@@ -53,7 +53,7 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     second->options.on_failure = second->options.json = NULL;
     second->options.quiet = true;
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-    gwi_dumps_forbid(); /* the launch itself shall report the fault */
+    gwi_dumps_forbid(); /* the launch itself should return the error */
     if (first->input_at >= 0)
         (void)!lseek(STDIN_FILENO, first->input_at, SEEK_SET);
     int output = output_to_nowhere();
@@ -65,7 +65,7 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     return status;
 }
 
-/* End the first run's signal mask and witness before the second run sets up its own. */
+/* Undo the first run's signal handling before the second run sets up its own. */
 static void give_signals_back(gw_supervisor *first)
 {
     gwi_signals_restore(&first->signals);

@@ -1,4 +1,4 @@
-/* Starts the senses with what the supervisor knows, and records what they find. */
+/* Starts the sampling of the machine and its cards (gw_sense.h), and records the results. */
 #include "gwi_run.h"
 
 #include "gw_sense.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* How long the end of a run waits for the cards' last values. A few ms are usual, but NVML may hang or the machine be
- * busy. */
+/* Maximum time to wait for the cards' last values at the end of a run. This usually takes a few ms, but NVML may hang
+ * or the machine may be busy. */
 enum { LAST_WAIT_MS = 2000 };
 static const uint64_t worth_a_last_look_ns = 1000000000u;
 
@@ -39,7 +39,7 @@ void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_optio
     gw_error err;
     if (options->no_sense || record->writer == NULL)
         return;
-    if (doors->is_virtual) { /* never read a real card's NVML beside a virtual card */
+    if (doors->is_virtual) { /* do not use the NVML of a real card for a virtual one */
         how.is_virtual = true;
         how.nvml_path =
             gw_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
@@ -63,7 +63,7 @@ void gwi_senses_look(gwi_senses *senses, gwi_record *record)
     gw_sense_look(senses->sense, &now, &sink);
 }
 
-/* For a short program that used no GPU and ended well, a last look could explain nothing. */
+/* Skip the last sample for a short program that used no GPU and succeeded: it would explain nothing. */
 void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status)
 {
     bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;

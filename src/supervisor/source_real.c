@@ -1,4 +1,4 @@
-/* The driver that the loader would have given the program without gpuwhy. */
+/* The real driver: the one that the program would load without gpuwhy. */
 #include "gwi_run.h"
 
 #include "gw_facade.h"

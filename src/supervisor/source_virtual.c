@@ -1,4 +1,4 @@
-/* The virtual card's driver library and NVML, which are installed beside our other libraries. */
+/* The driver library and NVML of virtual cards, which are installed beside our other libraries. */
 #include "gwi_run.h"
 
 #include "gw_virt_spec.h"

@@ -1,4 +1,4 @@
-/* Copies the program's stderr to the terminal and into the recording. */
+/* Copies the program's stderr to our own stderr and into the recording. */
 #include "gwi_relay.h"
 
 #include "gw_text.h"
@@ -17,11 +17,11 @@
 
 enum {
     SETTLE_MS_MAX = 1000,
-    SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr reads nothing */
+    SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr does not read */
     SETTLE_QUIET_MS = 20
 };
 
-/* ---- setting up ---- */
+/* ---- setup ---- */
 
 static void begin_file(gwi_stderr *capture)
 {
@@ -42,7 +42,7 @@ static bool is_also_stdout(const struct stat *ours)
     return fstat(STDOUT_FILENO, &other) == 0 && other.st_dev == ours->st_dev && other.st_ino == ours->st_ino;
 }
 
-/* Give the pipe the size and flags of the one that it replaces, as far as the system allows. */
+/* Set the size and flags of the new pipe to those of the pipe it replaces, as far as the system permits. */
 static void dress_pipe(int writing_end)
 {
     int bytes = fcntl(STDERR_FILENO, F_GETPIPE_SZ), flags = fcntl(STDERR_FILENO, F_GETFL);
@@ -63,11 +63,11 @@ static void begin_pipe(gwi_stderr *capture)
             capture->child_fd = ends[1];
         else
             close(ends[1]);
-        close(ends[0]); /* our copy; the relay keeps its own, so that the program notices when nobody reads any more */
+        close(ends[0]); /* the relay and source_fd have their own copies */
     }
 }
 
-/* Take size and modes of the real terminal, but leave newlines unchanged, because the real one translates them. */
+/* Copy the size and modes of the real terminal, but do not translate newlines, because the real terminal does this. */
 static void dress_terminal(int slave)
 {
     struct termios modes;
@@ -118,7 +118,7 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
         capture->not_recorded = "no process could be started to copy stderr";
-    /* Two terminals in place of one would show lines in another order. */
+    /* If stderr is a terminal, standard output stays on the real one. */
     capture->with_stdout = capture->not_recorded == NULL && !isatty(STDERR_FILENO) && is_also_stdout(&ours);
 }
 
@@ -139,8 +139,8 @@ void gwi_stderr_began(gwi_stderr *capture)
 
 /* ---- reading ---- */
 
-/* True if the relay waits for more to copy. New output wakes it at once, but on a busy machine it may run only later.
- */
+/* Return true if the copier sleeps until there is more to copy. On a busy machine it may be runnable but not running
+ * yet. */
 static bool relay_sleeps(const gwi_stderr *capture)
 {
     char path[48], line[256] = "";
@@ -170,7 +170,8 @@ void gwi_stderr_settle(gwi_stderr *capture)
         gwi_relay_look(capture);
         poll(NULL, 0, 1);
         uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
-        /* Our own output must not overtake what waits for a slow reader, because the program would have waited too. */
+        /* Our own messages must not overtake output that waits for a slow reader: without gpuwhy, the program would
+         * have waited for this reader. */
         bool blocked = atomic_load_explicit(&capture->tail->written, memory_order_acquire) != now;
         quiet_ms = now == before && !blocked && relay_sleeps(capture) ? quiet_ms + 1 : 0;
         blocked_ms += blocked && now == before;
@@ -185,7 +186,7 @@ static size_t take_from_file(gwi_stderr *capture, char **ret_bytes)
     if (fstat(capture->file_fd, &stat) < 0)
         return 0;
     off_t from = capture->file_start + (off_t)capture->bytes_taken;
-    if (stat.st_size < from) /* somebody truncated the file, so its contents are new */
+    if (stat.st_size < from) /* the file was truncated, so its contents are new */
         from = 0;
     if (stat.st_size - from > GWI_STDERR_BYTES_MAX)
         from = stat.st_size - GWI_STDERR_BYTES_MAX;

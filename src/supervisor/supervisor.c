@@ -1,5 +1,5 @@
-/* Set up a run and clean up after it. The setup finds the program, makes the driver load through the facade ("opens the
- * doors"), opens the recording and starts the program. */
+/* Sets up a run and cleans up after it. The setup finds the program, prepares the facade through which it will load
+ * the driver ("opens the doors"), creates the recording and starts the program. */
 #include "gw_keep.h"
 #include "gwi_state.h"
 
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- before ---- */
+/* ---- setup ---- */
 
 static int find_program(gw_supervisor *run)
 {
@@ -65,8 +65,8 @@ static void make_run_folder(gw_supervisor *run)
     }
 }
 
-/* Record that the hook cannot enter the program, although the doors are open. The program runs, and the verdict must
- * not claim anything about it. */
+/* Record that this program cannot load the hook. It runs anyway, but the verdict must not claim anything about its GPU
+ * calls. */
 static void say_what_is_not_seen(gw_supervisor *run)
 {
     const gwi_program *program = &run->program;
@@ -84,8 +84,8 @@ static void say_what_is_not_seen(gw_supervisor *run)
         gw_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
 }
 
-/* If this run was started inside another run, report it there. This run makes its own recording, and the outer
- * recording lacks the processes that this run starts. The report is one line in a file in the outer run's folder. */
+/* If this run was started inside another run, report this to the outer run, with one line in a file of its run folder.
+ * The outer recording lacks the processes that this run starts, because this run makes its own recording. */
 static void say_nested(const gw_supervisor *run)
 {
     const char *outer = getenv("GPUWHY_RUN_DIR");
@@ -153,7 +153,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         return GW_EXIT_USAGE;
     }
     if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
-        gwi_last_recording_set(run->record.path); /* `gpuwhy explain` without arguments reads this recording */
+        gwi_last_recording_set(run->record.path); /* `gpuwhy explain` reads this recording by default */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
     if (run->options.deep)
@@ -178,9 +178,9 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
     gwi_cudnn_init(&run->cudnn);
 }
 
-/* ---- after ---- */
+/* ---- clean-up ---- */
 
-/* If the limits cannot be read, nothing is removed: the user may have wanted to keep more. */
+/* If the limits cannot be read, remove nothing: the user may want to keep more than the default. */
 static void remove_old_recordings(void)
 {
     gw_keep_limits limits;
@@ -194,11 +194,11 @@ static void remove_old_recordings(void)
 
 void gwi_supervisor_clean_up(gw_supervisor *run)
 {
-    gwi_cudnn_end(&run->cudnn); /* for a program that was not started */
+    gwi_cudnn_end(&run->cudnn); /* if the program was not started, the log is still open */
     gwi_record_close(&run->record);
     gwi_stderr_end(&run->capture);
     if (run->command_pid > 0)
-        waitpid(run->command_pid, NULL, 0); /* the command reads its verdict from the run folder */
+        waitpid(run->command_pid, NULL, 0); /* the --on-failure command reads its verdict from the run folder */
     gwi_handout_end(&run->handout);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
@@ -225,7 +225,7 @@ static int start_or_clean_up(gw_supervisor *run)
     }
     run->hangs.judge = judge_hang;
     run->hangs.user = run;
-    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1: a terminal or a pipe, which cannot be rewound */
+    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1 for a terminal or a pipe, which cannot be rewound */
     int status = gwi_supervisor_start(run);
     if (status == GW_EXIT_OK)
         return GW_EXIT_OK;
@@ -236,10 +236,10 @@ static int start_or_clean_up(gw_supervisor *run)
     return status;
 }
 
-/* Run the program without gpuwhy: the limit on open files is too low to watch or record. Returns only if that fails. */
+/* Run the program without gpuwhy, because too few files may be open to watch and record it. Returns only on failure. */
 static int run_bare(const gw_run_options *options, char *const *argv)
 {
-    if (strcmp(options->gpu, "real") != 0) { /* the program would use another GPU */
+    if (strcmp(options->gpu, "real") != 0) { /* without gpuwhy, the program would use another GPU */
         gw_say("run: too few files may be open (ulimit -n) to run a program with --gpu %s", options->gpu);
         return GW_EXIT_USAGE;
     }
@@ -319,7 +319,7 @@ void gw_supervisor_command(gw_supervisor *run, const char *command, const char *
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout belongs to the program */
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is only for the program's output */
     setenv("GPUWHY_VERDICT_JSON", json, 1);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(GW_EXIT_NOT_FOUND);

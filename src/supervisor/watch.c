@@ -1,5 +1,5 @@
-/* Record what is visible only from outside: the libraries that each process has mapped, and whether a process uses a
- * real driver without our hook. This file reads /proc at growing intervals and does not touch the processes. */
+/* Records what is visible only from outside: the libraries that each process has mapped, and whether a process uses a
+ * driver without our hook. This file reads /proc at growing intervals and does not disturb the processes. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -22,7 +22,7 @@ static const uint64_t last_interval_ns = 5000000000u;
 
 typedef struct process_tree {
     pid_t pid[PROCESSES_MAX];
-    pid_t parent[PROCESSES_MAX]; /* 0: the command, whose parent is the supervisor */
+    pid_t parent[PROCESSES_MAX]; /* 0 for the command, whose parent is the supervisor */
     size_t count;
 } process_tree;
 
@@ -39,7 +39,7 @@ static void add_children(process_tree *family, pid_t parent)
             continue;
         snprintf(entry, sizeof entry, "%.20s", task->d_name);
         snprintf(children, sizeof children, "%s/%s/children", path, entry);
-        FILE *list = fopen(children, "re"); /* some kernels lack this file; then only the command is watched */
+        FILE *list = fopen(children, "re"); /* on kernels without this file, only the command is watched */
         int child;
         while (list != NULL && family->count < PROCESSES_MAX && fscanf(list, "%d", &child) == 1) {
             family->parent[family->count] = parent;
@@ -56,7 +56,7 @@ static void find_family(process_tree *family, pid_t command)
     family->pid[0] = command;
     family->parent[0] = 0;
     family->count = 1;
-    for (size_t i = 0; i < family->count; i++) /* add_children() extends the list */
+    for (size_t i = 0; i < family->count; i++) /* add_children() increases family->count */
         add_children(family, family->pid[i]);
 }
 
@@ -89,7 +89,7 @@ static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
     return true;
 }
 
-/* True if the process has a device file of the driver open. The driver is then initialised and not only loaded. */
+/* Return true if the process has a device file of the driver open. The driver is then initialised, not only loaded. */
 static bool holds_device(pid_t pid)
 {
     char path[64];
@@ -132,7 +132,7 @@ static void keep_seen(gwi_watch *watch, pid_t pid, bool is_hooked, bool has_driv
         watch->seen[at].pid = (uint32_t)pid;
         watch->seen_count++;
     }
-    name_of(pid, watch->seen[at].name, sizeof watch->seen[at].name); /* exec() changes the name */
+    name_of(pid, watch->seen[at].name, sizeof watch->seen[at].name); /* exec() may have changed the name */
     watch->seen[at].is_hooked = is_hooked;
     watch->seen[at].has_driver = has_driver;
 }
@@ -153,8 +153,7 @@ static uint64_t library_hash(uint32_t pid, const char *path)
     return hash;
 }
 
-/* Record the version of a library, once per process. Libraries are loaded when they are first needed, so each look at a
- * process may find new ones. */
+/* Record the version of a library, once per process. Libraries may be loaded late, so each look may find new ones. */
 static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
 {
     gw_library library;
@@ -174,9 +173,9 @@ static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, cons
     gw_library_free(&library);
 }
 
-/* True if the process may still turn out to be recorded. A process with our hook in front of its driver appears in the
- * recording only when its first call is drained. Until then it looks like a process that bypasses the hook. A forked
- * child that never makes a call always looks like such a process. */
+/* Return true if a process that loaded the hook and a driver, but is not recorded yet, may still be recorded. A
+ * process is recorded when its first call is drained, so wait a while before reporting that its calls were not seen. A
+ * forked child of a recorded process may never make a call, so it is never reported. */
 static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid, pid_t parent)
 {
     const uint64_t patience_ns = 2000000000u;
@@ -193,8 +192,8 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
-/* Read the environment of a process; each variable ends with a zero byte. Returns the number of bytes, or -1 if the
- * environment cannot be read. *ret_whole is false if the buffer is too small. */
+/* Read the environment of a process, in which each variable ends with a NUL byte. Returns the number of bytes, or -1
+ * if the environment cannot be read. *ret_whole is false if the buffer is too small. */
 static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret_whole)
 {
     char path[64];
@@ -211,7 +210,7 @@ static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret
     return (ssize_t)used;
 }
 
-/* True if another gpuwhy run started the process. The process then records into the folder of the other run. */
+/* Return true if another gpuwhy run started the process, which then records into that run's folder. */
 static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
 {
     static const char name[] = "GPUWHY_RUN_DIR=";
@@ -227,9 +226,9 @@ static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
     return false;
 }
 
-/* True if the environment of the process does not contain the facade's folder. A launcher then started the process with
- * another environment, and neither the process nor its children load the hook. If the environment cannot be read:
- * true if the process has other rights than ours, otherwise false. */
+/* Return true if the environment of the process does not contain the facade's folder. A launcher has then started the
+ * process with another environment, so neither the process nor its children load the hook. If the environment cannot
+ * be read, return true if we lack the permission. */
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char buffer[64 << 10];
@@ -242,8 +241,8 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
     return whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
-/* Record a process that does not load the hook and whose children will not load it. During exec() the environment is
- * empty for a moment, so the process is recorded only if a later look gives the same result. */
+/* Record a process if neither it nor its children will load the hook. During exec() the environment is empty for a
+ * moment, so record the process only if a later look finds the same. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
     static const uint64_t exec_ns = 20000000u;
@@ -303,8 +302,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
     if (doors->open && !recorded && !is_hooked && (has_maps || is_foreign))
         look_for_strangers(watch, record, doors, pid);
     keep_seen(watch, pid, is_hooked, driver[0] != '\0');
-    /* With the facade, the first call loads the driver. A hooked process with a loaded driver has therefore made a
-     * call. */
+    /* The facade loads the driver at the first call, so a hooked process with a loaded driver has made a call. */
     if (driver[0] != '\0' && !recorded && !(is_hooked && is_of_another_run(watch, pid)) &&
         (is_hooked ? !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
@@ -337,7 +335,7 @@ void gwi_watch_last(gwi_watch *watch, gwi_record *record)
     gw_text_free(&text);
 }
 
-/* Return the newest pid of the system, or 0 if it is not known. No process was started while it does not change. */
+/* Return the newest pid of the system, or 0 if unknown. If it has not changed, no process was started since then. */
 static uint32_t newest_pid(void)
 {
     unsigned pid = 0;
@@ -358,9 +356,9 @@ static void forget_gone(gwi_watch *watch)
     watch->young_count = kept;
 }
 
-/* Look at new children more often than at other processes. A child that lives only between two full looks would be
- * missed, although it may run for a second without the hook. Each new child gets a few short looks, which together
- * use a small share of one processor. */
+/* Examine new children more often than other processes. A child without the hook may run for a second, but start and
+ * end between two full looks, and would be missed. Each new child is examined a few times, which takes little CPU
+ * time. */
 static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
 {
     enum { LOOKS = 5, REST_FACTOR = 500 };

@@ -211,8 +211,7 @@ static bool frame_of(py_object *dict, uint64_t *ret_frame)
 }
 
 /* Write a site with these frames and return its number. Returns 0 if the buffer is full. The number of a partly
- * written
- * site is not reused. */
+ * written site is not reused. */
 static uint32_t write_site(const uint64_t *frame, uint32_t count, bool cut)
 {
     uint32_t site = GW_SITE_FRAMEWORK_FIRST + st.site_count + 1;
