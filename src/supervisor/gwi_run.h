@@ -175,9 +175,9 @@ typedef struct gwi_watch {
     uint32_t unobserved[64]; /* pids reported as unobserved */
     uint32_t unobserved_count;
     struct {
-        uint32_t pid;
-        uint64_t since_ns; /* monotonic */
-    } suspect[64];         /* processes that loaded the hook and a driver, but had no recorded call at `since_ns` */
+        uint32_t pid, parent; /* parent 0: the supervisor */
+        uint64_t since_ns;    /* monotonic */
+    } suspect[64];            /* processes that loaded the hook and a driver, but had no recorded call at `since_ns` */
     uint32_t suspect_count;
     struct {
         uint32_t pid, looks;

@@ -188,6 +188,7 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     if (watch->suspect_count == sizeof watch->suspect / sizeof watch->suspect[0])
         return false;
     watch->suspect[watch->suspect_count].pid = (uint32_t)pid;
+    watch->suspect[watch->suspect_count].parent = (uint32_t)parent;
     watch->suspect[watch->suspect_count++].since_ns = now;
     return true;
 }
@@ -311,11 +312,18 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
                         "pid %d uses %s, and its calls were not seen", (int)pid, driver);
 }
 
+/* On a busy machine a forked child may be seen before its parent's first call is drained. */
+static bool is_child_of_recorded(const gwi_record *record, uint32_t parent)
+{
+    return parent != 0 && gwi_record_has_process(record, parent);
+}
+
 void gwi_watch_last(gwi_watch *watch, gwi_record *record)
 {
     gw_text text = {0};
     for (uint32_t i = 0; i < watch->suspect_count; i++)
         if (!gwi_record_has_process(record, watch->suspect[i].pid) &&
+            !is_child_of_recorded(record, watch->suspect[i].parent) &&
             add_once(watch->unobserved, &watch->unobserved_count,
                      sizeof watch->unobserved / sizeof watch->unobserved[0], watch->suspect[i].pid))
             gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
