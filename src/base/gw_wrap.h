@@ -1,4 +1,4 @@
-/* Wrap text at the width of the terminal. */
+/* Wrap text at a given width. */
 #ifndef GW_WRAP_H
 #define GW_WRAP_H
 

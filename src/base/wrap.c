@@ -1,4 +1,4 @@
-/* Wrap text at the width of the terminal (see gw_wrap.h). */
+/* Wrap text at a given width (see gw_wrap.h). */
 #include "gw_wrap.h"
 
 #include <string.h>

@@ -6,6 +6,7 @@
 #define GW_PYTHON_VERSIONS_H
 
 #include "gw_python_layout.h"
+#include "gw_python_lines.h"
 
 enum { GW_PYTHON_ROWS = 6 };
 
@@ -175,5 +176,6 @@ static const gw_python_layout gw_python_rows[] = {
     },
 };
 _Static_assert(sizeof gw_python_rows / sizeof gw_python_rows[0] == GW_PYTHON_ROWS, "a row for each version");
+_Static_assert(GW_PYTHON_LAST - GW_PYTHON_FIRST + 1 == GW_PYTHON_ROWS, "the range in gw_python_lines.h");
 
 #endif

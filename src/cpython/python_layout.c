@@ -22,12 +22,14 @@ typedef struct published_groups {
 } published_groups;
 
 /* Index of the first word of groups that are at the same place in all versions. */
-enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6 };
+enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6, PUBLISHED_SINCE = 0x030D };
 
 static const published_groups published_rows[] = {
     {0x030D, 19, 28, 34, 44, 64, 67},
     {0x030E, 22, 31, 39, 50, 74, 77},
 };
+_Static_assert(sizeof published_rows / sizeof published_rows[0] == GW_PYTHON_LAST - PUBLISHED_SINCE + 1,
+               "a row for each version that publishes its offsets");
 
 static const published_groups *groups_of(unsigned version)
 {

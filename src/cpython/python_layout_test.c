@@ -49,7 +49,7 @@ static void publish(unsigned version, uint64_t words[WORDS])
 static void versions(void **state)
 {
     (void)state;
-    for (unsigned version = 0x0309; version <= 0x030E; version++) {
+    for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++) {
         const gw_python_layout *row = gw_python_layout_of(version);
         assert_non_null(row);
         assert_int_equal(row->version, version);
@@ -62,7 +62,7 @@ static void versions(void **state)
 static void published(void **state)
 {
     (void)state;
-    for (unsigned version = 0x030D; version <= 0x030E; version++) {
+    for (unsigned version = 0x030D; version <= GW_PYTHON_LAST; version++) {
         uint64_t words[WORDS];
         const gw_python_layout *row = gw_python_layout_of(version);
         gw_python_layout layout = *row;
@@ -88,7 +88,7 @@ static void lists(void **state)
 {
     (void)state;
     gw_python_lists lists;
-    for (unsigned version = 0x0309; version <= 0x030E; version++) {
+    for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++) {
         const gw_python_layout *row = gw_python_layout_of(version);
         uint64_t words[WORDS];
         if (version < GW_PYTHON_PUBLISHED_SINCE) {
@@ -126,7 +126,7 @@ static void damaged(void **state)
 {
     (void)state;
     static const uint64_t bad[] = {1, 3, 0xffff, 0x10000, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
-    for (unsigned version = 0x030D; version <= 0x030E; version++) {
+    for (unsigned version = 0x030D; version <= GW_PYTHON_LAST; version++) {
         for (unsigned at = 0; at < WORDS; at++) {
             for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
                 uint64_t words[WORDS];

@@ -1,5 +1,6 @@
 /* Reads synthetic memory images of every Python version, intact and damaged. The result must be the right frames or
  * "unknown", and the reader must not loop forever. */
+#include "gw_python_lines.h"
 #include "gwi_python_image.h"
 
 #include <setjmp.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { FIRST = 0x0309, LAST = 0x030E };
+enum { FIRST = GW_PYTHON_FIRST, LAST = GW_PYTHON_LAST };
 
 static python_image image; /* too large for the stack */
 static gw_stack_process process;
