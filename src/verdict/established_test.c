@@ -1,5 +1,5 @@
-/* Tests programs that nearly fulfil the proof of a cause but ended for another reason. Their verdicts must not
- * establish the cause. Counterparts that do fulfil the proof must be established. */
+/* Tests programs that nearly satisfy the proof of a cause but ended for another reason. Their verdicts must not
+ * establish the cause. For their counterparts that do satisfy the proof, the cause must be established. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
@@ -43,7 +43,7 @@ static void open_run(void)
     gw_feed_sync(&feed);
 }
 
-/* ---- a code that a program can do without ---- */
+/* ---- failures at the start that a program may survive ---- */
 
 static void start_without_a_card(void)
 {
@@ -52,7 +52,7 @@ static void start_without_a_card(void)
     gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
 }
 
-/* The program starts without a GPU. Only a last output about this failure establishes the cause. */
+/* The program starts without a GPU. The cause is established only if the last output is about this failure. */
 static void no_card_and_another_end(void **state)
 {
     (void)state;
@@ -83,7 +83,7 @@ static void no_card_and_another_end(void **state)
     expect("no-device-visible", GW_ESTABLISHED);
 }
 
-/* The program went on without the failed feature, and ended within seconds for another reason that it did not print.
+/* The program continued without the failed feature, and ended within seconds for another reason that it did not print.
  * Only a last output about this failure shows that the failure ended the program. */
 static void went_on_and_ended_in_silence(void **state)
 {
@@ -216,9 +216,9 @@ static void two_cudnn_and_another_end(void **state)
     expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a missing file causes the same message */
 }
 
-/* ---- calls that a program can do without ---- */
+/* ---- failed calls that a program may survive ---- */
 
-/* PyTorch refuses to work in the forked child. The parent ends immediately, or an hour later for another reason. */
+/* PyTorch refuses to start in the forked child. The parent ends immediately, or an hour later for another reason. */
 static void a_forked_child_that_was_told(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void no_page_locked_memory_and_another_end(void **state)
 
 /* ---- memory ---- */
 
-/* One process fills the card by itself, and two small helpers use a little of it. A second card is unused. */
+/* One process fills the card by itself, and two helpers use a little of its memory. A second card is unused. */
 static void small_helpers_on_the_card(void **state)
 {
     (void)state;
@@ -458,7 +458,7 @@ static void start_beside(uint64_t bytes)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The ledger contains the other process's allocations. That process also has a context on the card, which is known
+/* The ledger contains the other process's allocations. That process also has a context on the card. Its memory counts
  * even if the card was not sampled. */
 static void no_context_beside_a_recorded_process(void **state)
 {
@@ -567,8 +567,8 @@ static void start_fails(uint16_t result, uint64_t mode)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, result, 0, 0, 0, 0);
 }
 
-/* Errors 802 and 46 have several possible causes. A second fact establishes the cause: for 802 an NVSwitch, for 46 a
- * process that holds the card or a compute mode that forbids contexts. */
+/* Errors 802 and 46 have several possible causes. A second fact establishes the cause: for 802, an NVSwitch; for 46, a
+ * process that holds the card, or a compute mode that forbids contexts. */
 static void refusals_of_several_meanings(void **state)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
@@ -622,7 +622,7 @@ static void shared_memory_that_was_full_once(void **state)
     expect_unproven("shm-exhausted");
 }
 
-/* The program has few open files. inotify's limit causes the same message. */
+/* The program has few open files, so a limit of inotify may be the reason for the message. */
 static void too_many_files_with_few_open(void **state)
 {
     (void)state;

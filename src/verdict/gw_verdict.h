@@ -42,7 +42,7 @@ typedef struct gw_evidence {
 typedef struct gw_alternative {
     const char *cause; /* static id */
     gw_certainty certainty;
-    const char *summary, *told_by; /* static: the cause in words, and its proof; NULL: not an answer to a question */
+    const char *summary, *told_by; /* static: the cause in words, and its proof; NULL: no question was asked */
 } gw_alternative;
 
 typedef struct gw_string_list {
@@ -50,7 +50,7 @@ typedef struct gw_string_list {
     size_t count;
 } gw_string_list;
 
-/* The place and time of a run and of its trouble, used to order the recordings of one job. */
+/* Where and when a run took place, and when its trouble began. Used to order the recordings of one job. */
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
     char *cwd;            /* owned; working directory of the command; NULL: not recorded */
@@ -61,7 +61,7 @@ typedef struct gw_verdict_run {
     uint64_t clock_error_ns; /* maximum error of the realtime clock at the start of the run */
     bool has_trouble;
     uint64_t t_trouble_ns;   /* since the run began */
-    unsigned trouble_weight; /* 2 lost context or full card, 1 other failure or death, 0 ended from outside */
+    unsigned trouble_weight; /* 2: lost context or full card; 1: other failure or death; 0: none of these */
     uint32_t pid;            /* 0: not known */
     bool has_rank;
     uint32_t rank;
@@ -93,8 +93,8 @@ typedef struct gw_verdict_kept {
     size_t block_count;
 } gw_verdict_kept;
 
-/* The place that a verdict names: a stack, and the index of the user's frame. gw_sites.h explains which frame that
- * is. */
+/* The place that a verdict names: a stack, and the index of the user's frame. gw_sites.h defines which frame is the
+ * user's. */
 typedef struct gw_where_frame {
     char *function, *file; /* owned; NULL: not known */
     char *module;          /* owned; mapped file of a native frame; NULL: not known, or Python */
@@ -113,18 +113,18 @@ typedef struct gw_where {
     gw_string_list notes; /* about missing parts of the stack */
 } gw_where;
 
-/* Objects of one kind that one place made and the program never freed. */
+/* Objects of one kind that were created at one place and never freed. */
 typedef struct gw_verdict_leak {
     const char *kind; /* static: "stream", "plain", ... */
-    char *call;       /* owned; driver call that made the objects */
+    char *call;       /* owned; driver call that created the objects */
     uint32_t pid;
-    uint64_t made, left; /* left: objects live at the end, or destroyed with their context */
-    uint64_t bytes;      /* bytes of the objects left; 0: no size, or memory of another process */
+    uint64_t made, left; /* left: still live at the end, or destroyed with their context */
+    uint64_t bytes;      /* bytes of the objects in `left`; 0: no size, or memory of another process */
     uint64_t t_first_ns, t_last_ns;
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
-/* One possible meaning of what the user asked about: a code, a name or one message, instead of a recording or a log. */
+/* One possible meaning of a question: the user asked about a code, a name or one message, not a recording or a log. */
 typedef struct gw_verdict_meaning {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
     bool has_code;
@@ -137,7 +137,7 @@ typedef struct gw_verdict_question {
     char *text;                  /* owned */
     gw_verdict_meaning *meaning; /* owned; most likely first; NULL: not known */
     size_t meaning_count;
-    const char *command, *tells; /* static: command that decides between the causes, and what it shows; NULL: none */
+    const char *command, *tells; /* static: command that shows which cause it is, and its result; NULL: none */
     gw_string_list misleading;   /* common but misleading advice about the code */
 } gw_verdict_question;
 
@@ -153,7 +153,7 @@ typedef struct gw_verdict {
     gw_string_list ruled_out;    /* "other processes (0 B)" */
     gw_string_list consequences; /* later errors that are consequences of the root */
     gw_string_list next;         /* fixes, best first */
-    gw_string_list left_alone;   /* one sentence for each stream with work that nothing waits for */
+    gw_string_list left_alone;   /* one sentence for each stream with work that nothing has waited for */
     gw_string_list advice;       /* about wasted time of a healthy run, handled failures, ... */
     gw_where *where;             /* owned; NULL: not known, see where_reason */
     char *where_reason;          /* why the place or its line is missing; NULL: nothing is missing */
@@ -180,7 +180,7 @@ typedef struct gw_verdict {
     size_t part_count;
     char *log;                     /* names of the judged text logs; NULL: no log was judged */
     char *snapshot;                /* path of the judged PyTorch memory snapshot; NULL: no snapshot was judged */
-    gw_verdict_question *question; /* owned; NULL: the input was not a question */
+    gw_verdict_question *question; /* owned; NULL: no question was asked */
     /* the failure that the verdict is about */
     bool has_failure;
     uint64_t t_failure_ns;
@@ -194,7 +194,8 @@ typedef struct gw_verdict {
 
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
-/* Judge printed output by the same catalogue of causes. The certainty is limited to what a log can prove. GW_NOMEM. */
+/* Judge printed output with the same catalogue of causes. The certainty is limited to what a log can prove.
+ * GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
 /* List the possible causes of a code or a name: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". A code
  * alone proves nothing, so the verdict is UNDETERMINED, with the causes as alternatives, most likely first. GW_MISSING:
@@ -208,11 +209,11 @@ void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
 /* Add evidence without a time, from a source outside the recording. `source` is static. False: no memory. */
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);
 
-/* Combine the verdicts on `count` >= 2 recordings of one job, each judged alone before, into one verdict. The run
- * whose trouble came first is the root, and the faults of the other runs are its consequences. The verdict claims this
- * order only if the troubles are further apart than the clocks may differ. Within one boot of one machine, clocks do
- * not differ. The caller keeps its verdicts. GW_UNSUPPORTED: two runs, named in `err`, did not overlap in time;
- * GW_NOMEM. */
+/* Combine the verdicts on `count` >= 2 recordings of one job into one verdict. Each recording must have been judged
+ * alone. The run whose trouble came first is the root, and the faults of the other runs are its consequences. The
+ * verdict claims this order only if the times of the troubles differ by more than the clocks may. Within one boot of
+ * one machine, all runs have the same clock. The caller keeps its verdicts. GW_UNSUPPORTED: two runs, named in `err`,
+ * did not overlap in time; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
                                           gw_error *err);
 
@@ -248,13 +249,13 @@ typedef struct gw_cause_line {
     const char *which;   /* value of the sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
     const char *example; /* an example line, shortened; NULL: none */
     bool is_first;       /* this cause is the most likely one for such a line */
-    bool is_only;        /* no other cause is known */
+    bool is_only;        /* such a line has no other known cause */
 } gw_cause_line;
 /* List the log lines that point to a cause, most likely first. Returns their number. */
 size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max);
 
-/* Find causes that have these words in their id, summary, fixes, proof or log lines. Case is ignored. Sorts by the
- * number of matching words, then by weight. Returns the number of causes. */
+/* Find causes that have these words in their id, summary, fixes, proof or log lines, ignoring case. Sort them by the
+ * number of matching words, then by weight: a match in the id weighs most. Returns the number of causes. */
 typedef struct gw_cause_hit {
     const gw_cause_info *cause;
     size_t word_count; /* number of the words that matched */

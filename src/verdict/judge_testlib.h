@@ -1,4 +1,4 @@
-/* Helpers for tests of verdicts: judge a recording that a feed made, and search the verdict. Each test has its own feed
+/* Helpers for tests of verdicts: judge a recording made by a feed, and search the verdict. Each test has its own feed
  * and verdict. Only for cmocka tests. */
 #ifndef GW_JUDGE_TESTLIB_H
 #define GW_JUDGE_TESTLIB_H
@@ -44,7 +44,7 @@ static inline void expect_texts(const gw_string_list *list)
         assert_true(list->item[i] != NULL && list->item[i][0] != '\0');
 }
 
-/* Check what holds for every verdict on a recording, whatever the program did. */
+/* Check conditions that every verdict on a recording must satisfy. */
 static inline void verdict_expect_sound(const gw_verdict *verdict)
 {
     bool is_fault = verdict->status == GW_VERDICT_FAULT, is_clean = verdict->status == GW_VERDICT_CLEAN;

@@ -1,5 +1,5 @@
-/* Judges a program that nearly fills its card and has tens of thousands of refused requests, with a large ledger.
- * Judging must not walk through the ledger once per failure, and must still find the last failure. */
+/* Judges a program with a large ledger that nearly fills its card and has tens of thousands of refused requests. The
+ * judgement must not walk through the ledger for each failure, and must still find the last failure. */
 #include "judge_testlib.h"
 
 #include <time.h>
@@ -80,7 +80,7 @@ static void judge_many(manner how, double without_s)
     double with_s = judge(how);
     print_message("%u failures over %u blocks: %.1f times the cost of the run without them\n", FAILURE_COUNT,
                   LIVE_COUNT, with_s / without_s);
-    assert_true(with_s < 5 * without_s); /* far more if each failure walks through the ledger */
+    assert_true(with_s < 5 * without_s); /* the ratio is much higher if the ledger is walked for each failure */
     assert_true(lists_made() <= 2);
     assert_true(model->failure_count + model->failures_dropped == FAILURE_COUNT + 1);
 }

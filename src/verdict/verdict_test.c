@@ -26,7 +26,7 @@ static void expect_fault(const char *cause, gw_certainty certainty)
     assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
     assert_true(verdict->evidence_count > 0);
     assert_true(verdict->next.count > 0);
-    if (verdict->where != NULL) { /* these runs have no call sites, so only a traceback has a place */
+    if (verdict->where != NULL) { /* these runs have no call sites, so only a traceback shows a place */
         assert_string_equal(verdict->where->what, "the exception was raised here");
         return;
     }
@@ -280,7 +280,7 @@ static void feed_unchecked_near_handled_then_an_unrelated_fault(void)
     close_program(1);
 }
 
-/* ---- refusals that were outlived ---- */
+/* ---- refusals that the program survived ---- */
 
 typedef enum after {
     AFTER_NOTHING,
@@ -370,7 +370,7 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
     }
 }
 
-/* The program ended with an exit code only. Then a refusal is the root unless the program certainly coped with it. */
+/* The program ended with only an exit code. Then a refusal is the root unless the program certainly handled it. */
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
     (void)state;
@@ -398,7 +398,8 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
 }
 
-/* Half the size at the same line is a search for a size that fits. At another line, it is just the next request. */
+/* A request of half the size at the same line is a search for a size that fits. At another line, it is just the next
+ * request. */
 static void test_a_retreat_without_a_free(void **state)
 {
     (void)state;
@@ -438,7 +439,7 @@ static void also_a_search_for_what_fits(void)
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
 }
 
-/* A pool keeps so many of the card's 16 GiB that a plain block does not fit. */
+/* A pool keeps so much of the card's 16 GiB that a plain block does not fit. */
 static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
 {
     enum { POOL = 0xb001, THRESHOLD = 4 };
@@ -563,8 +564,8 @@ static void refuse_at(int where, uint64_t bytes)
     feed.site = 0;
 }
 
-/* Load a layer: stage, copy and wait for its parts, which stay live. `kept` receives their addresses; NULL: nothing
- * does. */
+/* Load a layer: stage, copy and wait for its parts, which stay live. `kept` receives their addresses; it may be
+ * NULL. */
 static void load_layer_of(uint64_t bytes, uint64_t *kept)
 {
     for (int k = 0; k < PARTS; k++) {
@@ -650,7 +651,7 @@ static void test_second_run_of_another_size(void **state)
     judge_close();
 }
 
-/* Layers of growing size, without iterations between them, belong to one run. */
+/* Layers of increasing size without iterations between them belong to one run. */
 static void feed_second_run_near_layers_that_grow(void)
 {
     open_loader();
@@ -678,7 +679,8 @@ static void feed_second_run_near_two_threads(void)
     close_program(1);
 }
 
-/* Several whole runs repeat each other. The newest run is the second or third, even if it ended in its steps. */
+/* Several whole runs repeat each other. The newest run counts as the second or third, even if it failed in its training
+ * steps. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
     (void)state;
@@ -694,7 +696,7 @@ static void test_second_run_that_fails_in_its_steps(void **state)
     judge_open();
     assert_string_equal(verdict->cause, "gpu-oom-leak");
     judge_close();
-    open_loader(); /* a single run: its steps repeat each other but keep nothing */
+    open_loader(); /* a single run: its training steps repeat each other but keep no memory */
     load_layer_of(2700 * mib, NULL);
     train_batches(58, 512 * mib);
     refuse_at(BATCH, 512 * mib);
@@ -718,7 +720,7 @@ static void feed_leak_each_iteration(void)
     close_program(1);
 }
 
-/* ---- the place ---- */
+/* ---- the verdict's place ---- */
 
 static void expect_place(const char *text, const char *what)
 {
@@ -775,7 +777,8 @@ static void also_places_of_a_reset(void)
     expect_place("main.py:9 in restart", "reset");
 }
 
-/* A call other than the launch reports the fault. The verdict must label the place as that of the report. */
+/* A call other than the launch reports the fault. The verdict must state that the place is that of the reporting
+ * call. */
 static void feed_place_of_a_late_report(void)
 {
     open_program(2 * gib);
@@ -793,7 +796,7 @@ static void also_place_of_a_late_report(void)
     expect_place("train.py:50 in validate", "reported the fault");
 }
 
-/* The stack is unreadable or has no frame of the user. The verdict then has a reason instead of a place. */
+/* The stack is unreadable or has no frame of the user. The verdict then states the reason instead of a place. */
 static void test_no_place_says_why(void **state)
 {
     static const struct {
@@ -899,7 +902,7 @@ static void feed_context_leak(void)
     close_program(1);
 }
 
-/* Balanced steps, then a refusal that only happened because of `made` further contexts. */
+/* Feed balanced steps, then a refusal that would not have happened without the `made` further contexts. */
 static void train_in_contexts(int made)
 {
     open_program(3 * gib);
@@ -993,7 +996,7 @@ static void feed_framework_fragmentation(void)
     close_program(1);
 }
 
-/* PyTorch may use 2867 MiB of 140 GiB. It reports this limit if `is_told`. With `by_driver`, the driver is out of
+/* PyTorch may use 2867 MiB of 140 GiB. It reports this limit if `is_told`. With `by_driver`, the driver runs out of
  * memory instead. */
 static void at_own_limit(bool is_told, bool by_driver)
 {
@@ -1069,7 +1072,7 @@ static void feed_other_process(void)
     close_program(1);
 }
 
-/* ---- memory, if events were lost ---- */
+/* ---- out of memory after events were lost ---- */
 
 static void lose(uint64_t events)
 {
@@ -1079,7 +1082,7 @@ static void lose(uint64_t events)
     assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
 }
 
-/* Memory of an unknown owner may have been allocated by this process in the lost events. */
+/* This process may have allocated the memory of unknown origin in the lost events. */
 static void test_other_process_by_difference_and_lost_events(void **state)
 {
     (void)state;
@@ -1120,8 +1123,8 @@ static void test_capacity_and_lost_events(void **state)
     }
 }
 
-/* A request that is larger than the card is its own cause, even if the program keeps memory, and even if the frees of
- * that memory may have been lost. */
+/* A request larger than the card explains the failure by itself, even if the program keeps memory, and even if the
+ * frees of that memory may have been lost. */
 static void test_no_leak_explains_an_impossible_request(void **state)
 {
     (void)state;
@@ -1142,7 +1145,8 @@ static void test_no_leak_explains_an_impossible_request(void **state)
     }
 }
 
-/* A few blocks that seem to be kept are no leak if events were lost: a context takes more memory than they do. */
+/* A few blocks that seem to be kept are not a leak if events were lost, because a context takes more memory than these
+ * blocks. */
 static void test_few_blocks_and_lost_events(void **state)
 {
     (void)state;
@@ -1399,7 +1403,7 @@ static void feed_peak_phase_near_always_high(void)
     close_program(1);
 }
 
-/* One request is too large for a nearly empty card. Level use before it does not make it a phase. */
+/* A single request is too large for a nearly empty card. It is not a phase, even if memory use was level before. */
 static void feed_peak_phase_near_one_large_request(void)
 {
     open_torch(4 * gib);
@@ -1477,9 +1481,9 @@ static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
                      age_ns, GW_BLOCK_LIVE);
 }
 
-/* A step fails at once: a library is refused two workspaces, then the program is refused a tensor and catches the
- * exception. A smaller step uploads its batch and is refused the same size within milliseconds. With `kept`, the memory
- * of the first step is still live. */
+/* A step fails immediately: a library's requests for two workspaces are refused, then the program's request for a
+ * tensor. The program catches the exception. A smaller step uploads its batch, and its request of the same size is
+ * refused within milliseconds. With `kept`, the memory of the first step is still live. */
 static void fail_twice(bool kept, bool second)
 {
     open_torch(7 * gib);
@@ -1718,7 +1722,7 @@ static void test_context_destroyed_by_kind(void **state)
          GW_EV_GRAPH_LAUNCH, 400, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int anew = 0; anew < 2; anew++) { /* 1: made again with the same handle, so another fault */
+        for (int anew = 0; anew < 2; anew++) { /* 1: created again with the same handle, so not this cause */
             open_program(16 * gib);
             feed.site = gw_feed_site(&feed, "build model.py 5");
             uint64_t bytes = rows[i].made == GW_EV_FUNCTION ? OWNER : mib;
@@ -1745,7 +1749,7 @@ static void test_context_destroyed_by_kind(void **state)
     }
 }
 
-/* The thread's current context was destroyed. The verdict shows where it was made. */
+/* The thread's current context was destroyed. The verdict shows where that context was created. */
 static void feed_context_destroyed_and_still_current(void)
 {
     gw_feed_open_bare(&feed);
@@ -1831,7 +1835,7 @@ static void forked(bool parent_had_initialised)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The runtime's cudaMalloc() in the child only gets to a query. The parent ends well or with status 1. */
+/* In the child, the runtime's cudaMalloc() fails at a query. The parent ends well or with status 1. */
 static void test_fork_after_init_by_a_question(void **state)
 {
     (void)state;
@@ -1843,7 +1847,7 @@ static void test_fork_after_init_by_a_question(void **state)
     }
 }
 
-/* The child called the driver, and went on without a GPU. It was killed, or returned its result much later. */
+/* The child called the driver and continued without a GPU. It was killed, or exited much later. */
 static void test_fork_near_the_child_worked_on(void **state)
 {
     (void)state;
@@ -1898,7 +1902,7 @@ static void test_fork_after_init_told(void **state)
     judge_close();
     told_of_a_fork("Traceback (most recent call last):\n  File \"/project/train.py\", line 30, in <module>\n"
                    "KeyError: 'labels'\n");
-    expect_fault("script-exception", GW_ESTABLISHED); /* the program went on after the refusal */
+    expect_fault("script-exception", GW_ESTABLISHED); /* the program continued after the refusal */
     judge_close();
 }
 
@@ -1967,7 +1971,7 @@ static void test_killed(void **state)
     expect_fault("killed-by-scheduler-or-user", GW_ESTABLISHED);
     judge_close();
     end_by(9, false);
-    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* SIGKILL may have been sent by the kernel */
+    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* the kernel may have sent SIGKILL */
     judge_close();
 }
 
@@ -2109,9 +2113,9 @@ static void test_catalogue(void **state)
     }
 }
 
-/* ---- what real runs taught ---- */
+/* ---- cases found in real runs ---- */
 
-/* Feed the maximum and minimum of live bytes in one span of 1 ms. Call this in order of time. */
+/* Feed the maximum and minimum of live bytes in one span of 1 ms. Calls must be in order of time. */
 static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
 {
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
@@ -2168,7 +2172,7 @@ static void feed_a_leak_near_nothing_is_kept_of_the_first_run(void)
     judge_two_trainings(false);
 }
 
-/* The program copies its weights after some training, to compute an average. The sizes repeat, but it is no second
+/* The program copies its weights after some training, to compute an average. The sizes repeat, but this is not a second
  * run. */
 static void feed_a_leak_near_a_copy_of_the_weights(void)
 {
@@ -2241,13 +2245,14 @@ static void feed_kept_steps_of_which_some_have_no_age(void)
     judge_kept_steps_with_undated(1000000);
 }
 
-/* All known steps keep memory, but the history covers only the last part of the run. */
+/* All known steps keep memory, but the history covers only the end of the run. */
 static void feed_kept_steps_near_a_history_that_began_late(void)
 {
     judge_kept_steps_with_undated(5000000000);
 }
 
-/* As kept_exception, but no block has an age. `history_ms` is the length of the history; 0: there is none. */
+/* Judge a run like kept_exception in which no block has an age. `history_ms` is the length of the history; 0: there is
+ * none. */
 static void judge_kept_exception_without_ages(uint64_t history_ms)
 {
     open_torch(8 * gib);
@@ -2451,7 +2456,7 @@ static void feed_no_context_near_memory_is_free(void)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* Feed the failed calls that healthy programs make at their start and end. */
+/* Feed calls that also fail in healthy programs, at their start and end. */
 static void ask_harmless(void)
 {
     gw_feed_call(&feed, "cuCtxGetDevice_v2", GW_EV_CALL, 201, 0, 0, 0, 0);
@@ -2626,7 +2631,7 @@ static const row rows[] = {
           .says = {"exception"}, .also = also_kept_exception_fails_at_once),
     /* all live memory is newer than the first failure */
     FAULT(kept_exception_near_a_dropped_one, "gpu-oom-capacity", GW_SUPPORTED, .no_alternative = {"gpu-oom-leak"}),
-    /* nothing was waited for between the refusals, so they belong to one step */
+    /* the program did not wait for anything between the refusals, so they belong to one step */
     FAULT(kept_exception_near_a_library_that_tries, "gpu-oom-capacity", GW_SUPPORTED,
           .value = {{(double)(1226 * mib), "bytes"}}, .no_alternative = {"gpu-oom-leak"}),
     FAULT(illegal_address, "illegal-address", GW_ESTABLISHED, .says = {"class_report", "no reset", "50.01 ms"},

@@ -255,7 +255,7 @@ static void managed_memory_in_turn(void **state)
     expect_advice("uvm-thrash", false);
 }
 
-/* ---- settings, processors, rows ---- */
+/* ---- settings, processors, memory rows, libraries ---- */
 
 static void a_knob(void **state)
 {
@@ -319,7 +319,7 @@ static void a_crowd(void **state)
         true);
 }
 
-/* Processes wait for a processor for a small part of the time, or for a moment only. */
+/* Processes wait for a processor for only a small part of the time, or only for a moment. */
 static void no_crowd(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ static void libraries_known_for_wrong_numbers(void **state)
     expect_advice("silent-data-corruption: cuDNN 9.8.0", true);
 }
 
-/* The libraries have no known error: a fixed version, another card, or a single GPU. */
+/* The known errors of the libraries do not apply: a fixed version, another card, or a single GPU. */
 static void libraries_that_are_not(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void no_row_waits(void **state)
     expect_advice("remap-pending", false);
 }
 
-/* ---- what the host refuses ---- */
+/* ---- refusals by the host ---- */
 
 static void ends_with(const char *exception)
 {
@@ -420,7 +420,7 @@ static void a_used_up_quota(void **state)
     expect("disk-or-quota-full", GW_ESTABLISHED);
 }
 
-/* The program printed the message and went on. Another exception ended the run. */
+/* The program printed the message and continued. Another exception ended the run. */
 static void a_full_disk_is_not_the_end(void **state)
 {
     (void)state;
@@ -479,7 +479,7 @@ static void no_more_threads(void **state)
     expect("fd-or-process-limit", GW_ESTABLISHED);
 }
 
-/* ---- memory that nobody asked for ---- */
+/* ---- memory that no call requested ---- */
 
 /* The program has allocated 1 GiB of 16 GiB, and its next request is refused with `free_gib` free. */
 static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)

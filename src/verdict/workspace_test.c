@@ -77,8 +77,8 @@ static void what_is_nearly_that_is_not(void **state)
     const story near[] = {
         {.small_bytes = 96 * mib},                                       /* no library that chooses workspaces */
         {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* a different request, at another place */
-        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* kept in use, so not a workspace */
-        {.library = true, .small_bytes = 96 * mib, .late = true},        /* later */
+        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* still in use, so it is not a workspace */
+        {.library = true, .small_bytes = 96 * mib, .late = true},        /* long after the refusal */
         {.library = true, .small_bytes = 3 * gib / 2},                   /* only a little smaller */
         {.library = true, .small_bytes = 2 * gib},                       /* the same size */
     };

@@ -9,7 +9,7 @@ static const uint64_t mib = 1 << 20, block = 0x7000000000;
 
 static gw_feed feed; /* too large for the stack */
 
-/* Open a run with a kernel, an event and a block on GPU 0, and a stream on GPU 1, which is current. */
+/* Open a run with a kernel, an event and a block on GPU 0, and a stream on GPU 1. GPU 1 is current. */
 static void begin(void)
 {
     gw_feed_open(&feed, 16ull << 30);

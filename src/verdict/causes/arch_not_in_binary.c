@@ -1,8 +1,8 @@
 /* The program contains no code for this card.
  *
- * Established only by: the driver's result 209 as the root failure, where the program printed "no kernel image" or
- * launched nothing afterwards, and where the run ended because of it (gwi_sure_of_end()). The driver returns 209 only
- * for a missing image. A library that tries several images launches work later.
+ * Established only by: the driver's result 209 as the root failure, if the program printed "no kernel image" or
+ * launched nothing afterwards, and if the run ended because of this result (gwi_sure_of_end()). The driver returns 209
+ * only for a missing image. A library that tries several images launches work later.
  * Supported by: the message without a failed call. */
 #include "gwi_start.h"
 

@@ -1,9 +1,9 @@
-/* The device was reset or the context was destroyed, and the program later used objects made in it.
+/* The device was reset or the context was destroyed, and the program later used objects of that device or context.
  *
  * Established only by: a failed call that uses, by handle or address, an object that an earlier teardown destroyed and
  * that was not made again; the result 709; or 201 with the destroyed context still current. The run must have ended
- * because of it (gwi_sure_of_end()). A failed release counts only if the program's last output names it: at the end,
- * destructors often free what a reset has already freed, and this does no harm.
+ * because of this failure (gwi_sure_of_end()). A failed release counts only if the program's last output names it: at
+ * the end, destructors often free what a reset has already freed, and this does no harm.
  * Supported by: 700 after a reset that destroyed memory, because a kernel's pointers are not recorded; a crash inside
  * the driver. */
 #include "gwi_start.h"
@@ -27,8 +27,8 @@ static uint32_t classes_like(uint8_t cls)
 }
 
 /* Return the object that the teardown destroyed and the failed call uses: its handle is equal, or its memory contains
- * the address. An object that was made again after the teardown with the same number does not count. Returns NULL if
- * there is none. */
+ * the address. An object that was created again after the teardown with the same handle or address does not count.
+ * Returns NULL if there is none. */
 static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
 {
     if (!failure->named.known)
@@ -68,7 +68,7 @@ static const char *name_of(const gw_buried *buried)
     }
 }
 
-enum { THINGS_TEXT_MAX = 256 }; /* room for five numbers of 20 digits, and for words */
+enum { THINGS_TEXT_MAX = 256 }; /* room for five numbers of 20 digits and the text between them */
 
 /* Format a list of the objects that had not been freed: "4.00 MiB in 1 block, 2 events and 1 module". */
 static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[THINGS_TEXT_MAX])

@@ -1,8 +1,8 @@
 /* Stream-ordered memory was freed in the order of one stream while a copy on another stream still used it. The pool may
  * reuse the memory immediately.
  *
- * Never established: the recording does not show whether the block was reused, or whether its contents were read.
- * ARCHITECTURE.md, "What was in order with what", has the rule for supported. */
+ * Never established: the recording does not show whether the block was reused, or whether its contents were read. The
+ * section "Which work was ordered" in docs/ARCHITECTURE.md explains when the cause is supported. */
 #include "gwi_order.h"
 
 #include <inttypes.h>

@@ -3,8 +3,8 @@
  * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH as
  * the reason for the end: in the exception that ended the program, or in its last seconds. The status names the fault,
  * and the two files prove it.
- * Supported by: two versions and a part that did not load, because that part may merely be missing; one version from
- * two places with such a status. */
+ * Supported by: two versions and a part that did not load, because that part may merely be missing; one version in two
+ * places, with that status. */
 #include "gwi_cudnn_log.h"
 #include "gwi_start.h"
 
@@ -85,7 +85,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     enum { CLASHES_MAX = 16 };
     gw_clash clashes[CLASHES_MAX];
     if (c->process == NULL || c->root != NULL || (c->ended && !c->bad_end))
-        return GW_CERTAINTY_NONE; /* nothing to judge; a failed driver call would be stronger evidence */
+        return GW_CERTAINTY_NONE; /* nothing to explain, or a failed driver call is stronger evidence */
     size_t count = gw_libraries_clashes(&c->process->libraries, clashes, CLASHES_MAX);
     const gw_clash *clash = find_clash(clashes, count);
     told_line told = find_told(c);

@@ -1,8 +1,8 @@
 /* An assertion failed in a kernel, nearly always because an index or a label was out of range.
  *
  * Established only by: the driver's result 710 as the first result that destroyed the context, and the assertion's text
- * on stderr or in a GPU core dump. Only an assertion in device code causes 710. In a log alone, it is established where
- * an error follows the assertion's text.
+ * on stderr or in a GPU core dump. Only an assertion in device code causes 710. In a log alone, the assertion's text
+ * establishes the cause if an error follows it.
  * Supported by: 710 without the text; 710 after a refused allocation that the program did not check, or after a reset
  * that destroyed memory. */
 #include "gwi_sticky.h"
@@ -41,7 +41,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_gpu_fault *dump = gwi_gpu_fault(c);
     bool named = dump != NULL && dump->result == DEVICE_ASSERT;
     if (gwi_is_explained_earlier(c, sticky))
-        return GW_SUPPORTED; /* the kernel may have checked values from memory that was missing */
+        return GW_SUPPORTED; /* the kernel may have checked values from memory that was refused or destroyed */
     return text->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -3,8 +3,8 @@
  *
  * Established only by: the result 35 or 36, or 222, of a call in a process whose CUDA runtime has a newer major version
  * than the driver; or the runtime's own message with such versions; or the result with the runtime's message. The run
- * must have ended because of it (gwi_sure_of_end(); for a message alone: an exception about the GPU, or the last
- * output, in the last seconds).
+ * must have ended because of this failure: gwi_sure_of_end(), or for a message alone, an exception about the GPU or the
+ * last output, in the last seconds.
  * Supported by: 35 or 36 with a driver that is new enough for the CUDA family, so that only a single call is missing;
  * the message without versions. */
 #include "gwi_start.h"
@@ -47,8 +47,8 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
     return versions->driver < family->driver_minimum;
 }
 
-/* Decide how certain the runtime's own message is when no driver call failed. A message that the program survived is
- * not the reason for its end. */
+/* Return the certainty if the runtime printed its message and no driver call failed. If the program survived the error,
+ * the message is not the reason for its end. */
 static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *told, uint64_t t_ns)
 {
     const uint64_t soon_ns = 5000000000u;

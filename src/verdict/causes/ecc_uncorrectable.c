@@ -88,7 +88,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, first);
     if (driver_says)
         return GW_ESTABLISHED;
-    /* A contained error (Xid 94) affects one process on the card. Without a pid, it may be another process. */
+    /* A contained error (Xid 94) affects one process on the card. If the event has no pid, that process may be another
+     * one. */
     bool names_us = event != NULL && event->is_ours &&
                     !(event->kind == GW_MACHINE_XID &&
                       (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));

@@ -1,6 +1,6 @@
 /* The Fabric Manager does not work on a machine with NVSwitches.
  *
- * Established only by: the result 802 on a machine with NVSwitches, where the run ended because of it
+ * Established only by: the result 802 on a machine with NVSwitches, if the run ended because of that result
  * (gwi_sure_of_end()).
  * Supported by: 802 where no NVSwitch was found. Confidential computing that is not set up also causes 802, and a
  * virtual machine may hide its switches. */
@@ -21,7 +21,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (has_switch)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
     gwi_rule_out(finding, "the program (the driver refused it before it did anything)");
-    /* Without a switch, 802 may come from confidential computing that is not set up. */
+    /* Without a switch, the reason for 802 may be confidential computing that is not set up. */
     return gwi_sure_of_end(c, failure, has_switch ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 

@@ -1,5 +1,5 @@
-/* This card fails at work that other cards of its kind do without errors. Only printed messages show this; no driver
- * call does.
+/* This card fails at work that other cards of the same kind do without errors. Only printed messages show this; no
+ * driver call does.
  *
  * Never established: in a recording, printed messages make a cause supported at most. */
 #include "gwi_cause.h"

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Return the open files of the process that was nearest to its limit on them. Returns NULL if no count is known. */
+/* Return the number of open files of the process that was closest to its limit. Returns NULL if no count is known. */
 static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
 {
     const gw_series *best = NULL;

@@ -2,9 +2,9 @@
  *
  * Established only by: the result 3 in a process that was forked, without exec, from a process whose own cuInit had
  * succeeded. The run must have ended badly, and either the child died badly within five seconds, or an exception about
- * the GPU ended the run. The driver never works in such a child. Without a driver call: PyTorch's own exception "Cannot
- * re-initialize CUDA in forked subprocess" within a minute of the end, and a cuInit that succeeded before it. In a log
- * alone, it is established by this message where an error follows.
+ * the GPU ended the run. The driver never works in such a child. If the child made no driver call, the cause is
+ * established by PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" within a minute of the end,
+ * and a cuInit that succeeded before it. In a log alone, this message establishes the cause if an error follows.
  *
  * Supported by: the same result where cuInit was not recorded, the child's end is not known, or the run ended well. A
  * child that ended well, or much later, had worked without CUDA. */

@@ -1,6 +1,6 @@
 /* The forward-compatibility driver was loaded for a card or a kernel driver that it does not support.
  *
- * Established only by: the result 804 and a driver library in a compat folder, where the run ended because of it
+ * Established only by: the result 804 and a driver library in a compat folder, if the run ended because of that result
  * (gwi_sure_of_end()). Only a forward-compatibility driver returns 804.
  * Supported by: 804 with a driver library in another folder. It may be a copy of the forward-compatibility package. */
 #include "gwi_start.h"

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 
 /* Decide whether the other processes are the cause. The last request of a leak is small and would fit if the others
- * held a little less. So this process alone must also fit, and must not be about to fill the card by itself. */
+ * held a little less. So this process must also fit alone, and must not be about to fill the card by itself. */
 static gw_certainty certainty_of(const gwi_case *c, uint32_t processes)
 {
     enum { MANY = 3 }; /* two processes may share a card on purpose */

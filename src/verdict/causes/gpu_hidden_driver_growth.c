@@ -1,5 +1,5 @@
-/* The driver itself took memory of the card, for local memory of kernels, for graphs and for communicators. No call
- * requested this memory.
+/* The driver itself took memory of the card, for example for the local memory of kernels, for graphs or for
+ * communicators. No call requested this memory.
  *
  * Never established: the memory in use beyond the ledger is a difference of two numbers. Nothing shows which part of
  * the driver holds it. */
@@ -17,8 +17,8 @@ static bool has_managed(const gw_process *process, int device)
     return process->usage[device].class_made[GW_CLASS_MANAGED] != 0;
 }
 
-/* True if no other process was recorded as a holder of the cards at any time of the run. A process that ended may have
- * held memory before. */
+/* True if no other process was recorded as a holder of the cards at any time of the run. A process that has ended may
+ * have held memory before. */
 static bool is_alone(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->machine.holder_count; i++) {

@@ -5,11 +5,11 @@
  * room for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this
  * iteration requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no
  * wait since the first request, no call site that allocates in a loop). The live memory plus the request must then
- * exceed the limit or fill it. Both cases exclude a leak, which needs iterations that leave memory behind, and idle
- * memory, which needs an end of its use. It is not enough that no leak was detected. Any other explanation that holds
- * enough memory (other processes, idle pages, a caught failure, an earlier run, further contexts) makes this cause a
- * hypothesis, and the cause is dropped if another cause is established. In a log alone, (1) is established by the
- * numbers of the message. Supported by: a request that did not fit where neither (1) nor (2) was observed, or that
+ * exceed the limit or fill it. Both cases exclude a leak, which requires iterations that leave memory behind, and idle
+ * memory, which requires that its use has ended. It is not enough that no leak was detected. Any other explanation that
+ * holds enough memory (other processes, idle pages, a caught failure, an earlier run, further contexts) makes this
+ * cause a hypothesis, and the cause is dropped if another cause is established. In a log alone, (1) is established by
+ * the numbers of the message. Supported by: a request that did not fit where neither (1) nor (2) was observed, or that
  * would have fitted without the idle memory or the memory of other processes. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
@@ -99,7 +99,7 @@ static bool may_be_leak(const gwi_memory *memory)
 /* True if another explanation (see the head of this file) holds enough memory. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
-    enum { CONTEXTS_MANY = 2 }; /* contexts besides the primary one; a loop may have made them */
+    enum { CONTEXTS_MANY = 2 }; /* contexts besides the primary one; a loop may have created them */
     const gw_growth *growth = &memory->growth;
     return memory->caught != NULL || (memory->made_context_count >= CONTEXTS_MANY && gwi_objects_may_hold(memory)) ||
            gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
@@ -116,8 +116,8 @@ static bool explained_otherwise(const gwi_memory *memory)
 /* True if the live memory is what one iteration needs. There are two proofs. (1) Whole iterations freed all that they
  * allocated, and this iteration requests more than they did. (2) The first iteration has not ended, so no memory can be
  * left over from an earlier one: since the first request, the host has not waited for the GPU or read from it, nothing
- * was freed, and no call site allocated twice, as a loop would. Also, the refused request has no more work before it
- * than other requests have, so no iteration without requests is hidden there. Proof 2 needs the driver's requests,
+ * was freed, and no call site allocated twice, as a loop would. Also, there is no more work before the refused request
+ * than before other requests, so no iteration without requests is hidden there. Proof 2 needs the driver's requests,
  * because the work before a framework's refusal is not known. */
 static bool is_one_need(const gwi_case *c)
 {
@@ -135,8 +135,8 @@ static bool is_one_need(const gwi_case *c)
            loop->most_requests <= 1 && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
 }
 
-/* True if the program would have fitted without the memory of other processes, or without the idle memory in half-used
- * pages. */
+/* True if the program would have fitted into the limit without the memory of other processes, or without the idle
+ * memory in half-used pages. */
 static bool had_fitted(const gwi_memory *memory)
 {
     bool others_matter = memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes);

@@ -1,7 +1,7 @@
 /* Enough memory is free, but in pieces that cannot serve the request: driver pages half used by small blocks, cached
  * blocks in a framework's allocator that are all too small, or unused memory in a stream-ordered pool.
  *
- * Established only by: unused memory that would have sufficed, by one of three counts. (1) At the driver: at least a
+ * Established only by: unused memory that would have sufficed, in one of three cases. (1) At the driver: at least a
  * tenth of the limit is idle in 2 MiB pages of small blocks, and the idle memory is at least three quarters of what
  * these blocks use. Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report contains a
  * largest inactive block that is smaller than the request, and its cache holds several times the request or a large
@@ -56,7 +56,7 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
     return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* Decide the certainty by the size of all pieces together. They must have been enough to keep the program running, not
+/* Decide the certainty by the total size of the pieces. They must have been enough to keep the program running, not
  * only to serve this one request. */
 static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
 {
@@ -64,8 +64,8 @@ static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
     uint64_t need = memory->own_bytes + wanted;
     bool share = cached * 100 >= reserved * 15 && cached >= 2 * wanted;
     bool times = cached >= 4 * wanted && cached * 100 >= reserved * 5;
-    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* 80 % of what it can have */
-    /* A leak leaves such pieces too, and so does a need that keeps growing. */
+    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* 80 % of what it could use */
+    /* A leak, or a need for memory that keeps growing, leaves such pieces, too. */
     const gw_growth *growth = &memory->growth;
     bool grew = (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
@@ -181,7 +181,7 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Allocate this block from the pool, too (cuMemAllocAsync)");
     if (gwi_leak_bytes(memory) > idle_bytes)
         return GW_HYPOTHESIS;
-    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* else growing use looks the same */
+    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* growing memory use could look the same */
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

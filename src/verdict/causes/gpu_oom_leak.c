@@ -60,8 +60,8 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
-/* Judge runs only if the list of live blocks shows both of them. That is stronger evidence than iterations that are
- * only supported. */
+/* Judge an earlier run only if the list of live blocks clearly shows both runs. This is stronger evidence than
+ * iterations that are only supported. */
 static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 {
     enum { MATCH_MANY = 6 };
@@ -72,7 +72,7 @@ static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 
 /* ---- every iteration ---- */
 
-/* Report that the memory had to run out at about this time: one block was kept per iteration. */
+/* Report that one block was kept per iteration, so the memory had to run out at about this time. */
 static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
@@ -81,7 +81,8 @@ static void say_iterations(const gwi_case *c, gwi_finding *finding)
                 growth->step_count);
 }
 
-/* Judge live bytes that rose and fell all the time, but fell by less each time. Only a framework's observer sees it. */
+/* Judge memory use that rose and fell all the time, but rose more than it fell. Only a framework's observer shows
+ * this. */
 static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -174,10 +175,10 @@ typedef struct handle_leak {
     gw_class cls;
     const char *name;
     uint64_t count, count_min, count_few; /* a hypothesis from count_few to count_min - 1 */
-    uint64_t each_bytes;                  /* bytes of one object, measured on a real card */
+    uint64_t each_bytes;                  /* size of one object, measured on a real card */
 } handle_leak;
 
-/* Return the bytes per object, computed from the driver's totals before and now. Returns 0 if they are not known. */
+/* Return the bytes per object, computed from the driver's first and current totals. Returns 0 if they are not known. */
 static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
 {
     const gwi_memory *memory = &c->memory;
@@ -192,7 +193,7 @@ static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
     return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
 }
 
-/* Return the call site that made most of the objects that were alive at one time. */
+/* Return the call site that had most of these objects alive at one time. */
 static const gw_group *find_maker(const gwi_case *c, gw_class cls)
 {
     const gw_group *best = NULL;
@@ -257,7 +258,7 @@ static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *f
     return certainty != GW_CERTAINTY_NONE ? certainty : judge_handles(c, finding, &contexts);
 }
 
-/* ---- what a failed first run still holds ---- */
+/* ---- memory that a failed first run still holds ---- */
 
 /* Judge a caught out-of-memory error. The program kept the exception, so the memory of the failing step stays alive. */
 static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding)
@@ -361,8 +362,8 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
-/* True if most of the memory is stream-ordered. This is so in PyTorch with backend:cudaMallocAsync, which allocates
- * each tensor from the driver. */
+/* True if most of the memory is stream-ordered. This is the case in PyTorch with backend:cudaMallocAsync, which
+ * allocates each tensor from the driver. */
 static bool is_asked_one_by_one(const gwi_memory *memory)
 {
     uint64_t ordered = 0;
@@ -382,8 +383,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE; /* the request would not fit into an empty card either */
     gw_certainty most = GW_CERTAINTY_NONE;
     bool caught = false;
-    /* A caught failure explains more than the memory that it kept, so it comes first. Otherwise, the most certain kind
-     * is used. */
+    /* A caught failure explains more than the memory that it kept, so these kinds come first. If none of them is
+     * supported, use the most certain kind. */
     enum { CAUGHT_KINDS = 2 };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && (i < CAUGHT_KINDS || !caught); i++) {
         gwi_finding one = {.cause = finding->cause};

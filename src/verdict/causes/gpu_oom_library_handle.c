@@ -1,7 +1,7 @@
 /* cuDNN, cuBLAS or another library found no memory for its handle or workspace, but its error names another problem.
  *
- * Never established: the recording has the refused request and the library's status, but does not show that the
- * refusal led to the status. */
+ * Never established: the recording shows the refused request and the library's status, but not that the refusal led to
+ * the status. */
 #include "gwi_cudnn_log.h"
 
 #include <string.h>

@@ -33,8 +33,8 @@ static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
     return any;
 }
 
-/* No holder is known: list the possible holders, and report whether the driver's own list is hidden by a pid
- * namespace. */
+/* Use this if no holder is known: list the possible holders, and report if a pid namespace hides the driver's own
+ * list. */
 static void say_candidates(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 4 };
@@ -58,8 +58,8 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
                      unmatched, unmatched == 1 ? "" : "es");
 }
 
-/* Not even a context fitted, and this process holds nothing on the device, so other processes hold the memory. A limit
- * on host memory has the same effect, so such limits must be known to be off. */
+/* Judge the refusal of the first context. This process holds nothing on the device, so other processes hold the memory.
+ * A limit on host memory has the same effect, so it must be known that there is none. */
 static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -96,7 +96,7 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");
-    /* The card counts all memory of the other processes. With that count, check whether they leave room for a
+    /* The card counts all memory of the other processes. Use that count to check whether they leave room for a
      * context. */
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
     /* The ledger counts only what the other processes allocated. Their contexts also take memory, so add the size of
@@ -110,8 +110,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                                                                                           : GW_HYPOTHESIS;
 }
 
-/* True if unknown holders have more memory than the known ones, apart from what contexts take. The known holders may
- * then not be the cause. */
+/* True if unknown holders have more memory than the known ones, beyond what contexts take. Then the known holders may
+ * not be the cause. */
 static bool is_more_unseen(const gwi_memory *memory)
 {
     const uint64_t contexts_bytes = (uint64_t)4 << 30;
@@ -136,7 +136,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return judge_no_context(c, finding);
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
-    /* Without a count of the other processes: the memory in use that is not ours, minus the size of our contexts. */
+    /* If there is no count of the other processes, use the memory that no known process holds, if it is more than our
+     * contexts need. */
     const uint64_t context_bytes = (uint64_t)1 << 30;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;

@@ -23,8 +23,8 @@ static const gw_live *find_pool(const gwi_memory *memory)
     return NULL;
 }
 
-/* True if JAX's preallocation is off. A large block is then data, not a pool. By default, JAX takes three quarters of
- * the card. */
+/* True if JAX's preallocation is off. A large block is then data, not the pool of three quarters of the card that JAX
+ * allocates by default. */
 static bool is_switched_off(const gw_model *model)
 {
     const char *jax = gw_model_meta(model, "env.XLA_PYTHON_CLIENT_PREALLOCATE");

@@ -71,7 +71,7 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, crash->site, "the crash");
 }
 
-/* Say what to check after SIGBUS. The usual reason for SIGBUS is a page that could not be provided; a misaligned
+/* Advise what to check after SIGBUS. The usual reason for SIGBUS is a page that could not be provided; a misaligned
  * address is rare. */
 static void advise_bus(const gwi_case *c, gwi_finding *finding)
 {

@@ -1,7 +1,7 @@
 /* Threads of the program wait for each other.
  *
- * Established only by: lock owners that were read from the threads. They show that the threads wait in a circle, or for
- * a lock whose owner has ended. No thread can leave such a wait.
+ * Established only by: lock owners, read from the threads, which show that the threads wait in a circle or for a lock
+ * whose owner has ended. No thread can leave such a wait.
  * Supported by: all threads wait without a time limit and use no processor time. An outside event might still wake
  * one. */
 #include "gwi_cause.h"

@@ -1,7 +1,7 @@
 /* The kernel killed the program because the host or its control group had no memory left.
  *
- * Established only by: a line of the kernel's log which says that a process of the run was killed for lack of memory,
- * if the run ended because of this kill; or a control group's count of such kills that rose within 1.5 s of the
+ * Established only by: a line of the kernel's log which reports that a process of the run was killed for lack of
+ * memory, if the run ended because of this kill; or a control group's count of such kills that rose within 1.5 s of the
  * program's death by SIGKILL, with no failed driver call before. A user's SIGKILL does not raise the count. In a log
  * alone, the kernel's line establishes the cause if an error follows.
  * Supported by: the count at another time; a worker that was killed in a run that ended for another reason. */
@@ -55,7 +55,7 @@ static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool k
     const gw_process *command = c->model->command;
     bool is_judged = c->process != NULL && event->pid == c->process->pid;
     bool is_command = command != NULL && event->pid == command->pid;
-    if (is_judged || is_command || !event->is_ours) /* not ours: so an exception named the pid */
+    if (is_judged || is_command || !event->is_ours) /* not ours: the program's output named the pid */
         return true;
     if (c->root != NULL || event->t_ns + together_ns < c->model->t_end_ns)
         return false;

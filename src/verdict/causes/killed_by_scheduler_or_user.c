@@ -1,7 +1,7 @@
 /* A signal from outside ended the program.
  *
  * Established only by: the program's death by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call,
- * no hang, no stream with work that nothing waits for, and no text on stderr that says why the program failed. A
+ * no hang, no stream with work that nothing waits for, and no text on stderr that explains why the program failed. A
  * failing program may end its own process group with such a signal, but it then prints a reason. KeyboardInterrupt is
  * not such a reason, because Python reports SIGINT with it.
  *

@@ -130,8 +130,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS;
     if (!proven)
         return failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
-    /* The run may have continued for two reasons: an autotuner tried a launch that the device refused and then another
-     * one, or the program did not check the result and lacks the output of this launch. */
+    /* There are two reasons why the run may have continued: an autotuner tried another launch after the device had
+     * refused this one, or the program did not check the result, and the output of this launch is missing. */
     gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
     bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
     bool went_on = failure->after.worked || (failure->after.launches > 0 && failure->after.synced);

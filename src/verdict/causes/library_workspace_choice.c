@@ -1,5 +1,5 @@
 /* Advise if a workspace was refused for lack of memory, and a smaller one was then allocated at the same place. The
- * library has chosen another of its algorithms, which may be slower. This is not a fault.
+ * library then chose another algorithm, which may be slower. This is not a fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_cudnn_log.h"

@@ -39,7 +39,8 @@ static void say_counters(const gwi_case *c, gwi_finding *finding, uint32_t card)
     }
 }
 
-/* The certain evidence is the driver's result, or an Xid for a card of this run if the run used several cards. */
+/* Only an Xid for a card of this run establishes the cause, and only with the driver's result or in a run on several
+ * cards. */
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_machine_event *event = find_event(c);

@@ -1,4 +1,5 @@
-/* /dev/shm was full. A process that touches a new page of it gets SIGBUS, and a request for space fails with ENOSPC.
+/* /dev/shm was full. A process that touches a new page of a file there gets SIGBUS, and a request for space fails with
+ * ENOSPC.
  *
  * Established only by: a reading without any free room in /dev/shm, in the last five seconds or as the last reading,
  * with no failed driver call. A message that only a lack of room explains, or a death by SIGBUS, is also required. Any

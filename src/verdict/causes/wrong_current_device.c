@@ -40,7 +40,7 @@ static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *
 }
 
 /* Judge an illegal address in a process that had memory on other GPUs. The arguments of kernels are not recorded, so it
- * is only possible that one of them was an address of another GPU. */
+ * is not known whether one of them was an address on another GPU. */
 static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
 {
     enum { ILLEGAL_ADDRESS = 700 };
@@ -61,7 +61,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* Judge by a framework's message. Frameworks print the same message for host memory. */
+/* Judge by a framework's message. It proves little: frameworks print the same message for host memory. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;

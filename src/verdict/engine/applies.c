@@ -61,7 +61,7 @@ static bool is_possible(const gwi_case *c)
     return !gwi_request_is_impossible(c);
 }
 
-/* ---- what a refused launch asked for ---- */
+/* ---- limits that a refused launch exceeded ---- */
 
 enum { IS_EMPTY = 1, IS_WIDE = 2, IS_SHARED = 4, IS_ANY = 7 };
 

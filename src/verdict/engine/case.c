@@ -19,9 +19,9 @@ static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wan
     return !holder->has_card || gw_machine_device_of(model, holder->card) == wanted;
 }
 
-/* Find the time of the list of holders that was recorded nearest to `t_ns`. Returns false if no list is near enough.
- * The supervisor reads the holders at most failures of a run, and the list of another failure does not apply to this
- * one. */
+/* Find the list of holders that was recorded nearest to `t_ns`, and return its time. Returns false if no list is near
+ * enough. The supervisor does not read the holders at every failure, and the list of one failure does not apply to
+ * another. */
 static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_ns)
 {
     const uint64_t near_ns = 10000000000u;
@@ -72,7 +72,7 @@ static void find_holders(const gw_model *model, const gw_failure *failure, gwi_m
  * list of holders shows. */
 static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    /* The card was read a little later, so a process that was killed in between is only in the ledger. */
+    /* The card was sampled a little later, so a process that was killed in between is only in the ledger. */
     if (failure->around.other_bytes_total == 0 ||
         (memory->foreign_known && memory->foreign_bytes >= failure->around.other_bytes_total))
         return;
@@ -133,7 +133,7 @@ static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *r
 {
     const gw_device *device = &c->model->device[report->device];
     uint64_t limit = report->has_field[GW_ALLOCATOR_LIMIT] ? report->field[GW_ALLOCATOR_LIMIT] : 0;
-    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* the limit is then the reserved memory */
+    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* then its limit is only the reserved memory */
     if (limit == 0 && !is_saved && device->has_total && report->bytes_total < device->bytes_total / 100 * 99)
         limit = report->bytes_total; /* this version of PyTorch reports its limit only as the total */
     bool by_driver = c->oom_last != NULL && !(report->has_free && report->bytes_free >= report->bytes_wanted);
@@ -151,7 +151,7 @@ static void take_framework_limit(const gwi_case *c, const gw_allocator_report *r
     memory->card_free_known = report->has_free;
     memory->card_free_bytes = report->bytes_free;
     memory->card_bytes = device->has_total ? device->bytes_total : 0;
-    if (report->bytes_total == 0) { /* a saved snapshot: the limit was at least this large, and too low */
+    if (report->bytes_total == 0) { /* a saved snapshot: the real limit was at least this large, but too low */
         memory->has_free = memory->limit_is_about = true;
         memory->free_bytes = 0;
         return;
@@ -188,7 +188,7 @@ static void from_report(const gwi_case *c, const gw_allocator_report *report, gw
     uint64_t limit;
     if (!memory->has_limit && find_framework_limit(c, report, &limit))
         take_framework_limit(c, report, limit, memory);
-    /* The driver's snapshot has only the allocator's segments, but the report has the live blocks in them. */
+    /* The driver's snapshot lists only the allocator's segments, but the report lists the live blocks in them. */
     memory->live = report->live;
     memory->live_count = report->live_count;
 }
@@ -251,9 +251,9 @@ static void find_rest(gwi_memory *memory)
 }
 
 /* True if the count of the process's own memory may be wrong, because events were lost. The count is accepted if it
- * explains nearly all memory that the driver had in use. If frees were lost, the memory that is counted too much
- * belongs to contexts, so it cannot be more than contexts use; the count must be several times that. A framework's
- * allocator keeps its own count. */
+ * explains nearly all memory that the driver had in use. Lost frees make the count too high and the rest too low by the
+ * same number of bytes. Contexts use at most `contexts_bytes` of the rest, so the error is at most `contexts_bytes`
+ * minus the rest. It must be at most a quarter of the count. A framework's allocator keeps its own count. */
 static bool has_gaps(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
@@ -275,7 +275,7 @@ static const gw_allocator_report *report_of(const gwi_case *c)
         bool ours = c->process == NULL || report->pid == c->process->pid;
         if (model->asked_phase != NULL && report->t_ns < model->asked_phase->t_ns)
             continue;
-        /* If the framework itself refused the request (its own limit), no driver call failed. */
+        /* If the framework refused the request because of its own limit, no driver call failed. */
         if (report->is_oom && ours && report->recovery == GW_RECOVERED_NOT &&
             (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_NONE) && c->oom == NULL &&
             c->sticky == NULL)
@@ -350,7 +350,7 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
-    /* Devices beyond the table are counted together, so the memory of a single one of them is not known. */
+    /* Devices beyond the table share one entry, so the memory of a single one is not known. */
     if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
@@ -395,8 +395,8 @@ const char *gwi_memory_source(const gwi_memory *memory)
     return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
 }
 
-/* Determine whether CUDA could not start, or whether not even the first context found memory. CUDA reserves far more
- * address space than the card has memory. Under an address-space limit, it therefore reports out of memory before
+/* Determine whether CUDA could not start, or whether there was no memory even for the first context. CUDA reserves far
+ * more address space than the card has memory. Under an address-space limit, it therefore reports out of memory before
  * anything is allocated. */
 static void find_start_failure(gwi_case *c)
 {
@@ -424,8 +424,8 @@ static void find_start_failure(gwi_case *c)
     c->oom = c->oom_last = NULL;
 }
 
-/* Find a failure without a failed driver call: a framework itself refused memory and printed a message. The program
- * continued, and then failed because a value was missing that the refused step should have written. */
+/* Find a failure that no driver call shows: a framework refused memory and printed a message. The program continued,
+ * and then failed because a value was missing that the refused step should have written. */
 static void find_told(gwi_case *c)
 {
     enum { LAUNCHES_FEW = 8 };
@@ -434,7 +434,7 @@ static void find_told(gwi_case *c)
     if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
         c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
         return;
-    size_t launches = 0; /* a file is read at the end: its lines follow every launch */
+    size_t launches = 0; /* if stderr is a file, it is read at the end: its lines are later than every launch */
     for (size_t i = 0; i < model->thread_count; i++) {
         for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last_t_ns;)
             launches += gw_is_any_launch(&model->thread[i].ring[k]);

@@ -108,7 +108,7 @@ static const gw_failure *failed_elsewhere(const gwi_case *c)
     return NULL;
 }
 
-/* True if there is work that may not have ended, and this work may be why the run was ended from outside. */
+/* True if some GPU work may not have ended, and may be the reason why the run was ended from outside. */
 static bool is_left_alone(const gwi_case *c)
 {
     return gwi_alone_matters(c) && gwi_alone(c, 0) != NULL;
@@ -137,7 +137,7 @@ const char *gwi_gpu_words(const gwi_case *c)
     return "";
 }
 
-/* Report a refusal that the program handled, judging by its calls, but that may still have ended the run. */
+/* Report a refusal that may have ended the run, although the program's later calls look as if it had been handled. */
 static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
 {
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];

@@ -193,7 +193,7 @@ static void test_a_sibling_was_refused(void **state)
     }
 }
 
-/* ---- what the program said ---- */
+/* ---- the program's output ---- */
 
 static void test_last_words(void **state)
 {
@@ -221,7 +221,7 @@ static void test_last_words(void **state)
     done();
 }
 
-/* ---- the exception from inside ---- */
+/* ---- exceptions read from the interpreter ---- */
 
 static void raise_inside(const char *const *lines)
 {

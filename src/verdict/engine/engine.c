@@ -40,7 +40,7 @@ const gw_cause_info *gw_causes(size_t *ret_count)
     return infos;
 }
 
-/* ---- the head line ---- */
+/* ---- the run and its GPUs ---- */
 
 static bool fill_gpus(const gw_model *model, gw_verdict *verdict)
 {
@@ -127,7 +127,7 @@ static bool fill_run(const gwi_case *c, gw_verdict *verdict)
             copy_meta(model, "boot_id", &run->boot_id));
 }
 
-/* ---- asking the causes ---- */
+/* ---- judging the causes ---- */
 
 typedef struct answer {
     const gw_cause *cause;
@@ -168,8 +168,8 @@ static void ask_all(const gwi_case *c, answer *answers)
                 most = GW_HYPOTHESIS;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
-        /* A part of the run is missing that could contradict the cause. A snapshot covers only one allocator, not the
-         * driver or the card. */
+        /* The missing part of the run could contradict the cause. A snapshot covers only one allocator, not the driver
+         * or the card. */
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
@@ -237,7 +237,7 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the verdict ---- */
 
 /* True if the run ended without a failure and freed no memory that was still in use. Freeing memory too early can
  * silently make results wrong. */

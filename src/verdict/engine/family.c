@@ -1,7 +1,7 @@
 /* Judges runs of many processes with one verdict.
  *
  * The trouble of each process has a weight:
- * 3: a lost context, a full card or a hang. Its time is that of the failing call, or the start of the hang.
+ * 3: a lost context, a full card or a hang. Its time is that of the failed call, or the start of the hang.
  * 2: the process died by itself. Its time is that of the death.
  * 1: a refused call in a process that did not die by itself, or a wait for a peer.
  * The root is the earliest trouble of the highest weight. There is one exception: among peers, an earlier death takes
@@ -23,9 +23,9 @@ static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
     return failure;
 }
 
-/* True if the program did not recover from the refused allocation. If a kernel then used the pointer that the program
- * did not get, the fault is a consequence of the refusal. A lost context may also be a consequence of the refusal,
- * unless in between the program waited for work that succeeded, or a retry of the request succeeded. */
+/* True if the program did not recover from the refused allocation. If a kernel then used the NULL pointer of the
+ * refused request, the fault is a consequence of the refusal. A lost context may also be a consequence of the refusal,
+ * unless the program waited for work that succeeded in between, or a retry of the request succeeded. */
 static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
 {
     if (failure->after.null_used_at != 0 && !failure->next.is_retry)
@@ -90,7 +90,7 @@ typedef struct trouble {
 } trouble;
 
 /* For a process that died without a failed call: true if its death is related to the end of the run. Some programs
- * start a process only to use its exit status as an answer. */
+ * start a process only to check its exit status. */
 static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_process *process)
 {
     const uint64_t soon_ns = 10000000000u;
@@ -180,7 +180,7 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
     return c->root != NULL ? c->root->t_ns : c->process->t_exit_ns;
 }
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const gw_process *process)
 {
@@ -193,7 +193,7 @@ char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const 
         uint32_t parent = process->fork_parent_pid != 0 ? process->fork_parent_pid : process->parent_pid;
         const gw_process *next = parent == 0 || parent == process->pid ? NULL : gw_model_process(model, parent);
         if (next == NULL && parent != 0 && model->command != process && used + PID_DIGITS_MAX < GWI_CHAIN_TEXT_MAX)
-            snprintf(out + used, GWI_CHAIN_TEXT_MAX - used, " <- %" PRIu32, parent); /* it made no driver call */
+            snprintf(out + used, GWI_CHAIN_TEXT_MAX - used, " <- %" PRIu32, parent); /* a parent without driver calls */
         process = next;
     }
     return out;

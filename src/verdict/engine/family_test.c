@@ -202,7 +202,7 @@ static void a_replaced_child_of_a_bad_run_counts(void **state)
     done();
 }
 
-/* A process that had started before the failure is not a replacement. */
+/* A process that started before the failure is not a replacement. */
 static void a_sibling_is_no_replacement(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static void ended_workers_of_a_good_run_are_none(void **state)
     done();
 }
 
-/* A program uses a child's exit status as an answer. The run fails long after the child's end, so the verdict must not
- * blame the child. */
+/* A program starts a child only to check its exit status. The run fails long after the child's end, so the verdict must
+ * not blame the child. */
 static void a_probing_child_is_not_blamed(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@
 
 /* ---- the case ---- */
 
-/* The state of memory when the request was refused for lack of memory. */
+/* The state of the memory when a request was refused for lack of memory. */
 typedef struct gwi_memory {
     bool known;       /* the driver or a framework's allocator refused a request, and the program did not recover */
     bool from_stderr; /* the refusal is known only from a framework's message */
@@ -26,7 +26,7 @@ typedef struct gwi_memory {
     uint64_t limit_bytes; /* limit of the guard or of the framework, else the card's total */
     bool limit_is_guard, limit_is_framework;
     bool card_free_known;                 /* card_free_bytes is known */
-    uint64_t card_free_bytes, card_bytes; /* of the card itself, if limit_is_framework; card_bytes 0: not known */
+    uint64_t card_free_bytes, card_bytes; /* of the card, if limit_is_framework; card_bytes 0: not known */
     bool limit_is_about;     /* limit_bytes is only a lower bound of the framework's limit, from a saved snapshot */
     uint64_t own_bytes;      /* allocated by the process and not freed */
     uint64_t reserved_bytes; /* reserved by a framework's allocator; 0: none or not known */
@@ -47,7 +47,7 @@ typedef struct gwi_memory {
     gw_growth growth;
     uint64_t stream_count, context_count; /* number of live objects in the process */
     uint64_t made_context_count;          /* part of context_count: contexts other than the primary one */
-    /* Other memory that may explain the refusal: without it, the request might have fitted. */
+    /* Other memory that may explain the refusal. The request might have fitted without this memory. */
     uint64_t idle_page_bytes;          /* in half-used pages of small blocks */
     uint64_t cached_bytes;             /* reserved by a framework's allocator but not in use */
     const gw_allocator_report *caught; /* an earlier out-of-memory error that the program survived; NULL: none */
@@ -61,7 +61,7 @@ typedef struct gwi_hang {
     const gw_hang *hang;           /* NULL: no lasting hang */
     const gw_hang_thread *waiting; /* the thread that waits for the GPU; NULL: none */
     bool in_circle;                /* DEADLOCK: the lock owners prove a circle */
-    bool is_off_record;            /* KERNEL: the launch that is waited for is older than the rings */
+    bool is_off_record;            /* KERNEL: the rings no longer contain the awaited launch */
 } gwi_hang;
 
 typedef struct gwi_case {
@@ -88,7 +88,7 @@ typedef struct gwi_case {
     uint64_t address_limit_bytes;
     size_t handled_count;
     gwi_hang hang;              /* hang of the judged process */
-    const gw_stderr_line *told; /* without a failed driver call: a framework's message about the failure */
+    const gw_stderr_line *told; /* if no driver call failed: a framework's message about the failure */
     gwi_memory memory;
     /* The statement on stderr that explains the end of the run (told.c). NULL if there is none, or if the driver's
      * events show why the run ended. */
@@ -107,15 +107,15 @@ const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure)
 
 /* ---- the finding ---- */
 
-/* The place that the verdict should name, and where the place is from. */
+/* The place that the verdict should name, and how to find it. */
 typedef struct gwi_wanted_place {
     enum { GWI_WHERE_NONE, GWI_WHERE_CALL, GWI_WHERE_SECOND_RUN, GWI_WHERE_TRACEBACK } by;
-    uint32_t site;    /* site of the call */
+    uint32_t site;    /* site of the call, for GWI_WHERE_CALL */
     const char *what; /* static */
 } gwi_wanted_place;
 
 typedef struct gwi_finding {
-    const struct gw_cause *cause; /* the cause being judged; NULL: none in particular */
+    const struct gw_cause *cause; /* the cause being judged; NULL: none */
     gw_text headline;
     gw_evidence *evidence; /* owned */
     size_t evidence_count;
@@ -154,11 +154,10 @@ bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict);
  * is static. Returns false if there is no memory. */
 bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty);
 
-/* Report the refused request with the free memory, the limit and the memory of the process. Every verdict about memory
- * begins with this. */
+/* Report the refused request with the free memory, the limit and the memory of the process. These are the first lines
+ * of every verdict about memory. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
-/* Report the sum of live memory, the refused request, contexts and other memory, and compare this sum with the
- * limit. */
+/* Report the sum of the live memory, the refused request, contexts and other memory, and compare it with the limit. */
 void gwi_say_sum(const gwi_case *c, gwi_finding *finding);
 /* Plural ending for a count in a sentence: "1 block", "2 blocks". */
 #define GWI_PLURAL(count) ((count) == 1 ? "" : "s")
@@ -190,7 +189,7 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
 /* Return the source of the list of live memory, as a static name for evidence. */
 const char *gwi_memory_source(const gwi_memory *memory);
 
-/* Memory that iterations kept (iterations.c).
+/* About memory that iterations kept (iterations.c).
  *
  * gwi_loop_certainty() returns how certain it is that a leak in a loop explains the refusal.
  *
@@ -218,8 +217,8 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
 /* Write the place at which the process was forked, if the stack of a call in the child shows it (as with Python's
  * multiprocessing). The text is empty if the place is not known. */
 char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
-/* Set the place of the verdict; the last call wins. `what` is static and says what happened at the place, such as "the
- * request that was refused". */
+/* Set the place of the verdict; the last call wins. `what` is static and describes what happened at the place, such as
+ * "the request that was refused". */
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what);
 /* Set the place from the stack that the second run (--blame) found. */
 void gwi_where_in_second(gwi_finding *finding, const char *what);
@@ -234,14 +233,14 @@ bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, cons
  * the verdict that is already set. */
 void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of_what);
 /* Report which places held memory at the peak of memory use, if the peak was before `report`. Does nothing if `report`
- * is NULL. gwi_advise_peak() gives the same as advice for a healthy run. */
+ * is NULL. gwi_advise_peak() adds the same facts as advice for a healthy run. */
 void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report);
 bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice); /* false: no memory */
 /* Report the phase that the program had named when the failure happened. */
 void gwi_say_phase(const gwi_case *c, gwi_finding *finding);
 /* Return the name of the phase at the failure, or NULL if the phase at `before_ns` was the same. */
 const char *gwi_later_phase(const gwi_case *c, uint64_t before_ns);
-uint32_t gwi_request_site(const gwi_case *c); /* site of the refused request that ended the run */
+uint32_t gwi_request_site(const gwi_case *c); /* site of the refused request that ended the run; 0: not known */
 /* For the engine: resolve the place that gwi_where() set, and store it in the verdict. Returns false if there is no
  * memory. */
 bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict);

@@ -10,21 +10,21 @@
 /* Return the number of processes whose driver calls were recorded. */
 size_t gwi_observed_count(const gw_model *model);
 
-/* Return the next fact about a part of the run that was not observed. Pass NULL for the first one, then the fact
- * before. Returns NULL if there are no more: the supervisor saw everything else. */
+/* Return the next fact about a part of the run that was not observed. Pass NULL to get the first fact, then the
+ * previous fact. Returns NULL after the last one. */
 const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
 /* Return the first unobserved part that used, or may have used, a driver. The verdict cannot be "clean" then. Returns
  * NULL if there is none. */
 const gw_pair *gwi_unseen_driver(const gw_model *model);
 
-/* Rule the GPU out if the run was observed and no driver call failed or hung. `words` gives the reason, such as "no
- * driver call failed". Otherwise, report what is not known as evidence and return false. */
+/* Rule the GPU out if the run was observed and no driver call failed or hung. `words` is the reason, such as "no driver
+ * call failed". Otherwise, report as evidence what prevents this, and return false. */
 bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words);
 /* True if gwi_rule_out_gpu() would rule the GPU out. Reports nothing. */
 bool gwi_gpu_is_ruled_out(const gwi_case *c);
 
-/* Return text for a headline: "; the GPU is not at fault" if the GPU is ruled out. Otherwise the text says which part
- * of the run was not observed, or is "". Static. */
+/* Return text for a headline: "; the GPU is not at fault" if the GPU is ruled out. Otherwise, the text states what was
+ * not observed, or is "". Static. */
 const char *gwi_gpu_words(const gwi_case *c);
 
 /* Report the unobserved parts as evidence. */

@@ -25,12 +25,12 @@ void gwi_root_find(gwi_case *c);
 /* True if the program continued after `failure`, although the run ended badly. */
 bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure);
 /* Return the newest refusal that the program seemed to handle but that may still explain a bad end. There are two
- * cases: the refused thread did little after the refusal; or the program gave no reason for its end, and later neither
- * got as much memory nor deliberately used less. Returns NULL if there is none. */
+ * cases: the refused thread did little after the refusal; or the program printed no reason for its end, and later
+ * neither got as much memory nor deliberately used less. Returns NULL if there is none. */
 const gw_failure *gwi_doubtful_refusal(const gwi_case *c);
 
-/* Return the process whose trouble came first, among processes whose trouble may have ended the run or went unnoticed.
- * If there is none, returns the command, or NULL if no process was recorded.
+/* Return the process whose trouble came first. Trouble counts only if it may have ended the run or went unnoticed. If
+ * no process had such trouble, returns the command, or NULL if no process was recorded.
  *
  * A process with a lost context or a full card takes precedence over others. There is one exception: the earlier death
  * of a process without either takes precedence if the two processes are ranks of one job or children of one parent, and
@@ -44,7 +44,7 @@ char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const 
 
 /* Return the time at which the trouble of the judged process began. Returns GWI_NO_TIME if nothing is known to have
  * gone wrong. *ret_weight is for comparison with other runs: 2 for a lost context or a full card, 1 for another death
- * or a hang, 0 for any other case, such as an end from outside. */
+ * or a hang, 0 for anything else, such as an end by a signal from outside. */
 uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight);
 
 /* Report which process of a run failed first, and the later failures of the others. Does nothing if there is only one

@@ -1,35 +1,35 @@
 /* Which processes of a run belong together: peers, launchers that end them, and replacements of failed ones.
  *
- * The lists are made once, so that a run of many processes costs little more than their number. */
+ * The lists are built once and sorted, so that runs of many processes are judged quickly. */
 #ifndef GWI_KIN_H
 #define GWI_KIN_H
 
 #include "gwi_cause.h"
 
 typedef struct gwi_kin {
-    const gw_process **worker; /* processes that used the GPU without trouble, by place and then by start; owned */
+    const gw_process **worker; /* processes that used the GPU without trouble, sorted by role, then by start; owned */
     size_t worker_count;
-    const gw_process **ended; /* processes ended by a launcher's signal, by parent and then by end; owned */
+    const gw_process **ended; /* processes ended by a launcher's signal, sorted by parent, then by end; owned */
     size_t ended_count;
-    const gw_process **ranked; /* those of `ended` that have a rank, by end; owned */
+    const gw_process **ranked; /* those of `ended` that have a rank, sorted by end; owned */
     size_t ranked_count;
 } gwi_kin;
 
-/* Make the lists. Without memory they are empty, as if no process had been replaced or ended. */
+/* Build the lists. If there is no memory, they are empty, as if no process had been replaced or ended. */
 void gwi_kin_open(gwi_kin *kin, const gw_model *model);
 void gwi_kin_close(gwi_kin *kin);
 
-/* True if a launcher's or user's signal ended the process: launchers send it to the other processes when one has
- * failed, and users send it to all. For a process that died badly. */
+/* True if a launcher or a user ended the process with a signal. A launcher signals the other processes when one has
+ * failed, and a user signals all of them. Call this only for a process that died badly. */
 bool gwi_was_told_to_end(const gw_process *process);
 /* True for two ranks of a job and for two children of one parent. */
 bool gwi_are_peers(const gw_process *a, const gw_process *b);
-/* Return the process that replaced a failed one. The same parent started it after the last call of the failed process,
- * whose end is seen slightly late. It runs the same program with the same rank, used the GPU and had no trouble.
- * Returns NULL if there is none. */
+/* Return the process that replaced a failed one. The replacement has the same parent, program and rank, used the GPU
+ * and had no trouble. It started after the last call of the failed process. The end of that process is not compared,
+ * because it is detected slightly late. Returns NULL if there is none. */
 const gw_process *gwi_kin_successor(const gwi_kin *kin, const gw_process *failed);
-/* True if a signal ended peers within a minute after the process. Only a launcher does this, so the process's death
- * mattered. */
+/* True if a signal ended peers within a minute after the process. Only a launcher does this, so the death of the
+ * process mattered. */
 bool gwi_kin_ended_after(const gwi_kin *kin, const gw_process *process);
 
 #endif

@@ -318,7 +318,8 @@ const gw_failure *gwi_open_end(const gwi_case *c)
     return NULL;
 }
 
-/* Refused requests for memory that the program survived, all by one function, at one line of one process. */
+/* Refused requests for memory that the program survived, all made by the same driver call at one line of one
+ * process. */
 typedef struct refusals {
     const gw_failure *first, *last;
     uint64_t count, bytes_min, bytes_max;

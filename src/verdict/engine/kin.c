@@ -33,14 +33,14 @@ static bool had_no_trouble(const gw_model *model, const gw_process *process)
     return roots.sticky == NULL && roots.oom == NULL && (gw_ended_well(process) || !gw_died_badly(process));
 }
 
-/* ---- orders ---- */
+/* ---- comparing processes ---- */
 
 static int compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
 
-/* Compare what a process is for: its parent, its program and its rank. */
+/* Compare the roles of two processes: parent, program and rank. */
 static int compare_places(const gw_process *a, const gw_process *b)
 {
     int order = compare(a->parent_pid, b->parent_pid);

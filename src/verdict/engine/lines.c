@@ -9,7 +9,7 @@
 
 enum { HOLDERS_SAID_MAX = 3 };
 
-/* ---- what is alive ---- */
+/* ---- live memory ---- */
 
 void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of_what)
 {
@@ -57,7 +57,8 @@ static size_t join_held(const gwi_case *c, const gw_allocator_report *report, gw
     return count;
 }
 
-/* Write "61 % (3.10 GiB) allocated at train.py:25 in loss; 20 % ...". False: no place is known, or no memory. */
+/* Write "61 % (3.10 GiB) allocated at train.py:25 in loss; 20 % ...". Returns false if no place is known, or if there
+ * is no memory. */
 static bool holders_text(const gwi_case *c, const gw_allocator_report *report, gw_text *text)
 {
     gw_held held[GW_HELD_MAX];

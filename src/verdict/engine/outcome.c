@@ -101,7 +101,7 @@ bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty ce
         if (strcmp(verdict->alternatives[i].cause, cause) == 0)
             return true;
     }
-    /* Other code allocates this list, too, without spare room. */
+    /* Other code also allocates this list, without spare room. */
     if (!gw_array_resize(&verdict->alternatives, verdict->alternative_count + 1, sizeof *verdict->alternatives))
         return false;
     gw_alternative *list = verdict->alternatives;

@@ -51,7 +51,7 @@ static bool is_refusal(const gwi_case *c, const gw_failure *failure)
 
 /* ---- until the next refusal ---- */
 
-/* Count the requests that were granted before the failure. False: the number is not known. */
+/* Count the requests that were granted before the failure. Returns false if the number is not known. */
 static bool granted_before(const gw_model *model, const gw_failure *failure, uint64_t *ret_count)
 {
     if (failure->snapshot < 0)
@@ -142,7 +142,7 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
-/* True if the root may be another failure than this refusal. Either other threads went on, or the refused thread is not
+/* True if the root may be a failure other than this refusal. Either other threads went on, or the refused thread is not
  * the main thread, and the main thread raised the exception that ended the interpreter. */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
@@ -185,7 +185,7 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
     return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
-/* True if it is certain that the refused thread itself went on. */
+/* True if the refused thread itself certainly went on. */
 static bool is_surely_handled(const gwi_case *c, const gw_failure *failure)
 {
     enum { OWN_WORK_MIN = 4, OWN_REQUESTS_MANY = 1000 };

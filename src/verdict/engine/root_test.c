@@ -73,9 +73,9 @@ static void expect_undetermined(void)
     verdict = NULL;
 }
 
-/* A program is refused memory, works on, and ends with an exception. If the exception's text repeats the size of the
- * last refusal, or no other reason is known, the verdict is about memory; an exception about something else is the
- * cause. */
+/* A program is refused memory, continues, and ends with an exception. If the exception's text repeats the size of the
+ * last refusal, or no other reason is known, the verdict is about memory. If the exception is about something else, it
+ * is the cause. */
 static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
@@ -188,7 +188,7 @@ static void a_crash(void **state)
     }
 }
 
-/* The refused thread gives up, and another thread goes on for a short or a long time. */
+/* The refused thread gives up, and another thread continues for a short or a long time. */
 static void the_work_of_another_thread(void **state)
 {
     (void)state;

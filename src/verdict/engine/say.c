@@ -1,4 +1,4 @@
-/* Evidence lines that several causes share: the refused request, a fault that lasts, and its consequences. */
+/* Evidence lines that several causes share: the refused request, a sticky fault, and its consequences. */
 #include "gw_text.h"
 #include "gwi_fault.h"
 #include "gwi_kept.h"
@@ -122,7 +122,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     gwi_say_kept(c, finding);
 }
 
-/* ---- faults on the device ---- */
+/* ---- sticky faults ---- */
 
 static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {

@@ -26,7 +26,7 @@ static void add(sum *it, uint64_t bytes, const char *what, bool if_zero)
     it->total_bytes += bytes;
 }
 
-/* Memory that the process took from the driver, counted as in find_rest() of case.c. */
+/* Return the memory that the process took from the driver, counted as in find_rest() of case.c. */
 static uint64_t taken_bytes(const gwi_memory *memory)
 {
     const gw_snapshot *snapshot = memory->snapshot;
@@ -36,8 +36,8 @@ static uint64_t taken_bytes(const gwi_memory *memory)
     return own;
 }
 
-/* The label for memory of the card that is in use but not in the ledger. It depends on what is known about the
- * holders. */
+/* Return the label for memory of the card that is in use but not in the ledger. The label depends on what is known
+ * about the holders. */
 static const char *rest_text(const gwi_memory *memory, bool few_pages)
 {
     if (memory->limit_is_guard && memory->foreign_known && memory->foreign_bytes > 0)
@@ -46,7 +46,8 @@ static const char *rest_text(const gwi_memory *memory, bool few_pages)
                                                                            : "context, libraries and others";
 }
 
-/* Fill in the parts of the sum. False: some parts are unknown, so only live memory and the request are filled in. */
+/* Fill in the parts of the sum. Returns false if some parts are unknown. Then only live memory and the request are
+ * filled in. */
 static bool find_parts(const gwi_memory *memory, sum *it)
 {
     uint64_t cached = memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;

@@ -1,9 +1,9 @@
 /* Combines the verdicts on several recordings of one job into one. The recordings come from several hosts, or from
  * several ranks with a supervisor each.
  *
- * Each recording was judged alone before. Times within one boot of one machine are compared by the monotonic clock,
- * other times by the realtime clocks. The error of a realtime clock is the kernel's estimate (about 16 s if the clock
- * is not synchronised). */
+ * Each recording has already been judged alone. Times within one boot of one machine are compared by the monotonic
+ * clock, other times by the realtime clocks. The error of a realtime clock is the kernel's estimate (about 16 s if the
+ * clock is not synchronised). */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static double uncertainty_s(const gw_verdict_run *a, const gw_verdict_run *b)
     return same_boot(a, b) ? 0 : (double)(error_of(a) + error_of(b)) / 1e9;
 }
 
-/* Seconds from the start of run `a` to the start of run `b`. */
+/* Return the seconds from the start of run `a` to the start of run `b`. */
 static double start_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
 {
     bool one = same_boot(a, b);
@@ -154,7 +154,7 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
            copy_list(&to->argv, &from->argv) && copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
 }
 
-/* ---- what the others say ---- */
+/* ---- the other runs ---- */
 
 static void say_clocks(const gw_verdict *run, gwi_finding *finding)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- in sentences ---- */
+/* ---- places as text ---- */
 
 static const gw_stack *stack_of(const gwi_case *c, uint32_t site)
 {
@@ -49,7 +49,8 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
 }
 
 /* True if the frame belongs to Python's own code that forks. A forked child inherits its parent's stack, so the frame
- * is still on the stack of the child. In a C program, only the caller of fork() is, with the line of a later call. */
+ * is still on the stack of the child. In a C program, only the function that called fork() is, and its line is that of
+ * a later call. */
 static bool is_forking(const gw_frame *frame)
 {
     static const struct {
@@ -96,7 +97,7 @@ void gwi_where_raised(gwi_finding *finding, const char *what)
     finding->where = (gwi_wanted_place){.by = GWI_WHERE_TRACEBACK, .what = what};
 }
 
-/* ---- who holds most ---- */
+/* ---- the place that holds most ---- */
 
 typedef struct holding {
     uint32_t site;
@@ -154,7 +155,8 @@ typedef struct place_holder {
     uint64_t all_bytes;    /* sum over all blocks that were searched */
 } place_holder;
 
-/* Find the place that allocated most bytes of these live blocks. False: no block has a known site, or no memory. */
+/* Find the place that allocated most bytes of these live blocks. Returns false if no block has a known site, or if
+ * there is no memory. */
 static bool find_holder(const gwi_case *c, const gw_live *live, size_t count, place_holder *ret_holder)
 {
     enum { COMPARED_MAX = 64 };
@@ -341,7 +343,7 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
     return NULL;
 }
 
-/* Parse a line of a traceback: File "/home/x/train.py", line 12, in main. False: not such a line. */
+/* Parse a line of a traceback: File "/home/x/train.py", line 12, in main. Returns false for any other line. */
 static bool parse_frame(const char *line, gw_where_frame *ret_frame)
 {
     static const char begin[] = "File \"";
@@ -378,7 +380,7 @@ static gw_where *where_raised(const gwi_case *c, const char *what)
     return NULL;
 }
 
-/* True if the exception that ended the program is about the judged failure. */
+/* True if the exception that ended the program is about the GPU or its memory. */
 static bool was_raised_for_gpu(const gwi_case *c)
 {
     return c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU;

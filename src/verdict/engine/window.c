@@ -9,8 +9,8 @@ typedef struct launch_list {
     const gw_ring_call *last;    /* the newest launch, open or ended; NULL: none */
     const gw_ring_call *call[8]; /* the newest open launches, oldest first */
     size_t count;
-    uint64_t open_count;   /* number of all open launches: nothing shows that they have ended */
-    uint64_t before_count; /* how many open launches are older than the last good synchronisation */
+    uint64_t open_count;   /* number of all open launches, which may not have ended */
+    uint64_t before_count; /* number of open launches before the last good synchronisation */
 } launch_list;
 
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
@@ -18,7 +18,7 @@ bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
     return gw_is_any_launch(call) && !call->captured && call->t_ns <= t_ns && !call->waited;
 }
 
-/* True if this thread made the process's last good synchronisation. The two times may differ slightly, because the
+/* True if this thread performed the process's last good synchronisation. The two times may differ slightly, because the
  * clock of the buffers is calibrated for each item. */
 static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 {

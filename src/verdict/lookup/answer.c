@@ -1,6 +1,6 @@
-/* Answers a question: lists the meanings of the code and its possible causes by weight (log_rules.def), the command
- * that decides between the causes, and common misleading advice (log_ask.def). A code alone is no proof, so the verdict
- * is undetermined. */
+/* Answers a question: lists the meanings of the code, its possible causes by weight (log_rules.def), the command that
+ * shows which cause it is, and common misleading advice (log_ask.def). A code alone is no proof, so the verdict is
+ * undetermined. */
 #include "gwi_ask.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static const ask_row *row_for(int sign, const char *which)
     return general;
 }
 
-/* Return the row for a reading. Names of cuDNN 9 have details at the end that the rows lack, so shorten the name until
+/* Return the row for a reading. Names of cuDNN 9 end with details that the rows do not have, so shorten the name until
  * a row matches. */
 static const ask_row *row_of(const gwi_reading *reading)
 {
@@ -49,7 +49,7 @@ static const ask_row *row_of(const gwi_reading *reading)
     }
 }
 
-/* ---- what it is ---- */
+/* ---- meanings ---- */
 
 static char *text_or_null(const char *text, bool *good)
 {
@@ -100,7 +100,7 @@ static void say_meanings(gwi_finding *finding, const gw_verdict_question *questi
     }
 }
 
-/* ---- what it may come from ---- */
+/* ---- possible causes ---- */
 
 static bool has_cause(const gw_verdict *verdict, const char *cause)
 {
@@ -154,7 +154,7 @@ static void sort_readings(gwi_readings *readings)
     *readings = sorted;
 }
 
-/* ---- what decides, what misleads ---- */
+/* ---- the next command, and misleading advice ---- */
 
 static bool add_misleading(gw_verdict_question *question, const ask_row *row)
 {
@@ -326,7 +326,7 @@ gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **
     st = gw_judge_log(log, &verdict, err);
     if (st == GW_OK)
         st = answer(message, "this message", &readings, framework, &asked, err);
-    if (st == GW_OK) { /* the command and the misleading advice also belong to a fault */
+    if (st == GW_OK) { /* report the command and the misleading advice even for a fault */
         verdict->question = asked->question;
         asked->question = NULL;
         free(verdict->log);

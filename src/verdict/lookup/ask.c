@@ -17,7 +17,7 @@ static gwi_reading *add(gwi_readings *readings, const char *kind, int sign)
     return reading;
 }
 
-/* True for statuses that report no failure, so they have no cause. */
+/* True for a status that reports no failure, and so has no cause. */
 static bool is_harmless(const char *name)
 {
     return strstr(name, "SUCCESS") != NULL || strstr(name, "Success") != NULL || strstr(name, "IN_PROGRESS") != NULL ||
@@ -143,7 +143,7 @@ static void add_xid(gwi_readings *readings, gw_xid_kind kind, unsigned code)
     reading->unlikely = strcmp(xid->class, "unused") == 0 || strcmp(xid->class, "not-training") == 0;
 }
 
-/* ---- ends of processes ---- */
+/* ---- exit statuses and signals ---- */
 
 static const struct {
     int number;
@@ -349,7 +349,7 @@ bool gwi_read_question(const char *question, gwi_readings *ret_readings)
     return ret_readings->count > 0;
 }
 
-/* ---- finds ---- */
+/* ---- finds of a log ---- */
 
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings)
 {

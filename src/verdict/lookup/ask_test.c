@@ -1,10 +1,10 @@
-/* Tests questions: which readings a code has, and that a code alone never gives a fault verdict. */
+/* Tests questions: which meanings a code has, and that a code alone never leads to a fault verdict. */
 #include "gwi_ask.h"
 
 #include "judge_testlib.h"
 
-/* The question; kind and code of its first meaning; its first cause, "" if none; a word of the command that decides, ""
- * if there is no command. */
+/* A question; the kind and code of its first meaning; its first cause, "" if none; a word of the suggested command, ""
+ * if none. */
 static const struct {
     const char *question, *kind;
     int code;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- which lines tell ---- */
+/* ---- log lines that point to a cause ---- */
 
 typedef struct log_row {
     int sign;
@@ -95,8 +95,8 @@ static bool examples_have(const log_row *row, const char *word)
     return false;
 }
 
-/* Return the weight of a word that matches the cause's log lines, 0 if it matches none. A line that names this cause
- * first weighs more than a line that names it among others. */
+/* Return the weight of a word that matches the cause's log lines, 0 if it matches none. A line weighs most if this
+ * cause is its most likely one. */
 static unsigned weigh_lines(const char *id, const char *word)
 {
     enum { FIRST = 6, OTHER = 1 };

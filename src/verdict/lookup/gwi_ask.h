@@ -21,7 +21,7 @@ typedef struct gwi_reading {
     const char *source; /* static; NULL: the C library, or the message itself */
     int sign;           /* gw_sign, or GW_SAYS_CUDA; selects the row of log_rules.def */
     char which[64];
-    bool unlikely; /* dropped unless all readings are unlikely */
+    bool unlikely; /* ignored unless all readings are unlikely */
 } gwi_reading;
 
 typedef struct gwi_readings {
@@ -29,8 +29,8 @@ typedef struct gwi_readings {
     size_t count;
 } gwi_readings;
 
-/* List the possible readings of "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137" or "SIGKILL". False:
- * `question` is no known code or name. */
+/* List the possible readings of "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137" or "SIGKILL". Returns
+ * false if `question` is not a known code or name. */
 bool gwi_read_question(const char *question, gwi_readings *ret_readings);
 /* Add the readings of a log find, from its code or its status name. */
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings);

@@ -1,4 +1,4 @@
-/* Suggests a known name for a word that gpuwhy does not know. */
+/* Suggests a known name that is similar to an unknown word. */
 #include "gw_verdict.h"
 
 #include "gw_data.h"
@@ -52,7 +52,7 @@ static void consider(search *s, const char *name)
 
 const char *gw_suggest_name(const char *word)
 {
-    enum { BYTES_FOR_EDIT = 5, BYTES_MIN = 4 }; /* one edit for so many characters */
+    enum { BYTES_FOR_EDIT = 5, BYTES_MIN = 4 }; /* allow one edit per BYTES_FOR_EDIT characters, and one more */
     size_t causes_count, bytes = strlen(word);
     if (bytes < BYTES_MIN || bytes > NAME_BYTES_MAX)
         return NULL;

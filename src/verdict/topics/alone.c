@@ -1,5 +1,5 @@
-/* Reports streams whose work nothing waits for while the program waits for other work. Such a stream may hide a kernel
- * that never ends. But the kernel may be meant to keep running, or it may have ended long ago, because gpuwhy does not
+/* Reports streams that the program never waits for while it waits for other work. Such a stream may hide a kernel that
+ * never ends. But the kernel may be meant to keep running. It may also have ended long ago, because gpuwhy does not
  * query the driver. So these streams are only reported if the run was ended from outside or is being inspected, and
  * they are never more than a hypothesis. */
 #include "gwi_alone.h"

@@ -1,5 +1,5 @@
-/* Tests crashes of host code that uses GPU memory, and unchecked errors. Each case has a counterpart that differs a
- * little and must get another verdict. */
+/* Tests verdicts on crashes of host code that uses GPU memory, and on unchecked errors. Each case has a counterpart
+ * that differs a little and must get another verdict. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -88,8 +88,8 @@ static void by_a_core_dump(void **state)
     done();
 }
 
-/* The core dump must not prove access to device memory if its address is in no block, if it has no address, or if its
- * signal was sent by a process. */
+/* The core dump must not prove access to device memory if its address is not in a block, if it has no address, or if a
+ * process sent the signal. */
 static void by_a_core_dump_of_another_crash(void **state)
 {
     static const struct {
@@ -140,7 +140,7 @@ static void in_a_block_that_is_gone(void **state)
     done();
 }
 
-/* Host code may access managed memory, so that address is not the reason for the crash. */
+/* Host code may access managed memory, so an address in it is not the reason for the crash. */
 static void in_managed_memory(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void in_managed_memory(void **state)
     done();
 }
 
-/* There is no fault address after a general protection fault or a signal that a process sent. */
+/* A general protection fault, or a signal that a process sent, has no fault address. */
 static void without_an_address(void **state)
 {
     static const int codes[] = {BY_KERNEL, SENT, -6};
@@ -232,7 +232,7 @@ static void the_null_of_a_refusal(void **state)
     expect("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(list_has(&verdict->consequences, "the NULL pointer of the failed cuMemAlloc"));
     done();
-    /* a fault address far from NULL does not come from the refused request */
+    /* a fault address far from NULL has nothing to do with the refused request */
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
     crash_at(0x700000000000, MAPERR);
@@ -277,7 +277,7 @@ static void an_error_without_a_word(void **state)
     fail_a_copy(20, "something went wrong\n", 1);
     expect("none", GW_CERTAINTY_NONE);
     done();
-    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* the printed error is not that of the copy */
+    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* the printed error is not the error of the copy */
     expect("none", GW_CERTAINTY_NONE);
     done();
     fail_a_copy(20, "CUDA error: invalid argument\n", 0);

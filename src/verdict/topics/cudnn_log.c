@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Lines have the time of their reading: every 0.1 s, or later on a busy machine. */
+/* A line has the time at which it was read. The log is read every 0.1 s, or less often on a busy machine. */
 static const uint64_t near_ns = 1000000000u, before_end_ns = 5000000000u;
 
 /* True if the line may belong to the judged process. The log of a process in a pid namespace has other pids than the

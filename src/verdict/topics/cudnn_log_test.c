@@ -34,7 +34,7 @@ static void expect(const char *cause, gw_certainty certainty)
     assert_cause(verdict, cause, certainty);
 }
 
-/* Count the evidence lines that come from cuDNN's log and contain `part`. */
+/* Count the evidence lines from cuDNN's log that contain `part`. */
 static size_t library_lines(const char *part)
 {
     size_t count = 0;
@@ -77,7 +77,7 @@ static void a_handle_without_room(void **state)
     done();
 }
 
-/* The line of the log is not about the refused request if it was logged long before, by another process, or as a
+/* A line of the log is not about the refused request if it was logged long before that, by another process, or as a
  * warning. */
 static void not_about_that_request(void **state)
 {
@@ -121,7 +121,7 @@ static void another_reason_came_after(void **state)
     done();
 }
 
-/* The logged error did not end the program if it went on for a long time, died of a signal, or exited with 0. */
+/* The logged error did not end a program that continued for a long time, died of a signal, or exited with 0. */
 static void not_the_end(void **state)
 {
     (void)state;

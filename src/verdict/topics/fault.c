@@ -11,7 +11,7 @@
 
 enum { SIGNAL_ABORT = 6 };
 
-/* ---- what is known ---- */
+/* ---- the kernel at fault ---- */
 
 const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
 {
@@ -22,7 +22,7 @@ const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
         if (fault->pid != c->process->pid)
             continue;
         if (c->sticky != NULL && fault->result == c->sticky->result)
-            return fault; /* the fault in the dump is the reported one */
+            return fault; /* the dump contains the reported fault */
         first = first == NULL ? fault : first;
     }
     return first;
@@ -71,7 +71,7 @@ bool gwi_ended_by_dump(const gwi_case *c)
     return false;
 }
 
-/* ---- parts of sentences ---- */
+/* ---- parts of headlines ---- */
 
 char *gwi_culprit_text(char out[GWI_CULPRIT_MAX], const gwi_case *c, const gw_failure *sticky)
 {
@@ -127,7 +127,7 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
 }
 
 /* If there is only one suspected kernel, and one place launched it, use that launch as the verdict's place. It is
- * nearer to the fault than the call that reported it. False: there is no such launch. */
+ * closer to the fault than the call that reported the fault. Returns false if there is no such launch. */
 static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     uint32_t site[GWI_LAUNCH_PLACES_MAX];
@@ -172,7 +172,7 @@ void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *s
         gwi_evidence(finding, GWI_NO_TIME, "driver", "thread %u was inside %s then", sticky->tid, call);
 }
 
-/* ---- dumps ---- */
+/* ---- GPU core dumps ---- */
 
 static void say_place(gwi_finding *finding, const gw_gpu_fault *fault)
 {
@@ -263,7 +263,7 @@ static void say_files(const gwi_case *c, gwi_finding *finding)
                      "the driver wrote no GPU core dump, although --core asked for it");
 }
 
-/* ---- which launch ---- */
+/* ---- launches of the kernel ---- */
 
 static bool same_kernel(const char *a, const char *b)
 {
@@ -275,7 +275,7 @@ static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_f
 {
     const gw_ring_call *last = NULL;
     uint64_t count = 0, others = 0;
-    bool before = false; /* a launch is older than the last good synchronisation, which was for other streams */
+    bool before = false; /* a launch is older than the last good synchronisation, which waited for other streams */
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         for (size_t k = 0; thread->pid == sticky->pid && k < thread->ring_count; k++) {
@@ -325,8 +325,8 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
     gw_text_free(&order);
 }
 
-/* Report a second run in which no launch returned the fault. Then nothing shows that the driver waited for each launch.
- * For a graph, for example, it may not wait. */
+/* Report a second run in which no launch returned the fault. Then it is not known whether the driver waited for each
+ * launch. It may not wait for a graph, for example. */
 static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
 {
     char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
@@ -381,7 +381,7 @@ static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure 
         gwi_evidence(finding, GWI_NO_TIME, "second run", "its recording: %s", blame->recording);
 }
 
-/* ---- all of it ---- */
+/* ---- the driver's log and the next steps ---- */
 
 static void say_log(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {

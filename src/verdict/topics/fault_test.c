@@ -61,8 +61,8 @@ static bool has_alternative(const char *cause)
 
 /* ---- streams ---- */
 
-/* The faulty kernel runs on `bad_stream`. Then the program launches other work on STREAM and waits for it. With
- * `joined`, STREAM waits for `bad_stream`. */
+/* Run the faulty kernel on `bad_stream`, then launch other work on STREAM and wait for it. With `joined`, STREAM waits
+ * for `bad_stream`. */
 static void fault_beside(uint64_t bad_stream, bool joined)
 {
     enum { OTHER = 0x6161, EVENT = 0xe0, NON_BLOCKING = 1 };
@@ -194,7 +194,7 @@ static void test_abort_without_dump(void **state)
     close_verdict();
 }
 
-/* A dump that the user requested has no exception, and the program went on. */
+/* The user requested a dump. It contains no exception, and the program continued. */
 static void test_dump_without_exception(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void test_dump_after_an_unchecked_allocation(void **state)
     close_verdict();
 }
 
-/* ---- launches that are waited for ---- */
+/* ---- CUDA_LAUNCH_BLOCKING ---- */
 
 static void test_own_report(void **state)
 {
@@ -311,8 +311,8 @@ static void test_blame_in_launch(void **state)
     close_verdict();
 }
 
-/* The verdict's place is the launch that the second run found, not the call that reported the fault. Invalid stacks
- * give no place. */
+/* The verdict's place is the launch that the second run found, not the call that reported the fault. An invalid stack
+ * leads to no place. */
 static void test_blame_place(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void test_blame_place(void **state)
         "end=in-launch\nresult=700\nuser=0\nstack.0=\n"};
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
         fail_and_blame(without[i]);
-        assert_null(verdict->where); /* nor does the reporting call have a site */
+        assert_null(verdict->where); /* the reporting call has no site, either */
         close_verdict();
     }
 }
@@ -364,7 +364,7 @@ static void test_blame_with_another_result(void **state)
 {
     (void)state;
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* another fault: its kernel is not named */
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* a different fault: its kernel is not named */
     assert_true(says("two faults"));
     close_verdict();
 }
@@ -375,11 +375,11 @@ static void test_blame_elsewhere(void **state)
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
     assert_true(says("no launch reported an error itself"));
     assert_true(says("of fine on the default stream, is probably at fault"));
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* a probable kernel is not named in the headline */
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* only a proved kernel is in the headline */
     close_verdict();
 }
 
-/* ---- what the window lacks ---- */
+/* ---- a window with missing calls ---- */
 
 static void test_window_before_the_ring(void **state)
 {

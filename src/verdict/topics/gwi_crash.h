@@ -1,12 +1,12 @@
-/* The fault of host code that ended the judged process, and its address. */
+/* Finds the fault of host code that ended the judged process, and its address. */
 #ifndef GWI_VERDICT_CRASH_H
 #define GWI_VERDICT_CRASH_H
 
 #include "gwi_cause.h"
 
-/* Return the crash that ended the judged process. Returns NULL if the process did not end by a fault, or if the fault
- * was not recorded. A signal handler of the program may have ended the process; then no driver call followed the
- * fault. */
+/* Return the crash that ended the judged process. Returns NULL if no fault was recorded, or if the process survived it.
+ * A process that ended badly, but not by the fault's signal, did not survive the fault if it made no driver call
+ * afterwards: its own signal handler may have ended it. */
 const gw_crash *gwi_crash_of(const gwi_case *c);
 bool gwi_died_of(const gwi_case *c, const gw_crash *crash); /* true if the process died of the crash's signal */
 /* True if the root is a refused allocation, and the crash was caused by the use of its NULL pointer. */

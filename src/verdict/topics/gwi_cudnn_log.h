@@ -1,5 +1,5 @@
-/* Lines of cuDNN's own log (`run --deep`) about the judged process. This file only finds and reports them; the causes
- * interpret a status. Warnings are normal, because cuDNN tests which of its algorithms are suitable. */
+/* Finds and reports lines of cuDNN's own log (`run --deep`) about the judged process. The causes interpret the status
+ * of a line. Warnings are normal, because cuDNN tests which of its algorithms are suitable. */
 #ifndef GWI_VERDICT_CUDNN_LOG_H
 #define GWI_VERDICT_CUDNN_LOG_H
 

@@ -28,7 +28,7 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Report details from dumps, the second run and the driver's log as evidence. */
 void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky);
-/* True if the driver itself ended the process after it wrote a dump. Then the SIGABRT is no crash of host code. */
+/* True if the driver itself ended the process after it wrote a dump. Then the SIGABRT is not a crash of host code. */
 bool gwi_ended_by_dump(const gwi_case *c);
 
 #endif

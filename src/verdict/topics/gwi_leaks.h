@@ -1,5 +1,5 @@
-/* Memory and objects that a run that ended well should have freed but never did: see `leaks` in docs/json-schema.md.
- * Objects that a program makes once, or keeps until it exits, are not leaks. */
+/* Finds memory and objects that a successful run should have freed but never did: see `leaks` in docs/json-schema.md.
+ * Objects that a program creates once, or keeps until it exits, are not leaks. */
 #ifndef GWI_LEAKS_H
 #define GWI_LEAKS_H
 

@@ -6,7 +6,7 @@
 
 /* True if the event happened before the failure. An event shortly after it counts too, because reports may be late. */
 bool gwi_comes_first(const gwi_case *c, const gw_machine_event *event);
-/* The same for the time of an event. */
+/* Same as gwi_comes_first(), for the time of an event. */
 bool gwi_is_before_failure(const gwi_case *c, uint64_t t_ns);
 /* True if the event happened within seconds of the failure or of the start of the hang. An event that the card survived
  * an hour ago does not prove why a call failed now. */
@@ -34,11 +34,11 @@ size_t gwi_cards_used(const gwi_case *c, uint32_t out[GW_MODEL_DEVICES_MAX]);
 bool gwi_advise_cards(const gwi_case *c, gw_string_list *advice,
                       bool (*advise_card)(const gwi_case *c, uint32_t card, gw_string_list *advice));
 
-/* Kills for lack of host memory that may have hit this run. */
+/* Kills for lack of host memory that may have affected this run. */
 typedef struct gwi_oom_kill {
-    const gw_machine_event *log;        /* the kernel log names a process of this run; NULL: no */
+    const gw_machine_event *log;        /* line of the kernel log about a process of the run; NULL: none */
     const gw_machine_event *group;      /* last rise of the control group's count; NULL: none with a time */
-    bool is_group_known, is_host_known; /* two readings of the count exist */
+    bool is_group_known, is_host_known; /* the count was read at least twice */
     uint64_t group_count, host_count;   /* rise of the count during the run */
 } gwi_oom_kill;
 gwi_oom_kill gwi_find_oom_kill(const gwi_case *c);

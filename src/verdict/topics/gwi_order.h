@@ -4,7 +4,7 @@
 
 #include "gwi_cause.h"
 
-/* Why an unordered free counts as a fault. */
+/* The reason why an unordered free counts as a fault. */
 typedef enum gwi_race_reason {
     GWI_RACE_IN_FLIGHT, /* the free came before any card could have copied that many bytes */
     GWI_RACE_UNSEEN     /* nothing after the copy could have shown the program that it had ended */
@@ -23,8 +23,8 @@ typedef struct gwi_race {
 } gwi_race;
 gw_certainty gwi_find_race(const gwi_case *c, gwi_race *ret_race);
 
-/* Find a copy to page-locked memory that nothing waited for. It is at most a HYPOTHESIS, because reads by the host are
- * not recorded. */
+/* Find a copy to page-locked memory that nothing waited for. The certainty is at most HYPOTHESIS, because reads by the
+ * host are not recorded. */
 typedef struct gwi_host_read {
     const gw_unordered *freed; /* the free of that memory; NULL: the process ended without it */
     const gw_unwaited *unwaited;

@@ -1,5 +1,5 @@
-/* The pace of a process, measured from counters and from the most recent calls of its busiest thread. The causes of
- * wasted time share it.
+/* The pace of a process, measured from counters and from the most recent calls of its busiest thread. All causes of
+ * wasted time use it.
  *
  * A ring contains the start times of calls. Copies and synchronisations read the clock themselves. A launch shares a
  * clock reading with up to seven preceding calls. The first launch after a synchronisation has the time when the
@@ -28,7 +28,8 @@ typedef struct gwi_pace {
     double busy_percent; /* the highest utilisation that NVML reported for the cards of the process */
 } gwi_pace;
 
-/* Measure the pace. False: the run did not end well or launched too little to judge, so it gets no advice. */
+/* Measure the pace. Returns false if the run did not end well, or launched too few kernels to be judged. It then gets
+ * no advice. */
 bool gwi_pace_find(const gwi_case *c, gwi_pace *ret_pace);
 
 #endif

@@ -12,8 +12,8 @@ typedef struct gwi_plateau {
     uint64_t rising_ns; /* start of the last span that reached the level; the rise may have begun in it */
 } gwi_plateau;
 
-/* True if the peak of live bytes was level for at least half of the run, and then rose by more than a quarter. False
- * also if `report` is NULL or has too few spans. */
+/* True if the peak of live bytes was level for at least half of the run, and then rose by more than a quarter. Also
+ * false if `report` is NULL or has too few spans. */
 bool gwi_find_plateau(const gw_allocator_report *report, gwi_plateau *ret_plateau);
 
 #endif

@@ -5,7 +5,7 @@
 #include "gwi_cause.h"
 
 /* Return the pool of an idle worker: "OpenBLAS", "PyTorch". Returns NULL if the thread is not an idle worker, or if
- * this is not known. A thread is no idle worker if it waits for a lock whose owner is known, runs a line of the
+ * this is not known. A thread is not an idle worker if it waits for a lock whose owner is known, runs a line of the
  * program, or runs Python code other than a pool's own loop. */
 const char *gwi_idle_worker_of(const gwi_case *c, const gw_hang_thread *thread);
 size_t gwi_count_idle_workers(const gwi_case *c, const gw_hang *hang);

@@ -4,7 +4,7 @@
 
 #include "gwi_cause.h"
 
-/* True for a size that no card will ever have: a negative number used as a size, or a product that overflowed.
+/* True for a size that no card can ever have, such as a negative number used as a size, or a product that overflowed.
  * `device_bytes` is the card's total memory; 0: not known. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes);
 /* Fixes for a request of such a size, ending with NULL. */

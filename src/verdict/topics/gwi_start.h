@@ -29,8 +29,8 @@ bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
 /* True if the program itself printed nothing on stderr. Lines of gpuwhy do not count. */
 bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
-/* True if the last line of stderr contains `part` or reports `failure`, and does not announce that the program goes on.
- * `part` or `failure` may be NULL. */
+/* True if the last line of stderr contains `part` or reports `failure`, and does not announce that the program
+ * continues. `part` or `failure` may be NULL. */
 bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure);
 /* Return `most`, or less if the failure may not be why the run ended. Returns HYPOTHESIS if the run ended well or for
  * another reason: an exception that is not about the GPU, or a signal. Returns SUPPORTED at most, unless the program

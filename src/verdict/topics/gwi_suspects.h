@@ -6,7 +6,7 @@
 
 /* Return the mangled name of the kernel that is most likely at fault: the proved one (gwi_kernel_at_fault()), else the
  * one named by the assertion's text, else the only kernel launched since the last good synchronisation. Returns NULL if
- * there are several. *ret_why is a label for the place of its launch, and unchanged if NULL is returned. */
+ * there are several. *ret_why is set to a label for the place of its launch, or is unchanged if NULL is returned. */
 const char *gwi_suspect_kernel(const gwi_case *c, const gw_failure *sticky, const char **ret_why);
 
 /* List the sites that launched the kernel, one for each place, in order of time. A place needs a frame of the program.

@@ -59,8 +59,9 @@ typedef struct outstanding {
     uint64_t total;
 } outstanding;
 
-/* Select the entry that `call` replaces, so that each stream keeps its newest launch if possible. Returns the oldest
- * entry that is not the newest of its stream, otherwise the oldest one. Returns SIZE_MAX if `call` is too old. */
+/* Select the entry that `call` replaces, so that the newest launch of each stream stays in the list if possible.
+ * Returns the oldest entry that is not the newest of its stream, otherwise the oldest one. Returns SIZE_MAX if `call`
+ * is too old. */
 static size_t who_goes(const outstanding *found, const gw_ring_call *call)
 {
     size_t same = SIZE_MAX;
@@ -170,10 +171,10 @@ static bool all_wait_for_each_other(const gw_hang *hang)
 
 static bool used_no_cpu(const gw_hang *hang)
 {
-    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* 2 %: at most polling */
+    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* at most 2 %, as for polling */
 }
 
-/* ---- the whole ---- */
+/* ---- classification ---- */
 
 gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
 {
@@ -183,7 +184,7 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
             found.hang = &model->hang[i];
     }
     if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0)
-        return (gwi_hang){0}; /* `for_ns` 0: gpuwhy poke looked at a process that goes on */
+        return (gwi_hang){0}; /* `for_ns` 0: `gpuwhy poke` inspected a process that does not hang */
     found.waiting = find_waiting(found.hang);
     outstanding launches = launches_outstanding(model, pid);
     if (found.waiting != NULL) {
@@ -206,7 +207,7 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
     return found;
 }
 
-/* ---- words ---- */
+/* ---- frames as text ---- */
 
 static bool is_foreign_frame(const char *frame)
 {

@@ -88,7 +88,7 @@ static void a_kernel_that_is_waited_for(void **state)
     done();
 }
 
-/* A recorded site is the position of its thread. The verdict's place is the user's line that waits, even if another
+/* A recorded site shows where its thread waits. The verdict's place is the user's line that waits, even if another
  * thread is inside Thread.join(). */
 static void a_site_is_the_place(void **state)
 {
@@ -209,7 +209,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151 and nothing has waited for it since"));
     assert_false(has_evidence("stream 0xb000"));
     done();
-    begin_two_streams(); /* the kernel's launch is shown, although many others are newer */
+    begin_two_streams(); /* the verdict shows the kernel's launch, although many other launches are newer */
     for (int i = 0; i < 6; i++)
         gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     judge_wait();
@@ -256,8 +256,8 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
     assert_int_equal(certainty_of_alternative(verdict, "kernel-never-ends"), hypothesis);
 }
 
-/* A run that was ended from outside or is being inspected: the verdict reports the stream that nothing waited for. This
- * is not a hang and proves nothing. */
+/* The run was ended from outside or is being inspected. The verdict reports the stream that nothing waited for, but
+ * this is not a hang and proves nothing. */
 static void a_stream_left_alone_is_told(void **state)
 {
     (void)state;
@@ -283,8 +283,8 @@ static void a_stream_left_alone_is_told(void **state)
     done();
 }
 
-/* The stream is not reported if the run ended for a known reason, if its work has ended, or if it was launched just
- * now. */
+/* The stream is not reported if the run ended for a known reason, if the stream's work has ended, or if the work was
+ * launched shortly before the end. */
 static void a_stream_left_alone_is_no_fault(void **state)
 {
     (void)state;
@@ -325,8 +325,8 @@ static void a_stream_left_alone_is_no_fault(void **state)
     done();
 }
 
-/* Later calls have overwritten the launch in the ring, so it is not known what ran on the stream. The verdict only
- * reports that. */
+/* Later calls have overwritten the launch in the ring, so the verdict only reports that it is not known what ran on the
+ * stream. */
 static void a_launch_that_left_the_record_is_unknown(void **state)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
@@ -420,7 +420,7 @@ static void a_wait_for_what_left_the_record(void **state)
     }
 }
 
-/* gpuwhy poke reports threads that go on, too. This is no hang. */
+/* `gpuwhy poke` also reports threads that do not hang. */
 static void who_goes_on_hangs_not(void **state)
 {
     (void)state;
@@ -480,7 +480,8 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
     fact(tid, "hang.thread", text);
 }
 
-/* Threads with lines of the program are reported first, sorted by line. All idle workers share one line of evidence. */
+/* Threads that wait in a line of the program are reported first, sorted by line. All idle workers share one line of
+ * evidence. */
 static void idle_workers_are_one_line(void **state)
 {
     (void)state;

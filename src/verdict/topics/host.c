@@ -1,9 +1,9 @@
-/* Finds the stderr line that reports a full disk or a reached limit, if the program ended with it. */
+/* Finds the stderr line that reports a full disk or a reached limit, if this refusal ended the program. */
 #include "gwi_host.h"
 
 #include <string.h>
 
-/* A program that ends because of a refusal usually prints it within this time before its end. */
+/* A program that ends because of a refusal usually reports the refusal within this time before its end. */
 static const uint64_t near_end_ns = 5000000000u;
 
 static bool is_shared_memory(const char *text)

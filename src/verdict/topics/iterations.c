@@ -69,7 +69,7 @@ bool gwi_loop_is_balanced(const gwi_memory *memory)
            !memory->growth.repeats && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
 }
 
-/* Report the iterations and what they left: "11 iterations (54 allocations, 120 kernels)". */
+/* Report the iterations and the memory that they left behind: "11 iterations (54 allocations, 120 kernels)". */
 static void say_left(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -124,7 +124,7 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "%" PRIu64 " iteration%s before them had left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins: the largest known place */
+    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins, so end with the largest place */
         const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
         if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
             gwi_where(finding, keeper->site, "the memory that is kept is allocated there");

@@ -58,7 +58,7 @@ void gwi_say_kept(const gwi_case *c, gwi_finding *finding)
         say_one(c, finding, &kept[i]);
 }
 
-/* ---- in full, for programs ---- */
+/* ---- the complete list in the verdict ---- */
 
 static int by_bytes(const void *left, const void *right)
 {

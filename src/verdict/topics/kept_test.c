@@ -1,5 +1,5 @@
 /* Tests the report of live memory by phase. It appears only if the program names phases. The verdict is a leak if an
- * earlier phase ran out of memory and still holds the memory that a later request lacks. */
+ * earlier phase ran out of memory and still holds memory that a later request would need. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
@@ -92,7 +92,7 @@ static void test_near_it_was_the_same_phase(void **state)
     expect_no_leak("In [1]");
 }
 
-/* The whole run is judged: its first refusal is the root, and no single blocks are listed. */
+/* The whole run is judged: its first refusal is the root, and no individual blocks are listed. */
 static void test_the_whole_run(void **state)
 {
     (void)state;

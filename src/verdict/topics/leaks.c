@@ -1,4 +1,4 @@
-/* Finds leaks in a run that ended well. A leak is a group of objects that one place made and the program never freed.
+/* Finds leaks in a run that ended well. A leak is a group of objects that were created at one place and never freed.
  *
  * Device and managed memory leaks if most blocks of one size from one place were kept while other memory was allocated
  * and freed, and if their number grew until the end. Other objects leak if there are more of a kind than programs keep
@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `grown_min` objects are a leak if other objects were freed between them. Otherwise it takes `many_min`, because
- * libraries and frameworks keep a few dozen streams, events, graphs and modules. The plural of `noun` is "nouns". */
+/* `grown_min` objects are a leak if other objects were freed between them. Otherwise, only `many_min` objects are,
+ * because libraries and frameworks keep a few dozen streams, events, graphs and modules. The plural of `noun` is
+ * "nouns". */
 typedef struct kind {
     gw_class cls;
     uint64_t grown_min, many_min;
@@ -54,8 +55,8 @@ static void add_found(found_list *list, const gw_group *group, const kind *of, u
         list->item[list->count++] = (found){group, of, left};
 }
 
-/* Count the objects that were live at the end or destroyed with their context. The count is limited to the most that
- * were live at one time, because a program may free its objects by destroying whole contexts. */
+/* Count the objects that were live at the end or destroyed with their context. The count is limited to the highest
+ * number that was live at one time, because a program may free its objects by destroying whole contexts. */
 static uint64_t left_of(const gw_group *group)
 {
     uint64_t left = group->live_count + group->buried_count;
@@ -106,8 +107,8 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
 }
 
 /* True if the program launched far more kernels after its last request than in one iteration of the loop. Then the loop
- * made data for this later work. False also if no thread that requests memory did any work, because then this is not
- * known. */
+ * allocated data for this later work. Also false if no thread that requests memory did any work, because the number of
+ * launches is then unknown. */
 static bool has_worked_since(const gw_process *process, const gw_snapshot *snapshot, const gw_iterations *loop)
 {
     enum { ITERATIONS_MANY = 8, SLACK = 4 };
@@ -118,7 +119,8 @@ static bool has_worked_since(const gw_process *process, const gw_snapshot *snaps
 
 /* Return the time until which the program allocated memory that it needs until its end. Like a leak, loading a model
  * layer by layer keeps blocks in every iteration of a loop. But if that loop ended long before the last request, or
- * before the program's last iterations, the program probably used its blocks afterwards. Returns 0 if neither is so. */
+ * before the program's last iterations, the program probably used its blocks afterwards. If the loop may be a leak,
+ * returns the time at which it began. Returns 0 if no loop kept memory. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
@@ -157,8 +159,8 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* Drop each group whose kept objects were all made before filled_until(). Its place may have made more objects later,
- * and freed them. */
+/* Drop each group whose kept objects were all made before filled_until(). The place may have made and freed more
+ * objects later. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
     uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
@@ -177,7 +179,7 @@ static bool is_listed(const found_list *list, const gw_group *group)
     return false;
 }
 
-/* Sum the blocks live at the end of the process that are not in the list. */
+/* Return the total size of the blocks that were live at the end of the process and are not in the list. */
 static uint64_t other_bytes(const gw_model *model, const found_list *list, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
@@ -189,7 +191,7 @@ static uint64_t other_bytes(const gw_model *model, const found_list *list, const
     return bytes;
 }
 
-/* ---- everything else ---- */
+/* ---- other objects ---- */
 
 static const kind *kind_of(const gw_group *group)
 {
@@ -214,7 +216,7 @@ static void find_handles(const gw_model *model, const gw_process *process, found
     }
 }
 
-/* ---- told ---- */
+/* ---- the report ---- */
 
 static uint64_t bytes_of(const found *it)
 {

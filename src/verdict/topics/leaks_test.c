@@ -22,7 +22,7 @@ static bool advised(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* How a kind of object is made and freed. `a1` is its size in bytes, 0 if it has none. */
+/* How a kind of object is created and freed. `a1` is its size in bytes, 0 if it has none. */
 typedef struct row {
     const char *kind, *make, *end;
     gw_event_kind made, ended;
@@ -80,7 +80,7 @@ static void end(const row *r, uint64_t key)
     gw_feed_call(&feed, r->end, r->ended, 0, key, 0, r->a2, 0);
 }
 
-/* In each round, make an object of every kind, and free all except those of the kind `kept`. */
+/* In each round, create an object of every kind, and free all except the one of the kind `kept`. */
 static void work(const row *kept, uint64_t rounds)
 {
     uint32_t site = gw_feed_site(&feed, "make make.py 5"), other = gw_feed_site(&feed, "other make.py 9");
@@ -131,8 +131,8 @@ static void test_what_is_given_back_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The program makes many objects at its start, or fills a cache, and then works on. They do not grow in number
- * later. */
+/* The program creates many objects at its start, or fills a cache. Then it works in rounds that free all objects that
+ * they create. */
 static void test_what_lives_until_exit_by_design_is_none(void **state)
 {
     (void)state;
@@ -150,8 +150,8 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The program makes objects at its start, and then works without making any. Here only time shows that growth has
- * stopped. */
+/* The program creates objects at its start, and then works for a long time without creating any. Here, only the time
+ * shows that their number no longer grows. */
 static void test_a_start_before_much_work_is_none(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void test_a_start_before_much_work_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Libraries keep a few objects of a kind, so a few are no leak. */
+/* Libraries keep a few objects of each kind, so a few objects are not a leak. */
 static void test_a_few_are_none(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void test_a_few_are_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Resetting the context frees its objects, so only those of one round are live at one time. */
+/* A reset of the context frees its objects, so only the objects of one round are live at one time. */
 static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 {
     (void)state;
@@ -216,8 +216,8 @@ static void test_memory_opened_twice_is_closed_twice(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A loop that allocates one block per step at one place, frees blocks as the other fields specify, and has other memory
- * that it frees. */
+/* A loop that allocates one block per step at one place, and frees blocks as the fields specify. The loop also
+ * allocates and frees other memory. */
 typedef struct window {
     const char *name;
     int steps, length; /* free the oldest block beyond this length; 0: never */
@@ -283,7 +283,7 @@ static const row *row_of(const char *kind)
     return &rows[k];
 }
 
-/* Load layers: stage the weights of each, and copy them into memory mapped at reserved addresses. */
+/* Load layers: for each layer, stage its weights and copy them into memory mapped at reserved addresses. */
 static void load_mapped(uint64_t layers)
 {
     uint32_t site = gw_feed_site(&feed, "load net.c 20"), staging = gw_feed_site(&feed, "stage net.c 4");
@@ -377,7 +377,8 @@ static void warm_up(int steps)
     feed.site = 0;
 }
 
-/* The program allocates blocks and waits after each one. They are no leak if it then works without further requests. */
+/* The program allocates blocks and waits after each one. The blocks are not a leak if the program then works without
+ * further requests. */
 static void test_a_model_before_work_without_requests_is_none(void **state)
 {
     (void)state;

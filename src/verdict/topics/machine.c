@@ -170,7 +170,7 @@ gwi_oom_kill gwi_find_oom_kill(const gwi_case *c)
         if (event->kind != GW_MACHINE_OOM_KILL)
             continue;
         if ((event->sources & 1u << GW_SOURCE_CGROUP) != 0)
-            kill.group = event; /* keep the event nearest to the end */
+            kill.group = event; /* keep the last event */
         else if (event->pid != 0 && (event->is_ours || is_named(&model->stderr_facts, event->pid)))
             kill.log = kill.log == NULL ? event : kill.log;
     }

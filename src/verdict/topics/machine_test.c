@@ -28,7 +28,7 @@ static bool says(const char *part)
     return why_has(verdict, part) || list_has(&verdict->advice, part);
 }
 
-/* ---- the host's memory ---- */
+/* ---- killed for lack of host memory ---- */
 
 static void host_counts(uint64_t group, uint64_t machine)
 {
@@ -95,7 +95,7 @@ static void a_kill_by_hand(void **state)
     done();
 }
 
-/* The kernel killed a process outside our control group: the machine's count rose, but the group's count did not. */
+/* The kernel killed a process outside our control group, so the machine's count rose and the group's did not. */
 static void somebody_else_was_killed(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void shm_has_little_room_at_sigbus(void **state)
     done();
 }
 
-/* /dev/shm was full for ten minutes, because of another process, before this process died. */
+/* Another process kept /dev/shm full for ten minutes before this process died. */
 static void shm_was_full_all_the_time_at_sigbus(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void uncorrectable_memory_by_the_counter(void **state)
     done();
 }
 
-/* The memory error hit another process on the card. Our process ran out of memory. */
+/* The memory error hit another process on the card, and our process ran out of memory. */
 static void contained_error_of_somebody_else(void **state)
 {
     (void)state;
@@ -468,7 +468,7 @@ static void old_memory_errors_are_no_news(void **state)
     done();
 }
 
-/* ---- who holds the memory ---- */
+/* ---- holders of memory ---- */
 
 static void nvml_names_the_holder(void **state)
 {
@@ -517,8 +517,8 @@ static void the_holder_had_gone(void **state)
     done();
 }
 
-/* NVML lists processes with the host's pids, which a container cannot match. The verdict names no holder, and gives
- * this reason. */
+/* NVML lists processes with the host's pids, which have no meaning in a container. The verdict names no holder and
+ * states this reason. */
 static void holders_of_another_namespace(void **state)
 {
     (void)state;

@@ -12,11 +12,11 @@ enum {
     HOST_COPY_BYTES_A_US = 1 << 20,
     DEVICE_COPY_BYTES_A_US = 8 << 20,
     FILL_BYTES_A_US = 16 << 20,
-    /* After this time, a program may trust that a copy has ended even if nothing shows it. */
+    /* After this time, a program may assume that a copy has ended, even without proof. */
     TRUST_NS = 100000000
 };
 
-/* Return the time that the copy takes at least, counted from its call. */
+/* Return the shortest possible duration of the copy, counted from its call. */
 static uint64_t shortest_ns(const gw_unordered *it)
 {
     uint64_t a_us = DEVICE_COPY_BYTES_A_US;

@@ -102,7 +102,7 @@ static void the_host_may_have_looked(void **state)
 
     begin(NON_BLOCKING);
     copy(weights, block, mib);
-    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime() may have shown its end */
+    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime() may have shown that the copy has ended */
     give_back();
     expect(race_id, GW_HYPOTHESIS);
 
@@ -126,7 +126,7 @@ static void so_much_is_not_copied_so_soon(void **state)
     begin(NON_BLOCKING);
     copy(host, block, 4096 * mib);
     gw_feed_wait(&feed, us);
-    gw_feed_launch(&feed, 0xf, B); /* may wake a kernel on the other stream */
+    gw_feed_launch(&feed, 0xf, B); /* the kernel may wake another one on the other stream */
     give_back();
     expect(race_id, GW_HYPOTHESIS);
 }

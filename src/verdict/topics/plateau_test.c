@@ -1,5 +1,5 @@
 /* Tests memory that is level for most of a run, and the time at which the level ends. A recorded span lasts 16 ms. It
- * may lack the peak of a step, or contain the last step of the level and the start of the next phase. */
+ * may not contain the peak of a step, or it may contain the last step of the level and the start of the next phase. */
 #include "gwi_plateau.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void begin(size_t level_spans)
 {
     report.peak_count = 0;
     for (size_t i = 0; i < level_spans; i++)
-        add_span(i % 3 == 2 ? 81 : 578); /* every third span lacks the peak of a step */
+        add_span(i % 3 == 2 ? 81 : 578); /* every third span misses the peak of a step */
 }
 
 static void test_level_then_rise(void **state)

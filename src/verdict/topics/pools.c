@@ -1,5 +1,5 @@
-/* Detects idle workers of thread pools by their stack frames. The file of a library is enough if the library contains
- * only a pool and its work. In other libraries, the function in which workers wait is required. */
+/* Detects idle workers of thread pools by their stack frames. If a library consists only of a pool and its work, a
+ * frame in its file is enough. For other libraries, the function in which workers wait is required. */
 #include "gwi_pools.h"
 
 #include "gw_sites.h"
@@ -69,8 +69,8 @@ static const char *pool_of_frame(const gw_frame *frame)
     return pool != NULL ? pool : pool_of(FUNCTION, frame->function);
 }
 
-/* True for functions in which the loops of Python's pools wait. If such a loop calls any other function, it is at
- * work. */
+/* True for functions in which the loops of Python's pools wait. If such a loop calls any other function, the worker is
+ * not idle. */
 static bool may_be_inside(const gw_frame *frame)
 {
     static const char *const files[] = {"threading.py", "queue.py", "queues.py", "connection.py", "selectors.py"};
@@ -102,7 +102,8 @@ static const char *pool_of_stack(const gw_stack *stack)
     return python ? NULL : pool;
 }
 
-/* Find the pool from frames as text: "blas_thread_server+0x2f1 in libopenblas.so.0". Older recordings have these. */
+/* Find the pool from frames as text: "blas_thread_server+0x2f1 in libopenblas.so.0". Older recordings have frames in
+ * this form. */
 static const char *pool_of_texts(const gw_hang_thread *thread)
 {
     const char *pool = NULL;

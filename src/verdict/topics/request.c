@@ -12,8 +12,8 @@ const char *const gwi_impossible_fixes[] = {
     "uninitialised number",
     "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
 
-/* On a small card, a program may request far more than the card has without an error in its computation: a matrix of
- * all pairs, for example. So sizes below 1 TiB are possible. */
+/* Sizes below 1 TiB count as possible. On a small card, a correct program may request far more than the card has, for
+ * example for a matrix of all pairs. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes)
 {
     if (bytes >> ADDRESS_BITS != 0)
@@ -27,7 +27,7 @@ bool gwi_request_is_impossible(const gwi_case *c)
     return memory->known && gwi_is_impossible_size(memory->wanted_bytes, memory->has_total ? memory->total_bytes : 0);
 }
 
-/* The place of the verdict is set by gwi_say_request(). */
+/* This does not set the verdict's place; gwi_say_request() does. */
 void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;

@@ -4,7 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Report the places that hold the live memory. The verdict's place stays the refused request, if there is one. */
+/* Report the places that hold the live memory. This does not change the verdict's place, which is the refused request,
+ * if there is one. */
 static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     gwi_wanted_place kept = finding->where;

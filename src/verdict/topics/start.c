@@ -121,7 +121,7 @@ bool gwi_stderr_is_empty(const gw_stderr_facts *facts)
     return bytes == 0;
 }
 
-/* True if the line contains the number, not as a part of a longer number or word. */
+/* True if the line contains the number as a separate word. */
 static bool has_number(const char *line, unsigned number)
 {
     char text[16];
@@ -155,7 +155,7 @@ static bool has_any(const char *line, const char *const *words, size_t count)
 }
 #define HAS_ANY(line, words) has_any(line, words, sizeof(words) / sizeof(words)[0])
 
-/* True if the line reports a failure. A line that mentions the GPU may also be an announcement. */
+/* True if the line reports a failure. A line that mentions the GPU may also report something else. */
 static bool tells_of_failure(const char *line)
 {
     static const char *const words[] = {"rror",     "ERROR",   "ail",          "FAIL",     "annot", "not ",
@@ -164,7 +164,7 @@ static bool tells_of_failure(const char *line)
     return HAS_ANY(line, words);
 }
 
-/* True if the program reports that it goes on without the failed feature. Then the failure did not end it. */
+/* True if the program reports that it continues without the failed feature. Then the failure did not end it. */
 static bool says_it_goes_on(const char *line)
 {
     static const char *const words[] = {
@@ -182,7 +182,7 @@ static bool says_it_goes_on(const char *line)
 }
 
 /* True for a line of a logger, which starts with a date, a time or a level. Libraries log failures that they can
- * handle: TensorFlow logs a failed cuInit and goes on. */
+ * handle: TensorFlow logs a failed cuInit and continues. */
 static bool is_logged(const char *line)
 {
     static const char *const levels[] = {"WARN", "ERROR:", "INFO:", "CRITICAL:"};
@@ -222,7 +222,7 @@ bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *f
     return bytes > 0 && is_it && !says_it_goes_on(line) && !is_logged(line);
 }
 
-/* True if a line after the exception reports that the program goes on. Then the program had caught and printed the
+/* True if a line after the exception reports that the program continues. Then the program had caught and printed the
  * exception. */
 static bool went_on_after_exception(const gw_stderr_facts *facts)
 {
@@ -270,7 +270,7 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
     return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
 }
 
-/* True for an exit status by which a shell reports a child ended by a signal other than SIGABRT. */
+/* True for an exit status with which a shell reports that a signal other than SIGABRT ended a child. */
 static bool is_status_of_signal(int exit_code)
 {
     enum { BASE = 128, ABRT = 6, SIGNALS_MAX = 31 };
@@ -285,7 +285,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
                  c->process == NULL || c->process->pid != failure->pid;
-    /* Later work succeeded and was waited for, so the program could do without the failed call. */
+    /* The program later waited for work that succeeded, so it did not need the failed call. */
     other = other || (c->exception != GW_EXCEPTION_GPU && failure->after.launches > 0 && failure->after.synced);
     if (other)
         return GW_HYPOTHESIS;

@@ -51,7 +51,7 @@ static void open_with_driver(unsigned api)
 
 /* ---- CUDA does not start ---- */
 
-/* Let the program print as its last output that this call failed, and exit. */
+/* Let the program print that this call failed, as its last output, and exit. */
 static void ends_of(const char *call, uint16_t result)
 {
     char words[128];
@@ -85,10 +85,10 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
         init_fails(cases[i].result); /* the program did not print why it ended */
         gw_feed_exit(&feed, 1, 0);
         expect(cases[i].cause, GW_SUPPORTED, "cuInit returned");
-        init_fails(cases[i].result); /* went on without a GPU and ended well */
+        init_fails(cases[i].result); /* the program continued without a GPU and ended well */
         gw_feed_exit(&feed, 0, 0);
         expect_not_fault(GW_VERDICT_CLEAN);
-        init_fails(cases[i].result); /* went on and failed for another reason */
+        init_fails(cases[i].result); /* the program continued and failed for another reason */
         gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
                               "KeyError: 'loss'\n");
         gw_feed_exit(&feed, 1, 0);
@@ -132,7 +132,8 @@ static void test_no_device_says_why(void **state)
     expect("no-device-visible", GW_ESTABLISHED, "\"GPU-1234\"");
 }
 
-/* Seen on an H200 in a reset that did not end: the device file is there and NVML answers, but CUDA shows no card. */
+/* This was seen on an H200 whose reset did not finish: the device file exists and NVML works, but CUDA shows no
+ * card. */
 static void test_a_card_that_only_nvml_sees(void **state)
 {
     (void)state;
@@ -156,7 +157,7 @@ static void raise_error(const char *line)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* PyTorch's own exceptions about a failed start do not count as another failure. */
+/* PyTorch's own exception about a failed start does not count as a second failure. */
 static void test_frameworks_words_for_a_failed_start(void **state)
 {
     (void)state;
@@ -237,7 +238,7 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     gw_feed_sync(&feed);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(12020); /* a single newer call is missing */
+    open_with_driver(12020); /* the driver lacks a single newer call */
     library("kind=cudart version=12.4.127 from=1 major_only=0 path=/c/libcudart.so.12.4.127");
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
     ends_of("cuStreamCreate", 36);
@@ -285,7 +286,7 @@ static void test_mixed_cudnn(void **state)
     gw_feed_stderr(&feed, error);
     gw_feed_exit(&feed, 1, 0);
     expect("cudnn-mixed-libraries", GW_ESTABLISHED, "(1002) means");
-    open_with_driver(13000); /* both copies are loaded, and the run succeeds */
+    open_with_driver(13000); /* both copies are loaded, but the run succeeds */
     library(wheel);
     library(system);
     gw_feed_exit(&feed, 0, 0);

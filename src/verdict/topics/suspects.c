@@ -30,7 +30,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- whose ---- */
+/* ---- owners of kernels ---- */
 
 static bool fits_any(const char *name, const char *const *patterns, size_t count)
 {
@@ -93,7 +93,7 @@ static kernel_owner kernel_owner_of(const gwi_case *c, uint32_t pid, const char 
     return owner;
 }
 
-/* ---- where ---- */
+/* ---- places of launches ---- */
 
 size_t gwi_launch_places(const gwi_case *c, uint32_t pid, const char *kernel, uint32_t out[GWI_LAUNCH_PLACES_MAX])
 {
@@ -139,7 +139,7 @@ char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint
     return out;
 }
 
-/* ---- which ---- */
+/* ---- the list of suspects ---- */
 
 typedef struct suspect {
     const char *kernel;       /* mangled; NULL: not known */
@@ -195,12 +195,12 @@ static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
             take_launch(list, call);
         }
     }
-    if (list->launches == 0 && list->last != NULL) /* the program waited for it, but there is no other candidate */
+    if (list->launches == 0 && list->last != NULL) /* take an awaited launch if there is no other candidate */
         take_launch(list, list->last);
 }
 
 /* Extract the function's bare name from "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..`
- * failed". False: it has none, as for a lambda ("operator()"). */
+ * failed". Returns false if there is none, as for a lambda ("operator()"). */
 static bool asserting_function(const char *text, char out[128])
 {
     const char *end = strstr(text, ": block: ["), *begin = text;
@@ -255,7 +255,7 @@ static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky,
     return found;
 }
 
-/* ---- the one ---- */
+/* ---- the most likely kernel ---- */
 
 static bool has_graph_launch(const suspect_list *list)
 {
@@ -294,7 +294,7 @@ const char *gwi_suspect_kernel(const gwi_case *c, const gw_failure *sticky, cons
     return suspect_kernel(c, sticky, &list, ret_why);
 }
 
-/* ---- the lines ---- */
+/* ---- the report ---- */
 
 static bool comes_before(const suspect *a, const suspect *b)
 {

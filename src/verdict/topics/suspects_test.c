@@ -1,4 +1,4 @@
-/* Tests which kernels are suspected if a fault is reported late, and the places that launched them. */
+/* Tests which kernels are suspected if a fault is reported late, and from which places they were launched. */
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, MINE = 0xf1f1, OTHER = 0xf2f2, LIBRARY = 0xf300 };
@@ -74,7 +74,7 @@ static size_t position(const char *part)
     return 0;
 }
 
-/* ---- where ---- */
+/* ---- places of launches ---- */
 
 static void test_only_kernel(void **state)
 {
@@ -123,7 +123,7 @@ static void test_wait_for_another_stream(void **state)
     }
 }
 
-/* Either of two kernels may be at fault, so the place stays the call that reported the fault. */
+/* Either of two kernels may be at fault, so the verdict's place is the call that reported the fault. */
 static void test_two_kernels(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_several_places(void **state)
     close_verdict();
 }
 
-/* The ring lacks earlier launches, so another kernel than the known one may be at fault. */
+/* The ring no longer contains earlier launches, so an unknown kernel may be at fault. */
 static void test_only_kernel_of_a_cut_window(void **state)
 {
     (void)state;
@@ -209,7 +209,8 @@ static void test_kernel_of_the_assertion(void **state)
     close_verdict();
 }
 
-/* The assertion is in a lambda, which has no name, or its name matches two kernels. Then it selects no kernel. */
+/* The assertion is in a lambda, which has no name, or its function's name matches two kernels. It then selects no
+ * kernel. */
 static void test_assertion_without_a_kernel(void **state)
 {
     (void)state;
@@ -233,7 +234,7 @@ static void test_assertion_without_a_kernel(void **state)
     }
 }
 
-/* ---- whose ---- */
+/* ---- owners of kernels ---- */
 
 static void test_own_before_libraries(void **state)
 {
@@ -255,7 +256,7 @@ static void test_own_before_libraries(void **state)
     size_t first = position("lose launched on");
     assert_int_equal(first + 1, position("last: gemm_14 launched on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
-    assert_false(says("gemm_3")); /* three lines cover all kernels */
+    assert_false(says("gemm_3")); /* the report has at most three lines */
     close_verdict();
 }
 
@@ -275,7 +276,7 @@ static void test_nothing_known(void **state)
     close_verdict();
 }
 
-/* The handle named another kernel before. Its old launch site must not count. */
+/* The handle belonged to another kernel before. The launch site of that kernel must not count. */
 static void test_handle_used_again(void **state)
 {
     (void)state;
