@@ -58,8 +58,8 @@ typedef struct gwi_driver {
 /* The driver's functions. gwi_driver_load() sets them once. */
 extern gwi_driver gwi_cuda;
 
-/* Load and initialise the driver. Later calls do nothing if this succeeded, and try again if it failed. Any thread may
- * call this. Unless GS_OK is returned, *ret_failure contains the reason. */
+/* Load and initialise the driver. After a success, later calls do nothing; after a failure, they try again. Any thread
+ * may call this. On failure, *ret_failure contains the reason. */
 gs_status gwi_driver_load(gs_failure *ret_failure);
 /* True if the driver is loaded and its functions may be called. */
 int gwi_driver_is_loaded(void);

@@ -19,8 +19,8 @@ static const struct {
     {"link:", GW_VIRT_CARD_LINK}};
 _Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
 
-/* Return the row whose name equals the first part of `text`, which ends behind a colon or before # or @. Returns -1 if
- * there is none. */
+/* Return the index of the fault whose name is the first part of `text`. This part ends with a colon, or before a # or
+ * @. Returns -1 if there is none. */
 static int find(const char *text)
 {
     size_t bytes = strcspn(text, "#@:");

@@ -116,8 +116,8 @@ static void context_end(gwi_context *context)
     context->generation++;
 }
 
-/* Return the context of a handle. Returns NULL for a NULL handle. Returns a dead context, too: the caller decides what
- * to do. Crashes on any other handle. */
+/* Return the context of a handle, even a dead one; the caller must check whether it is alive. Returns NULL for a NULL
+ * handle. Crashes on any other invalid handle. */
 static gwi_context *context_find(CUcontext handle)
 {
     gwi_context *context = gwi_object_find(handle, GWI_CONTEXT);
@@ -279,7 +279,7 @@ GWI_API(cuDeviceGetP2PAttribute)(int *value, CUdevice_P2PAttribute attrib, CUdev
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (gwi_device_find(srcDevice) == NULL || gwi_device_find(dstDevice) == NULL || srcDevice == dstDevice)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    *value = attrib == 2; /* access to memory is supported; everything that needs a link is not */
+    *value = attrib == 2; /* access to memory is supported, but nothing that needs a link */
     return gwi_leave(0);
 }
 

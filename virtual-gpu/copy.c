@@ -8,7 +8,7 @@
 
 typedef enum side_kind { HOST, DEVICE, ANY } side_kind;
 
-/* Return where `bytes` of one side are stored. Returns NULL if the call requires an address of another kind. Any host
+/* Return the storage of one side's bytes. Returns NULL if the call requires an address of another kind. Any host
  * address is accepted. If it is in fact a device address, it is treated as one. */
 static char *side_at(uint64_t address, size_t bytes, side_kind kind)
 {

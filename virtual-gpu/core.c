@@ -56,8 +56,8 @@ int gwi_leave(int result)
 
 _Noreturn void gwi_crash(const void *handle)
 {
-    /* A real driver dereferences the dead handle. Crash in the same way, so that the program cannot handle it like
-     * an abort or an exit. */
+    /* A real driver dereferences the dead handle. Crash in the same way, so that the program sees a segmentation fault,
+     * not an abort or an exit. */
     (void)handle;
     volatile uintptr_t nowhere = 16;
     gwi_unlock();

@@ -285,7 +285,7 @@ GWI_API(cuGraphAddMemFreeNode)
     return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
 }
 
-/* Copy a graph deeply. Dependencies between nodes are translated by the nodes' positions. */
+/* Make a deep copy of a graph. Dependencies are mapped to the copied nodes by position. */
 static gwi_graph *graph_copy(const gwi_graph *graph)
 {
     gwi_graph *copy = graph_make();
@@ -560,8 +560,8 @@ GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
     return gwi_leave(0);
 }
 
-/* The new graph must have the same nodes in the same order. Only parameters may differ; otherwise nothing is
- * changed. */
+/* Replace the parameters of the nodes. The new graph must have the same kinds of nodes in the same order; otherwise
+ * nothing is changed. */
 GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     GWI_ENTER;

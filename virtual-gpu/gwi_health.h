@@ -1,4 +1,4 @@
-/* Faults and load of a run's GPUs: faults requested by the specification, faults committed by the program's kernels,
+/* Faults and load of a run's GPUs: faults requested by the specification, faults caused by the program's kernels,
  * and how busy each GPU is. The shared state stores everything, so that the program's driver and NVML report the same.
  *
  * Functions may be called from any thread. Every function that changes something takes the state's lock itself. */

@@ -60,7 +60,7 @@ int gwi_image_read(const void *data, size_t bytes, const gwi_image_wants *wants,
 void gwi_image_free(gwi_image *image);
 gwi_kernel_info *gwi_image_kernel(const gwi_image *image, const char *name);
 
-/* The readers that gwi_image_read() and its tests call. Each one adds to *image. */
+/* The readers that gwi_image_read() calls, and the functions with which they add to *image. */
 int gwi_image_read_ptx(const char *text, size_t bytes, const gwi_image_wants *wants, gwi_image *image, char *reason,
                        size_t reason_bytes);
 int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_wants *wants, gwi_image *image,

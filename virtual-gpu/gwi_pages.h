@@ -5,7 +5,8 @@
  * because a GPU can map scattered pages to contiguous addresses. An allocation therefore fails only when the memory is
  * used up, never because free addresses are fragmented.
  *
- * The two functions in gwi_pages take memory from the GPU and return memory to it. Nothing here takes a lock. */
+ * The two functions in gwi_pages take memory from the GPU and return memory to it. No function takes a lock; the caller
+ * must hold one. */
 #ifndef GWI_PAGES_H
 #define GWI_PAGES_H
 
@@ -32,7 +33,7 @@ typedef struct gwi_pages {
     gwi_runs addresses;
     gwi_runs retired; /* addresses of destroyed contexts; reused only when no others are left, so that old pointers stay
                          invalid */
-    bool retiring;    /* memory that is freed now goes to `retired` */
+    bool retiring;    /* addresses that are freed now go to `retired` */
     struct {
         gwi_small_page *first, *last;
     } bins[GWI_PAGE_BINS]; /* indexed by the logarithm of the page's largest free run, in steps */

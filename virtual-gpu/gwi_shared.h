@@ -40,7 +40,7 @@ typedef struct gwi_shared_event {
 typedef struct gwi_shared_card {
     uint64_t event_count; /* events so far; event i is at i % GWI_SHARED_EVENTS */
     gwi_shared_event events[GWI_SHARED_EVENTS];
-    uint64_t strike_count; /* how often all contexts were ruined; the next two fields are of the last time */
+    uint64_t strike_count; /* how often contexts were ruined; the next two fields describe the last time */
     int32_t strike_code;   /* the driver's result for the ruined contexts */
     int32_t strike_pid;    /* the process whose contexts were ruined; 0: all processes */
     uint32_t is_lost, recovery_action;

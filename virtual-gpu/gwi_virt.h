@@ -505,9 +505,9 @@ void gwi_pool_leave_spare(gwi_pool *pool);
 gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
-/* kernel.c: a kernel's behaviour, decided when it starts */
-/* For a kernel's fault: its kind (enum gw_kernel_fault), the error that the driver returns, and a report of its
- * Xids. */
+/* kernel.c: the behaviour of a kernel, which is determined when the kernel starts */
+/* gwi_kernel_fault() returns the fault of a kernel (enum gw_kernel_fault), gwi_fault_code() returns the driver's error
+ * for it, and gwi_fault_tell() reports its Xids. */
 uint64_t gwi_kernel_fault(const gwi_work *work);
 int gwi_fault_code(uint64_t fault);
 void gwi_fault_tell(uint64_t fault, const gwi_context *context);
@@ -516,8 +516,8 @@ void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
 
 /* launch.c */
-/* Check a launch and fill in its work, for launches and graph nodes. On failure, returns the driver's error; there is
- * nothing to free then. */
+/* Check a launch and fill in its work, for launches and graph nodes. On failure, returns the driver's error; the caller
+ * then has nothing to free. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work);
 

@@ -41,7 +41,7 @@ void gwi_log_line(const char *line, CUlogLevel level)
     snprintf(copy, sizeof copy, "%s", line);
     pthread_mutex_lock(&logs.lock);
     snprintf(logs.lines[logs.line_count++ % LINES_KEPT], LINE_BYTES_MAX, "%s", copy);
-    /* Callbacks run without the lock, on a copy of the entries. There are few entries. */
+    /* Callbacks run without the lock, on a copy of the entries. At most 8 callbacks run. */
     callback_entry entries[8];
     int count = 0;
     for (const callback_entry *entry = logs.callbacks; entry != NULL && count < 8; entry = entry->next)

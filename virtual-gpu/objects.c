@@ -222,9 +222,9 @@ typedef struct ipc_handle {
     char magic[8]; /* "GWVIPC1" */
     int32_t pid;
     uint32_t device;
-    uint64_t id;     /* of the range of pages: its first address in the exporting process */
-    uint64_t offset; /* of the block in that range */
-    uint64_t bytes;  /* of the block */
+    uint64_t id;     /* identifies the range of pages: its first address in the exporting process */
+    uint64_t offset; /* offset of the block in that range */
+    uint64_t bytes;  /* size of the block */
     uint64_t run_bytes;
 } ipc_handle;
 
@@ -332,7 +332,7 @@ GWI_API(cuIpcCloseMemHandle)(CUdeviceptr dptr)
 
 /* --- cuGetProcAddress ----------------------------------------------------------------------------------- */
 
-/* Return the oldest version that has the name. Returns 0 if none has it. */
+/* Return the oldest driver version that has a function of this name. Returns 0 if there is none. */
 static int oldest_version(const char *name)
 {
     int oldest = 0;

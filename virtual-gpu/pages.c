@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In a bin whose pages may be too small, try this many pages, and then use a larger bin or a new page. */
+/* The pages of a bin may be too small for a block. Try at most this many of them, then a larger bin, then a new
+ * page. */
 enum { TRIES_IN_BIN = 64 };
 
 static uint64_t round_up(uint64_t bytes, uint64_t step)

@@ -40,7 +40,7 @@ uint64_t gwi_process_start_ticks(int pid)
 
 void gwi_shared_lock(gwi_shared *shared)
 {
-    /* A process died while it held the lock. At most one sum is then wrong, so compute all sums again. */
+    /* EOWNERDEAD: a process died while it held the lock. At most one sum is then wrong, so compute all sums again. */
     if (pthread_mutex_lock(&shared->lock) != EOWNERDEAD)
         return;
     for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++) {
@@ -140,15 +140,16 @@ static bool write_zeros(int fd)
     return true;
 }
 
-/* True if this process may not make a file of the needed size. A limit does not only refuse: it also sends SIGXFSZ. */
+/* True if a limit forbids a file of the needed size. Do not try to write such a file, because the attempt would send
+ * SIGXFSZ. */
 static bool is_limited(void)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(gwi_shared);
 }
 
-/* Reserve the file's blocks, unless another process has done so. A filter of system calls may refuse posix_fallocate().
- */
+/* Reserve the file's blocks, unless another process has done so. Write zeros if a seccomp filter forbids
+ * posix_fallocate(). */
 static bool extend(int fd)
 {
     if (lseek(fd, 0, SEEK_END) >= (off_t)sizeof(gwi_shared))
@@ -179,7 +180,7 @@ static int file_open(const char *folder)
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot)
 {
     int fd = -1;
-    /* With a limit that forbids the file, the process has a card of its own. */
+    /* If a limit forbids the file, the process gets GPUs of its own. */
     if (folder != NULL && (fd = file_open(folder)) < 0 && !is_limited())
         return false;
     gwi_shared *shared =

@@ -418,7 +418,8 @@ static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wai
     command->references = 1;
     command->stream = stream;
     command->submitted_ns = gwi_now_ns();
-    /* Wait for the previous command as for any other, because its end is part of the ideal timeline. */
+    /* Also list the stream's previous command as one to wait for, because the new command cannot start before its
+     * end. */
     if (!gwi_command_wait_for(command, stream->last) || !gwi_command_wait_for(command, wait_for) ||
         !default_order(command)) {
         gwi_command_drop(command);

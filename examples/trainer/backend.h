@@ -37,7 +37,7 @@ struct iteration {
     bool is_evaluation;    /* only compute the loss, using the running statistics; no gradients */
     float loss_scale;      /* the gradient of each image is multiplied by loss_scale / images_in_step */
     size_t images_in_step; /* images in all micro-batches of the step, on all devices */
-    size_t images;         /* number of images that count: the first ones; the others are padding */
+    size_t images;         /* number of real images, which come first; the rest is padding */
 };
 
 /* Values observed on a device; -1: unknown. */
@@ -88,8 +88,8 @@ struct backend {
     bool (*join)(void *state, int ranks, int rank, const gs_nccl_id *id, struct reason *reason);
     /* Sum the gradients of all devices. Only valid after join() and before close(). */
     bool (*sum_gradients)(void *state, struct reason *reason);
-    /* Count the gradients that are not finite in results.broken. If there are none, update the parameters. The device
-     * does all of this work. */
+    /* Store the number of gradients that are not finite in results.broken. If it is 0, update the parameters. All of
+     * this work runs on the device. */
     bool (*update)(void *state, const struct update *update, struct reason *reason);
     /* Wait for all work and return the results since the last iteration with `is_first`. */
     bool (*settle)(void *state, struct results *ret_results, struct reason *reason);

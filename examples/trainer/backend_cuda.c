@@ -16,7 +16,7 @@
 static bool can(enum precision precision)
 {
     (void)precision;
-    return true; /* the GPU is not known yet: before Ampere, cuDNN rejects bf16 when a step is planned */
+    return true; /* the GPU is not known yet: cuDNN rejects bf16 on GPUs before Ampere when a step is planned */
 }
 
 /* ---- opening and closing ---- */
@@ -201,8 +201,8 @@ static gs_status forward_conv(struct cuda *cuda, const struct step *step, void *
     return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
 }
 
-/* Compute the weight gradient first: it reads the inputs. The order would matter only if the input gradient overwrote
- * the inputs, and no schedule does that. */
+/* Compute the weight gradient first, because it reads the inputs. The order would matter only if the input gradient
+ * overwrote the inputs, and no schedule does that. */
 static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
 {
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
@@ -361,8 +361,7 @@ static gs_status try_step(struct cuda *cuda, const struct step *step)
     return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
 }
 
-/* Run each kind of convolution once in the run's own memory before the memory has any content. This also loads the
- * kernels. */
+/* Run each convolution once in the run's own memory, before the memory has any content. This also loads the kernels. */
 static gs_status try_all(struct cuda *cuda)
 {
     const struct schedule *schedule = cuda->card.schedule;

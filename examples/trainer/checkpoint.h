@@ -47,8 +47,8 @@ void checkpoint_clear(struct checkpoint *checkpoint); /* accepts a zeroed struct
 /* Allocate the arrays. The counts must be set. */
 bool checkpoint_alloc(struct checkpoint *checkpoint, struct reason *reason);
 
-/* Return a checksum of the model. It also distinguishes models that have the same number of parameters but compute
- * something else. */
+/* Return a checksum of the model's layers. It differs even for models that have the same number of parameters but
+ * different layers. */
 uint32_t checkpoint_model_sum(const struct model *model);
 
 bool checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct reason *reason);

@@ -1,6 +1,6 @@
 /* Compute the steps for which oneDNN is not suitable: a batch normalisation that keeps 1/deviation and adds to
  * gradients, sums, and the loss. Sums over a batch use double. The division of the work does not depend on the number
- * of threads, so the results do not either. */
+ * of threads, so the results do not depend on it. */
 #include "cpu.h"
 
 #include <math.h>
@@ -248,7 +248,7 @@ bool cpu_loss(const struct cpu_state *state, const struct step *step, const stru
     float factor = iteration->loss_scale / (float)iteration->images_in_step;
     double loss = 0;
     if (dx != NULL)
-        memset(dx, 0, images * classes * sizeof *dx); /* the gradient of images that do not count is 0 */
+        memset(dx, 0, images * classes * sizeof *dx); /* the gradient of padding images is 0 */
     for (size_t i = 0; i < iteration->images; i++) {
         size_t best;
         if (labels[i] < 0 || (size_t)labels[i] >= classes)

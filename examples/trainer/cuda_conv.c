@@ -179,8 +179,8 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
                      api->cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, how, w, room, ret_count, ret));
 }
 
-/* Compute the workspace of an algorithm. cuDNN returns an error here if the algorithm does not support the problem;
- * this is not a failure. */
+/* Compute the workspace of an algorithm. If the algorithm does not support the problem, cuDNN returns an error here,
+ * which is not a failure of the scope. */
 static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -258,8 +258,8 @@ static bool wants(const char *interface, bool unless_said)
     return said == NULL || said[0] == '\0' ? unless_said : strcmp(said, interface) == 0;
 }
 
-/* Remove the failure of an algorithm that is not used. Otherwise the next real failure would be reported as this
- * one. */
+/* Forget the failure of an algorithm that will not be used. Otherwise the scope would report it instead of the next
+ * real failure. */
 static void forgive(struct cuda *cuda)
 {
     gs_forgive(cuda->card.scope);

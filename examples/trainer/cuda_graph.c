@@ -2,7 +2,7 @@
  * heuristics propose, and create an execution plan for each engine that is tried. A plan contains the size of its
  * workspace. Running a plan costs no more than a launch.
  *
- * An engine that refuses the operation is not a failure of the scope: another engine is tried. */
+ * If an engine refuses the operation, the next engine is tried, and the scope records no failure. */
 #include "cuda_conv.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void *convolution(struct cuda *cuda, struct conv *conv)
     return fill(cuda, descriptor, attributes) ? descriptor : NULL;
 }
 
-/* The names of the descriptor and the attributes of the three operations. */
+/* For each of the three operations: its kind of descriptor, and the names of its attributes. */
 static const struct operation {
     int kind, convolution, x, w, y, alpha, beta;
 } operations[] = {
@@ -167,7 +167,7 @@ static bool has_note(const int *notes, int64_t count, int note)
     return false;
 }
 
-/* True if the engine computes its sums as requested. */
+/* True if the engine is as deterministic and as precise as requested. */
 static bool suits(struct cuda *cuda, struct conv *conv, void *config)
 {
     int notes[NOTES_MAX];

@@ -17,7 +17,7 @@ struct step_size {
 
 /* ---- shapes of launches ---- */
 
-/* Return the number of blocks with one thread for each 8 elements and one for each remaining element. */
+/* Return the number of blocks that are needed for one thread per 8 elements and one thread per remaining element. */
 static gs_dims blocks_for(size_t count)
 {
     size_t threads = count / 8 + count % 8;
@@ -271,7 +271,8 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                      gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
 }
 
-/* Return the grid for the mean of an image. A block has up to 256 threads, and handles their channels in one image. */
+/* Return the grid for the mean of an image. A block has up to 256 threads, and each thread handles one or eight
+ * channels of one image. */
 static struct launch_shape mean_shape(const struct cuda *cuda, size_t channels)
 {
     int is_wide = channels % 8 == 0;

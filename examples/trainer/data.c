@@ -1,8 +1,8 @@
 /* Read or generate data sets.
  *
  * Each class of a synthetic data set has a tile, a pattern of coloured squares. An image repeats the tile of its class
- * over its whole area and adds noise from a table. Each row reads the table from another start position. This is cheap
- * enough for one thread to feed a fast GPU, and any network can learn it. */
+ * over its whole area and adds noise from a table. Each row reads the table from another start position. Generating
+ * such images is cheap enough for one thread to feed a fast GPU, and any network can learn to classify them. */
 #include "data.h"
 
 #include <math.h>
@@ -82,7 +82,8 @@ static void make_row(const float *tile_row, const float *noise, size_t tile_coun
     }
 }
 
-/* Generate synthetic image `number`. The first numbers are the training images, the following ones the test part. */
+/* Generate synthetic image `number`. The training images have the first numbers, and the test images the numbers after
+ * them. */
 static void make_image(const struct data *data, uint64_t number, float *ret_image, int32_t *ret_label)
 {
     const struct shape *shape = &data->options.shape;

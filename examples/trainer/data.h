@@ -1,4 +1,4 @@
-/* Data sets: they provide images and labels, and their order.
+/* Data sets: images with labels, and the order in which an epoch uses them.
  *
  * A set is stored in host memory as bytes, or generated on demand (synthetic). It is never stored on the GPU as a
  * whole. Images are returned as fp32 in the order rows, columns, channels. Images from files are normalised per
@@ -14,7 +14,7 @@ struct data_options {
     struct shape shape;  /* shape of the model's input */
     size_t class_count;  /* number of classes of the model */
     uint64_t seed;       /* seed of synthetic images and of random labels */
-    size_t image_count;  /* number of synthetic training images; the test part has a fifth of it */
+    size_t image_count;  /* number of synthetic training images; the test part has a fifth as many */
     bool labels_are_lot; /* give the training images random labels, so that nothing can be learned */
 };
 

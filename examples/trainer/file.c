@@ -48,7 +48,7 @@ static bool read_open(int fd, const char *path, uint64_t most, struct bytes *ret
 
 bool bytes_read(const char *path, uint64_t most, struct bytes *ret, struct reason *reason)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a pipe: it is rejected below */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a pipe, which read_open() rejects */
     if (fd < 0)
         return because(reason, "%s: %s", path, strerror(errno));
     bool is_read = read_open(fd, path, most, ret, reason);

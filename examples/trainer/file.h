@@ -12,7 +12,7 @@ struct bytes {
 bool bytes_read(const char *path, uint64_t most, struct bytes *ret, struct reason *reason);
 void bytes_clear(struct bytes *bytes); /* accepts a zeroed struct */
 
-/* Read numbers from a file, independent of the machine's byte order. */
+/* Return the big-endian number at `at`. Works on machines of any byte order. */
 static inline uint32_t big_u32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];

@@ -2,10 +2,10 @@
  *
  * On each device, the limit `memory_bytes` covers three sizes:
  * - taken: the memory of the process on the GPU after the back end was opened and has joined the other devices
- *   (context, libraries, handles). NVML reports it for the process. If NVML does not list the process, it is the
- *   decrease of the GPU's free memory since before open(): the largest value of all runs of the process. Without NVML
- *   it is FIT_UNKNOWN_BYTES. On a host (`has_card` false) it is 0: there the limit only covers the plan, without
- *   libraries and data.
+ *   (context, libraries, handles), as NVML reports it. If NVML does not list the process, the size is the decrease of
+ *   the GPU's free memory since before open(), and of several runs in one process, the largest decrease counts. Without
+ *   NVML, the size is FIT_UNKNOWN_BYTES. Without a GPU (`has_card` is false), it is 0, and the limit covers only the
+ *   plan, not libraries and data.
  * - the plan: everything that the run allocates, to the byte, including workspaces.
  * - FIT_RESERVE_BYTES: memory that libraries allocate late (kernels on first use), and rounding to the driver's pages.
  *   Whether this reserve was enough is measured after the first step (train.h).

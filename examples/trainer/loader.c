@@ -1,9 +1,9 @@
 /* Run the loader's thread.
  *
  * The loader writes to a host buffer only when the previous copy from it is complete (fed()). It copies the buffer to
- * the device only when the computation that reads the previous content of the device's buffer was submitted. Only
- * then does the back end know which steps the copy must wait for. All waiting uses counters that only grow:
- * micro-batches fed by the loader, and micro-batches passed by the caller.
+ * the device only after the computation that reads the previous content of the device's buffer has been submitted,
+ * because the back end does not know earlier which steps the copy must wait for. All waiting uses counters that only
+ * grow: micro-batches that the loader has fed, and calls of loader_passed().
  *
  * Each helper thread fills the same part of the images in every buffer. */
 #include "loader.h"

@@ -6,13 +6,14 @@
  *     maxpool 3 stride 2 pad 1      kernel; options: stride N (as large as the kernel), pad N (0)
  *     averagepool                   over the whole image
  *     linear 10
- *     segment                       begins a new segment: results in a segment may be computed again, not kept
+ *     segment                       begins a new segment: with checkpointing, results inside a segment are computed
+ *                                   again instead of kept
  *
  * Each layer reads the output of the line above. Names allow other connections:
  *
  *     start = maxpool 2             names the output of this layer
- *     short = conv 256 1 from start reads a named output instead of that of the line above
- *     add short relu                adds a named output to that of the line above
+ *     short = conv 256 1 from start reads a named output instead of the one from the line above
+ *     add short relu                adds a named output to the one from the line above
  *
  * The last layer has one output per class. Text after # is a comment. Images are stored in the order rows, columns,
  * channels (channels last), and weights in the order output channel, row, column, input channel. A model is plain data:

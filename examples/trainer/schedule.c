@@ -17,7 +17,7 @@ struct maker {
     struct reason *reason;
     size_t step_room, block_room;
     /* Arrays with one entry per layer: */
-    size_t *y;        /* block of the layer's result; with checkpointing, of the result that is computed again */
+    size_t *y;        /* block of the layer's result; with checkpointing, of the recomputed result */
     size_t *saved;    /* block that the forward step saves for the backward step */
     size_t *gradient; /* block with the gradient of the layer's result; NO_BLOCK: none yet */
     bool *is_trained; /* the layer or a layer that it depends on has parameters */
@@ -360,7 +360,7 @@ static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
     memcpy(ret_blocks, blocks, sizeof blocks);
 }
 
-/* The lifetimes of the blocks, and the numbers that gs_plan gave them. NO_BLOCK stays NO_BLOCK. */
+/* The lifetime of each block, and its number in the plan. */
 struct places {
     size_t *last;   /* owned; index of the last step that uses each block */
     size_t *number; /* owned; number of each block in the plan */

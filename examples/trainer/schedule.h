@@ -29,7 +29,7 @@ enum step_kind {
     /* Set dy to 0 in place where y is 0: the backward step of a ReLU. The layer's STEP_BACKWARD follows. Batch
      * normalisation has no STEP_RELU, because its STEP_BACKWARD does this without writing to dy. */
     STEP_RELU,
-    STEP_BACKWARD, /* dx = or += gradient of x; parameter gradients += theirs; NO_BLOCK as dx: do not compute it */
+    STEP_BACKWARD, /* set or add to dx, the gradient of x (unless NO_BLOCK); add to the parameter gradients */
     STEP_COPY,     /* dx = dy */
     STEP_SUM,      /* dx += dy */
     STEP_KIND_COUNT
@@ -93,8 +93,9 @@ struct schedule {
     gs_plan_size size;
 };
 
-/* Make a schedule. `backend` chooses the algorithm and the workspace of each step. A workspace has at most
- * `workspace_budget_bytes`. `state` is an open state of the back end. If `backend` is NULL, there are no workspaces. */
+/* Make a schedule. `backend` chooses the algorithm and the workspace of each step; `state` is its open state.
+ * `workspace_budget_bytes` limits the optional workspace of each step. If `backend` is NULL, there are no
+ * workspaces. */
 struct backend;
 bool schedule_make(const struct model *model, const struct schedule_options *options, const struct backend *backend,
                    void *state, size_t workspace_budget_bytes, struct schedule *ret_schedule, struct reason *reason);

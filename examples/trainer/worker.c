@@ -68,7 +68,8 @@ static void say_choice(void *user, const char *line)
     report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
 }
 
-/* Print a note if the checkpoint was made with another micro-batch or precision. Store the current ones in `start`. */
+/* Print a note if the checkpoint was made with another micro-batch or precision. Store the current values in
+ * `start`. */
 static void note_choice(struct training *training)
 {
     struct checkpoint *start = &training->start;
@@ -292,7 +293,8 @@ static void tell_results(struct worker *worker, const struct results *results, d
     }
 }
 
-/* Check, after the kernels are loaded, that the process kept its memory limit. Returns false if it uses more. */
+/* Check that the process stayed within its memory limit. Call this after the kernels are loaded. Returns false if the
+ * process uses more. */
 static bool is_promise_kept(struct worker *worker, struct reason *reason)
 {
     uint64_t promised = options_of(worker)->fit.memory_bytes;

@@ -1,4 +1,4 @@
-/* Test that apigen rejects each bad row with file, line and reason, and writes nothing. */
+/* Test that apigen rejects each bad row and names the file, the line and the reason, and that it accepts a good row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

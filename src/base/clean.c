@@ -24,7 +24,7 @@ static size_t utf8_length(const char *string)
     for (size_t i = 1; i < length; i++) /* a terminating zero is not a continuation byte, so the loop stops there */
         if (!is_continuation(s[i]))
             return 0;
-    /* overlong forms, surrogates, and code points beyond U+10FFFF */
+    /* reject overlong forms, surrogates, and code points beyond U+10FFFF */
     if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
         (s[0] == 0xF4 && s[1] > 0x8F))
         return 0;

@@ -5,8 +5,8 @@
 #ifndef GW_GLIBC_H
 #define GW_GLIBC_H
 
-/* Detect glibc only by the presence of its header file: no C library header may be included before the feature macros
- * of the source file. */
+/* Detect glibc only by the presence of its header file. Do not include a C library header here, because the source file
+ * has not defined its feature macros yet. */
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<gnu/libc-version.h>)
 /* The symbol version of the first release for this machine, and the versions of functions that were added later. */

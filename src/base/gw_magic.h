@@ -1,4 +1,5 @@
-/* The first bytes of a recording. The reader of text logs uses them to reject a recording, even under another name. */
+/* The first bytes of a recording. The reader of text logs uses them to reject a recording, whatever its file name
+ * is. */
 #ifndef GW_MAGIC_H
 #define GW_MAGIC_H
 

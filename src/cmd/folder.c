@@ -1,4 +1,4 @@
-/* Lists the files of a folder, for `gpuwhy explain FOLDER`, and finds a name that was mistyped. */
+/* List the files of a folder, for `gpuwhy explain FOLDER`, and find the file that a mistyped name probably means. */
 #include "gwi_folder.h"
 
 #include "gw_array.h"
@@ -24,8 +24,8 @@ static bool is_recording(const char *name)
     return bytes > end && strcmp(name + bytes - end, ".gpuwhy") == 0;
 }
 
-/* True for the names of logs: a usual ending, or none, as "stdout" and "output" have. Programs, settings and documents
- * are left out. */
+/* True if the name looks like that of a log: it has a usual extension, or none, like "stdout" and "output". Programs,
+ * settings and documents do not match. */
 static bool has_name_of_log(const char *name)
 {
     static const char *const ends[] = {".log", ".txt", ".out",   ".err",    ".gz",
@@ -38,7 +38,7 @@ static bool has_name_of_log(const char *name)
     return end == NULL || strspn(end + 1, "eo0123456789") == strlen(end + 1); /* "job.o1234", "train.log.1" */
 }
 
-/* A FIFO is left out, because reading it waits for its writer. */
+/* True for a regular file that is not empty. A FIFO must be skipped, because reading it would wait for a writer. */
 static bool is_plain_file(const char *path)
 {
     struct stat info;

@@ -18,7 +18,8 @@ typedef struct gwi_folder_files {
 GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err);
 void gwi_folder_free(gwi_folder_files *files);
 
-/* Write the name of a file in the folder of `path` that differs from `path` by few characters. False: there is none. */
+/* Find a file in the same folder as `path` whose name differs by at most two characters, and store its path in
+ * `ret_name`. Returns false if there is none. */
 bool gwi_folder_similar(const char *path, char *ret_name, size_t room);
 
 #endif

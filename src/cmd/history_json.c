@@ -8,7 +8,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Return a JSON string, or null for NULL. Command lines and paths may contain invalid UTF-8. */
+/* Return a JSON string, or null if the text is NULL or empty. Command lines and paths may contain invalid UTF-8. */
 static json_object *text_or_null(const char *text)
 {
     gw_text clean = {0};

@@ -9,12 +9,12 @@
     X(XID, "xid")               /* code: number of the Xid; value: the driver's "caused by Xid", 0: none */            \
     X(CARD_EVENT, "card event") /* code: NVML's event type; value: its data */                                         \
     X(CARD_LOST, "card lost")   /* code: NVML's result (15 lost, 16 reset required) */                                 \
-    X(OOM_KILL, "oom kill")     /* a process was killed, host memory ran out; code: 1 by a cgroup limit, */            \
-                                /* 0 by the machine's, 2 unknown; value: number of processes */                        \
+    X(OOM_KILL, "oom kill")     /* host memory ran out and a process was killed; code: 1 a cgroup's limit, */          \
+                                /* 0 the machine's memory, 2 unknown; value: number of processes */                    \
     X(CRASH, "crash")           /* the kernel reported a fault signal; code: the signal, value: the address */         \
     X(BUS_ERROR, "bus error")   /* PCIe's advanced error reporting; code: 0 corrected, 1 uncorrected, 2 fatal */       \
     X(DRIVER_LOG, "driver log") /* another line of the NVIDIA kernel module; code: GW_DRIVER_LINE_* */                 \
-    X(SENSE, "sense")           /* a failure of the sampling itself: what cannot be read, and why */
+    X(SENSE, "sense")           /* the sampling itself failed; the text says what cannot be read, and why */
 
 typedef enum gw_machine_event_kind {
 #define GW_X(name, text) GW_MACHINE_##name,

@@ -103,7 +103,7 @@ typedef enum gw_metric_kind {
     X(CGROUP_MEMORY_PEAK, "cgroup.memory.peak", "bytes", COUNTER)                                                      \
     X(CGROUP_OOM_KILLS, "cgroup.memory.oom_kills", "count", COUNTER)                                                   \
     X(CGROUP_MEMORY_REFUSED, "cgroup.memory.limit_hits", "count", COUNTER)                                             \
-    X(CGROUP_MEMORY_STALLED, "cgroup.memory.stalled", "us", COUNTER) /* pressure: time in which some task waited */    \
+    X(CGROUP_MEMORY_STALLED, "cgroup.memory.stalled", "us", COUNTER) /* pressure: time in which any task stalled */    \
     X(CGROUP_CPU_LIMIT, "cgroup.cpu.limit", "milli-CPU", LEVEL)      /* UINT64_MAX: no limit */                        \
     X(CGROUP_CPU_PERIODS, "cgroup.cpu.periods", "count", COUNTER)                                                      \
     X(CGROUP_CPU_THROTTLED, "cgroup.cpu.throttled", "count", COUNTER) /* number of periods */                          \
@@ -116,7 +116,7 @@ typedef enum gw_metric_kind {
     X(HOST_SWAP_FREE, "host.swap.free", "bytes", GAUGE)                                                                \
     X(HOST_OOM_KILLS, "host.oom_kills", "count", COUNTER)                                                              \
     X(HOST_LOAD, "host.load", "milli", GAUGE) /* over the last minute */                                               \
-    X(HOST_CPUS, "host.cpus", "count", LEVEL) /* number that the supervisor may use */                                 \
+    X(HOST_CPUS, "host.cpus", "count", LEVEL) /* usable by the supervisor */                                           \
     X(SHM_TOTAL, "shm.total", "bytes", LEVEL)                                                                          \
     X(SHM_FREE, "shm.free", "bytes", GAUGE)                                                                            \
     X(DISK_CWD_FREE, "disk.cwd.free", "bytes", GAUGE) /* available to this user */                                     \
@@ -128,7 +128,7 @@ typedef enum gw_metric_kind {
     X(PROCESS_DESCRIPTORS, "process.descriptors", "count", GAUGE)                                                      \
     X(PROCESS_DESCRIPTORS_LIMIT, "process.descriptors.limit", "count", LEVEL)                                          \
     X(PROCESS_CPU_WAIT, "process.main.cpu_wait", "ns",                                                                 \
-      COUNTER) /* its first thread: time ready to run without a processor */
+      COUNTER) /* of its first thread: time spent waiting for a processor */
 
 typedef enum gw_metric {
 #define GW_X(name, text, unit, kind) GW_METRIC_##name,
@@ -142,7 +142,7 @@ typedef struct gw_metric_info {
     gw_metric_kind kind;
 } gw_metric_info;
 
-/* Static. NULL if this build does not know the metric. */
+/* Return a static description of a metric, or NULL if this build does not know the metric. */
 const gw_metric_info *gw_metric_find(unsigned metric);
 const char *gw_source_text(unsigned source);      /* "?": unknown */
 const char *gw_sample_state_text(unsigned state); /* "?": unknown */

@@ -2,15 +2,14 @@
  * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and
  * VMM memory and for contexts.
  *
- * The process's used memory is the sum of a ledger of live sizes, rounded as the driver rounds them, and of its
- * contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right after
- * the first context was created. If that is more than a context takes on any card, other programs must be using the
- * device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
- * of other processes does not count against the limit, but the reported free memory is never more than there really
- * is.
+ * The process's used memory is the sum of all live sizes in a ledger, rounded as the driver rounds them, plus the size
+ * of its contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right
+ * after the first context was created. If that is more than a context takes on any card, other programs must be using
+ * the device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
+ * of other processes does not count against the limit, but the reported free memory is never more than there really is.
  *
- * The ledger exists only while the guard is on. It is changed with the hook's lock held, but this lock is never held
- * during a real call. */
+ * The ledger exists only while the guard is on. It is changed only while the hook's lock is held. The lock is never
+ * held during a real call. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -69,8 +68,8 @@ void gwi_guard_begin(void)
 
 /* ---- the ledger ---- */
 
-/* Requests of up to 1 MiB share pages of 2 MiB, in which they take steps of 512 bytes. Larger requests take whole
- * pages. */
+/* Round a size as the driver does. Requests of up to 1 MiB share pages of 2 MiB and are rounded up to a multiple of 512
+ * bytes. Larger requests get whole pages. */
 static uint64_t rounded(uint64_t bytes)
 {
     uint64_t step = bytes > 1u << 20 ? 2u << 20 : 512;
@@ -98,8 +97,8 @@ static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
     return i;
 }
 
-/* Deleted rows keep their place in the hash chains. In a program that uses many addresses, so many of them are left
- * that building a new table is worth the cost. */
+/* Build a new table without the deleted rows. These stay in the hash chains, and in a program that uses many addresses
+ * they would fill the table. */
 static void ledger_tidy(void)
 {
     row *rows = rows_new();
@@ -138,7 +137,7 @@ static row *ledger_find(row_kind kind, uint64_t key)
 static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
 {
     if (!ledger_ready())
-        return; /* memory missing from the ledger does not count, so the program may be refused less, but never more */
+        return; /* no room: this memory is not counted, so the guard may refuse too little, but never too much */
     uint32_t i = place_free(guard.rows, kind, key);
     guard.live_rows++;
     guard.used_rows += guard.rows[i].kind == ROW_EMPTY;

@@ -45,7 +45,8 @@ typedef struct gwi_slot_ref {
  * of two. */
 enum { GWI_CALLS_A_LOOK = 8 };
 
-/* The largest page size of the machine. The tables of older loaders are aligned only to the usual page size. */
+/* The largest page size of the architecture. Data is aligned to this size, but older dynamic loaders align it only to
+ * the usual page size. */
 #if defined(__x86_64__)
 enum { GWI_PAGE_BYTES_MAX = 4096 };
 #else
@@ -55,8 +56,8 @@ enum { GWI_PAGE_BYTES_MAX = 65536 };
 enum { GWI_COURSE_DEVICES = 16 }; /* PyTorch's allocations are followed on at most this many devices */
 
 /* The page that the kernel wipes in a child. If `mark` is 0, this process has no buffer yet; otherwise the other fields
- * are valid. The caches usually hold none of the hook's data at a launch, because two kernels' worth of other work ran
- * in between. So everything that frequent calls need is in one page, most of it in one cache line. A signal handler may
+ * are valid. At a launch, the hook's data is usually no longer in the caches, because the program has worked since the
+ * last one. So everything that frequent calls need is in one page, most of it in one cache line. A signal handler may
  * fork between any two of our instructions: the rest of that call then runs in the child with all fields 0, and must do
  * no harm. */
 typedef union gwi_wipe_page {
@@ -90,8 +91,8 @@ typedef struct gwi_state {
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
     char run_dir[1024]; /* "": none */
-    /* Number of modules, libraries and contexts created so far. After each of these, a kernel's handle may refer to
-     * another kernel than before. */
+    /* Number of modules, libraries and contexts created so far. After each creation, a kernel's handle may refer to a
+     * different kernel. */
     _Atomic uint32_t handles_made;
     _Atomic uint64_t card_bytes; /* total memory of the smallest device, as the program sees it; 0: not known yet */
 } gwi_state;
@@ -100,7 +101,7 @@ extern GWI_HIDDEN gwi_state gwi;
 extern GWI_HIDDEN gwi_wipe_page gwi_wipe;
 extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
-/* The next driver's functions by fn; NULL: the driver does not have it. */
+/* The next driver's functions, indexed by fn. NULL: the driver does not have the function. */
 extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
 /* The address that the program gets when it looks up a function by name: the facade's stub, which jumps to the
  * wrapper. NULL: none. */
@@ -131,10 +132,10 @@ static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
-/* Return the thread's slot, which is created if necessary. NULL: pass the call through. */
+/* Return the thread's slot, and create it if necessary. NULL: pass the call through. */
 gw_slot *gwi_enter_slow(void) GWI_COLD;
 
-/* Returns false in a forked child for slots of its parent. */
+/* False for a slot that a forked child has inherited from its parent. */
 static inline bool gwi_slot_is_ours(const gw_slot *slot)
 {
     return gwi_likely(slot->mark == atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed));
@@ -220,22 +221,22 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
     }
 }
 
-/* The copy that was just recorded went to the host: increment the counter for such copies too. */
+/* The copy that was just recorded went to the host: count it as GW_COUNT_READ, too. */
 static inline void gwi_hot_read(gwi_slot_ref *th)
 {
     gwi_bump(&th->slot->counter[GW_COUNT_READ], 1);
 }
 
-/* True if the calls that order work on the GPU (except launches) are recorded, which starts when the program has
- * memory for which the order matters. From them the reader can tell whether work on another stream was ordered
- * before a block was freed. See order.c. */
+/* True if the calls that order work on the GPU are recorded (launches are not). Recording them starts when the program
+ * allocates memory for which the order matters. From these calls the reader determines whether work on another stream
+ * was ordered before a block was freed. See order.c. */
 static inline bool gwi_orders(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.orders, memory_order_relaxed));
 }
 
-/* True if fills are recorded too, which starts at the first stream-ordered allocation. Until then the program can
- * only have page-locked memory, for which only copies matter. */
+/* True if fills are recorded too. Recording them starts at the first stream-ordered allocation. Before that, only
+ * page-locked memory can make the order matter, and for such memory only copies count. */
 static inline bool gwi_orders_fills(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.pools, memory_order_relaxed));
@@ -257,7 +258,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                 uint64_t a1, uint64_t a2, uint64_t a3, const char *text) GWI_COLD;
 
-/* The same for the failure of a GET, whose wrapper was not entered. Records it as a CALL. */
+/* Record a failed GET as a CALL. The wrapper of a GET is not entered. */
 void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2,
                     uint64_t a3) GWI_COLD;
 
@@ -271,20 +272,21 @@ bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
 
 /* Write one record and its text. Failures may use the reserved chunks. Failures of plain calls may not, unless they are
- * sticky: some healthy programs make many of them (for example by asking the driver about host pointers). */
+ * sticky: some healthy programs cause many of them (for example by querying attributes of host pointers). */
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text);
 bool gwi_is_precious(const gw_raw_event *event);
 
 /* Create this process's buffer (buffer.c). Returns false if that failed; all calls then pass through. */
 bool gwi_buffer_create(uint32_t mark);
-/* The memory of a new buffer, mapped and all zero (buffer_file.c). NULL: there is none. */
+/* Map the file of a new buffer and return its memory, all zero (buffer_file.c). Returns NULL on failure. */
 void *gwi_buffer_memory(void);
-/* Read up to out_bytes - 1 bytes and end them with a zero. False: there is nothing to read. */
+/* Read up to out_bytes - 1 bytes of a file and add a terminating zero. Returns false if the file is empty or cannot be
+ * read. */
 bool gwi_read_small_file(const char *path, char *out, size_t out_bytes);
-/* Read how many filters the supervisor's own calls have passed (filtered.c). */
+/* Read from the environment how many seccomp filters the supervisor itself has (filtered.c). */
 void gwi_filters_begin(void);
-/* True if this thread has a filter of system calls (seccomp) that may kill the process for an unusual one. Reads a file
- * of /proc. */
+/* True if this thread has a seccomp filter that may kill the process for an unusual system call. Reads a file of
+ * /proc. */
 bool gwi_calls_are_filtered(void);
 gw_slot *gwi_slot_take(uint32_t mark);
 bool gwi_slot_is_shared(const gw_slot *slot); /* true if it is in this process's buffer */
@@ -295,10 +297,10 @@ uint32_t gwi_slot_index(const gw_slot *slot); /* only for a shared slot */
 bool gwi_lock(void);
 void gwi_unlock(void);
 
-/* enter.c. Arrange for forked children to be detected, by the kernel or else by the C library. False: neither can do
- * it, and nothing is recorded. Call with the lock held. */
+/* enter.c. Make sure that gwi_wipe is cleared in forked children, by the kernel or else by an atfork handler. Returns
+ * false if neither works; then nothing is recorded. Call with the lock held. */
 bool gwi_tell_children(void);
-/* The steps with which a process starts to record; they run with the lock held. Set by attach.c before
+/* Functions that are called, with the lock held, when a process starts to record. Set by attach.c before
  * gwi_tell_children(). */
 typedef struct gwi_start {
     void (*begin)(bool has_buffer);
@@ -313,14 +315,14 @@ void gwi_forks_watch(void);
  * the lock held. */
 uint32_t gwi_fork_take(gw_slot *slot);
 
-/* crash.c. If GPUWHY_CATCH_CRASH=1, fault signals are from now on recorded before they take effect. */
+/* crash.c. If GPUWHY_CATCH_CRASH=1, record fault signals from now on, before they take effect. */
 void gwi_crash_watch(void);
 
 /* record.c. Call this with the lock held once a facade's table points to the wrappers. */
 void gwi_facade_attached(gw_facade_head *head);
 /* Call this when cuInit has succeeded: from now on, calls of functions with READ rows go straight to the driver. */
 void gwi_initialised(void);
-bool gwi_recording_is_off(void); /* true while it is switched off from within the process */
+bool gwi_recording_is_off(void); /* true while gpuwhy_record() has switched it off */
 
 /* order.c. Call this when a rare call has succeeded and is about to be recorded. The first allocation of
  * stream-ordered or page-locked memory starts the recording of ordering steps. After that, for each call that frees
@@ -354,11 +356,12 @@ bool gwi_memory_info(size_t *ret_free, size_t *ret_total);
 /* Read a device's free and total bytes from the driver. If the current context is on another device, `context` is
  * made current for the query; 0: no context is known. False: not known. */
 bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);
-/* Return whether the driver may be queried after a call with this result. It may not if it is not initialised in
- * this process (in a forked child its locks may be held forever), if it is shutting down with the program, or if
- * this thread runs a host function. */
+/* Return false if a call's result shows that the driver must not be queried: it is not initialised in this process (in
+ * a forked child its locks may be held forever), it is shutting down with the program, or this thread runs a host
+ * function. */
 bool gwi_may_ask(int result);
-/* Returns true at most ten times a second, counted over all threads. `last_ns` is the time of the last true. */
+/* Returns true at most ten times a second, counted over all threads. `last_ns` stores the time at which it last
+ * returned true. */
 bool gwi_turn(_Atomic uint64_t *last_ns);
 
 /* Read the limit from the environment (guard.c). */
@@ -380,10 +383,11 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: use the current time */
 /* True if at least half of the buffer is free, so that there is room for optional records. */
 bool gwi_buffer_is_roomy(void);
 
-/* Report the result of a call to the guard, which then settles the memory that it had set aside for the call. */
+/* Report the result of a call to the guard. The guard releases the memory that it reserved for the call, and updates
+ * its ledger if the call succeeded. */
 void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);
 
-/* Per-thread data that the guard stores when it checks a call and takes when the call has returned (buffer.c). */
+/* Per-thread data that the guard stores when it checks a call, and takes back when the call has returned (buffer.c). */
 void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes);
 uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
 void gwi_slot_note_refused(gw_slot *slot);
@@ -393,7 +397,7 @@ bool gwi_slot_take_refused(gw_slot *slot);
  * that file is not linked. gw_event.h gives the meaning of the arguments for each `kind`. */
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
-/* The generated wrappers by fn; NULL for rows that pass through. */
+/* The generated wrappers, indexed by fn; NULL for rows that pass through. */
 extern GWI_HIDDEN void *const gwi_wrappers[GW_FN_COUNT];
 
 /* errno belongs to the program: save and restore it around our own work. */

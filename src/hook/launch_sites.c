@@ -1,10 +1,10 @@
-/* Record where kernels are launched: a few call sites of each function, found off the launch path.
+/* Record where kernels are launched: a few call sites of each function. Most launches do no extra work for this.
  *
- * A launch checks whether its function is settled. If it is, nothing more is done. If not, the function is new or
- * being watched again, and its launch is handled here: its call site is looked up at the 1st, 2nd, 4th, 8th and 16th
- * of its first WINDOW launches. After these, or after four different sites, the function is settled. To detect a
- * function that is later launched from another place, all functions are watched again each time the age of the
- * process has doubled: about twenty times in a run of a day.
+ * A launch checks whether its function is settled. If it is, nothing more is done. If not, the function is new or being
+ * watched again, and its launch is handled here: its call site is looked up at the 1st, 2nd, 4th, 8th and 16th of its
+ * first WINDOW launches. After these, or after four different sites, the function is settled. A settled function may
+ * later be launched from another place. So each time the age of the process has doubled, all functions are watched
+ * again: about twenty times in a run of a day.
  *
  * The driver may reuse handles, so an unload clears all data about all functions.
  *
@@ -19,7 +19,7 @@
 enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
 _Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
 
-/* 32 bytes: a function, the number of its launches that were counted, and its recorded sites. */
+/* A function, the number of its counted launches, and its recorded sites. 32 bytes. */
 typedef struct watched {
     _Atomic uint64_t function; /* 0: free */
     _Atomic uint32_t count;

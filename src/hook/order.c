@@ -1,16 +1,16 @@
 /* Record the order in which work was put on the GPU.
  *
  * A block that is freed in the order of one stream may still be in use on another stream, unless an event or a wait
- * orders the two, or the host has learned that the work is complete. To decide this, the reader needs the calls that
- * order work, from all threads and in the order in which they returned. A thread's ring has no addresses and no
- * calls of other threads. But these calls are too frequent to record each of them, and most programs never free
- * memory for which this matters.
+ * orders the two, or the host has found out that the work is complete. To decide this, the reader needs the calls that
+ * order work, from all threads and in the order in which they returned. The ring of a thread cannot answer this: it has
+ * no addresses and no calls of other threads. Recording every such call would be too expensive, and most programs never
+ * free memory for which the order matters.
  *
  * So these calls are numbered and stored in a ring in private memory, starting at the first allocation of
- * stream-ordered or page-locked memory. When such memory is freed, and a copy was recently made on another stream,
- * the steps that are not in the recording yet are written just before the free. Each step is written at most once.
- * The hook itself decides nothing. If a step is in doubt (another thread is still storing it, the ring has wrapped,
- * the buffer is full), it is left out, and the reader treats the gap in the numbers as "not known". */
+ * stream-ordered or page-locked memory. When such memory is freed, and a copy was recently made on another stream, the
+ * steps that are not in the recording yet are written just before the free. Each step is written at most once. The hook
+ * itself decides nothing. If a step cannot be read or written (another thread is still storing it, the ring has
+ * wrapped, the buffer is full), it is left out, and the reader treats the gap in the numbers as "not known". */
 #include "gwi_hook.h"
 
 #include <string.h>
@@ -26,9 +26,9 @@ typedef struct told_step {
 } told_step;
 enum { STEP_WORDS = sizeof(told_step) / sizeof(uint64_t) };
 
-/* Threads do not wait for ring entries. If a thread was descheduled while it wrote an entry, another thread may
- * write the same entry at the same time, a whole round later. The checksum detects the resulting mix of two steps. A
- * lock would cost as much as taking the number. */
+/* Threads do not wait for ring entries. If a thread was descheduled while it wrote an entry, another thread may write
+ * the same entry at the same time, a whole round later. The checksum detects the resulting mix of two steps. A lock
+ * would cost as much as the atomic increment that assigns the number. */
 typedef struct step {
     _Atomic uint64_t word[STEP_WORDS];
     _Atomic uint64_t sum;
@@ -95,8 +95,8 @@ static void note_copy(uint64_t stream, uint64_t number)
     atomic_store_explicit(&newest->number, number, memory_order_relaxed);
 }
 
-/* True for a query that repeats the last one with no step in between. It is skipped, because programs poll in a
- * loop. */
+/* True for a query that repeats the last one with no step in between. Programs poll in a loop, so such a query is
+ * skipped. */
 static bool is_asked_again(unsigned kind, uint64_t object)
 {
     return kind >= GW_ORDER_STREAM_DONE &&
@@ -183,7 +183,8 @@ static bool write_step(gwi_slot_ref *th, const told_step *it)
     return gwi_write(th->slot, &event, NULL);
 }
 
-/* Write the steps up to `last`. True if each of them has been written, now or earlier, or was given up earlier. */
+/* Write the steps up to `last` that are not written yet. Returns false if one of them could not be read or written.
+ * Overwritten steps are skipped: the reader sees the gap in the numbers. */
 static bool tell(gwi_slot_ref *th, uint64_t last)
 {
     uint64_t next = atomic_load(&order.told) + 1;
@@ -193,7 +194,7 @@ static bool tell(gwi_slot_ref *th, uint64_t last)
     for (; next <= last && whole; next++) {
         told_step it;
         if (!read_step(&order.ring[next % STEPS], next, &it))
-            return false; /* not stored yet, or never: a later call will find that this step is overwritten */
+            return false; /* not stored yet, or never will be; a later call skips this step once it is overwritten */
         whole = write_step(th, &it);
         atomic_store(&order.told, next);
     }

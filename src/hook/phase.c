@@ -8,8 +8,8 @@
 enum { PHASES_MAX = 4096, NAME_BYTES_MAX = 200 };
 
 int gpuwhy_phase_mark(const char *name) __attribute__((visibility("default")));
-/* The same for callers that could not report the phase in time: it began `age_ns` ago. A notebook kernel loads the
- * hook at its first driver call, in the middle of a cell (python/gpuwhy_ipython.py). */
+/* Mark a phase that began `age_ns` ago, for a caller that could not report it in time. A notebook kernel loads the hook
+ * at its first driver call, in the middle of a cell (python/gpuwhy_ipython.py). */
 int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns) __attribute__((visibility("default")));
 
 /* Return how many bytes of the name to keep, without cutting a UTF-8 character in two. */

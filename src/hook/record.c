@@ -41,9 +41,9 @@ static void redirect(gw_facade_head *head, bool on)
     }
 }
 
-/* Lead the READ rows straight to the driver. In a forked child the kernel wipes the page with these pointers, and
- * cuInit does not succeed again, so the child keeps all its checks: there even the first read may fail. Kernels
- * before 4.14 do not wipe, so on them all reads stay checked. */
+/* Let calls of READ rows jump straight to the driver. In a forked child, the kernel wipes the page with these pointers,
+ * and cuInit does not succeed again. So all reads stay checked in a child, where even the first one may fail. Kernels
+ * before 4.14 cannot wipe the page, so there all reads stay checked in every process. */
 static void lead_reads_straight(gw_facade_head *head)
 {
     for (uint32_t i = 0; i < head->read_count; i++) {
@@ -85,9 +85,9 @@ void gwi_facade_attached(gw_facade_head *head)
 
 int gpuwhy_record(int on) __attribute__((visibility("default")));
 
-/* Switch recording off (0: calls go straight to the driver) or on again (any other value). Returns 1 if this was
- * done. 0: nothing was changed, because nothing is recorded here, or because the guard is on, which would lose count
- * of memory.
+/* Switch recording off (0: calls go straight to the driver) or on again (any other value). Returns 1 on success.
+ * Returns 0 and changes nothing if this process records nothing, or if the guard is on, because the guard must see
+ * every allocation.
  *
  * Can be called at any time, from any thread; calls in progress end as they began. Resolvers stay wrapped and return
  * the same results, but are not counted. Facts that are not calls (phases, for example) are still written. A

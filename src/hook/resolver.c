@@ -1,12 +1,12 @@
 /* cuGetProcAddress in all its forms.
  *
  * The real resolver is called first. Then its result is replaced according to the returned address, not according to
- * the requested name: a name means different functions depending on version and flags, and only the driver knows
- * which one it returned. The map from addresses to functions is filled once, at the first call, from the exports and
- * from the driver's own results for every name, version and flag of our table. If several functions have the same
- * address, the request decides between them. If it does not decide either, the result passes through and a note is
- * recorded. The replacement is the address that dlsym returns for the function, because a program may compare the
- * two, and with the bare driver they are equal. */
+ * the requested name: a name means different functions depending on version and flags, and only the driver knows which
+ * one it returned. The map from addresses to functions is filled once, at the first call, from the exports and from the
+ * driver's own results for every name, version and flag of our table. If several functions have the same address, the
+ * request selects one of them. If it selects none, the result is passed through unchanged and a note is recorded. The
+ * replacement is the address that dlsym returns for the function, because a program may compare the two, and with the
+ * bare driver they are equal. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -107,7 +107,8 @@ static void note_some(gw_note reason, uint64_t a, uint64_t b, const char *text)
         gwi_note(reason, a, b, 0, text);
 }
 
-/* Self-check: note each wrapped function that exists and has a name in our table, but that no request returns. */
+/* Self-check: write a note for each wrapped function that the driver has and our table lists, but that no request
+ * returned. */
 static void note_unreached(void)
 {
     for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++) {

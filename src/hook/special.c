@@ -1,12 +1,12 @@
-/* Extra steps of wrappers, which rows of driver.api request by name. */
+/* Extra steps of wrappers. Rows of driver.api request them by name. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* With the private tables that this call returns, a program can call the driver without passing through the hook.
- * Such a call is noted once per process. */
+/* Write a note at the first cuGetExportTable of a process: with the private tables that it returns, a program can call
+ * the driver without passing through the hook. */
 void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static _Atomic uint32_t said_by_pid;
@@ -25,8 +25,8 @@ void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExport
 
 enum { ENUMERATED_MAX = 8192 };
 
-/* Kernels get their names when their handles are created. Each of these two calls creates many handles and returns
- * no names, so the names are queried here. */
+/* The name of a kernel is recorded when its handle is created. Each of these two calls creates many handles and returns
+ * no names, so query the names here. */
 void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int numFunctions,
                                 CUmodule mod)
 {

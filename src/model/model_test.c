@@ -40,14 +40,14 @@ static void test_plain_memory(void **state)
     gw_feed_free(&feed, 0); /* a free of NULL must not count */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->peak_bytes, 3 * mib + 100);
-    gw_feed_free(&feed, a); /* a second free must be counted, and must change nothing else */
+    gw_feed_free(&feed, a); /* a second free must only be counted */
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 1);
     gw_feed_free(&feed, b);
     assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
     close_feed();
 }
 
-/* Device numbers beyond the table must not affect other devices. Once, 16 was taken for device 0. */
+/* Device numbers beyond the table must not affect other devices. A bug once treated device 16 as device 0. */
 static void test_devices_beyond_the_table_are_nobody_elses(void **state)
 {
     (void)state;
@@ -206,8 +206,8 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
     close_feed();
 }
 
-/* The release of the first block was lost, and its mapping keeps it alive. The ledger must not confuse it with the
- * second block, which gets the same handle. */
+/* The event that released the first block was lost, and the block's mapping keeps it alive. A second block gets the
+ * same handle. The ledger must not confuse the two. */
 static void test_vmm_number_given_out_twice(void **state)
 {
     (void)state;
@@ -722,8 +722,8 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
     gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
 }
 
-/* The orders of live blocks and requests are those of the recorded course. Counters of 32 bits continue after an
- * overflow. If a text is lost or damaged, only its own contents are missing. */
+/* Live blocks and requests must keep the order numbers of the recorded course. 32-bit counters must continue after an
+ * overflow. If a text is lost or damaged, only its own requests may be missing. */
 static void test_a_course_of_requests(void **state)
 {
     (void)state;
@@ -768,8 +768,8 @@ static void test_a_course_of_requests(void **state)
     gw_model_free(model);
 }
 
-/* 1,100 equal arrays use most of the memory, so they are a pile. 99 arrays are not, nor are arrays that use little of
- * it. */
+/* 1,100 equal arrays that use most of the memory are a pile. 99 arrays are too few, and 1,100 arrays that use little of
+ * the memory are not a pile either. */
 static void test_a_pile_of_arrays(void **state)
 {
     (void)state;
@@ -794,7 +794,7 @@ static void test_a_pile_of_arrays(void **state)
     gw_model_free(model);
 }
 
-/* Ages count back from the time at which the history was read, even if writing the report took long. */
+/* All ages are relative to the time at which the history was read, even if writing the report took long. */
 static void test_ages_of_a_report_are_of_one_moment(void **state)
 {
     enum { BLOCKS = 4 };
@@ -824,8 +824,8 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
     gw_model_free(model);
 }
 
-/* Check sums and orders that hold for every ledger, whatever the program did. Bytes are not compared with totals,
- * because a damaged size may let a sum overflow. */
+/* Check the sums and relations that hold for every ledger, whatever the program did. Bytes are not compared with
+ * totals, because a damaged size can make a sum overflow. */
 static void expect_sound_usage(const gw_usage *usage)
 {
     uint64_t live = 0;
@@ -878,7 +878,7 @@ static void expect_sound_failures(const gw_model *model)
     assert_int_equal(linked, model->failure_count); /* no pid was used twice in this recording */
 }
 
-/* The list of a snapshot has as many blocks, and as many bytes, as the ledger counted at that moment. */
+/* Check that the list of each snapshot has as many blocks and bytes as the ledger counted at that moment. */
 static size_t expect_sound_snapshots(const gw_model *model)
 {
     size_t listed = 0;

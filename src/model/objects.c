@@ -1,11 +1,11 @@
-/* Stores, finds and counts the objects of the ledger. Most of the time to read a recording is spent here: an event
- * touches one slot of a table, one object, one group and the usage, and nothing else. */
+/* Stores, finds and counts the objects of the ledger. Reading a recording spends most of its time here. So an event
+ * touches only one slot of a table, one object, one group and the usage. */
 #include "gwi_find.h"
 
 /* ---- groups ---- */
 
-/* Groups of one process, class, function and size differ in their site. If the site is unknown, they differ in the
- * thread. */
+/* The key of a group: process, class, function, size and call site. If the site is unknown, the thread is part of the
+ * key, too. */
 typedef struct group_key {
     const gw_group *group;
     uint64_t bytes;
@@ -263,7 +263,8 @@ void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *even
         free_of_nothing(model, process, event);
 }
 
-/* End an object whose address was used again. It must have been freed, and the event was lost. */
+/* End an object whose address or handle was used again. The object must have been freed, but the event of the free was
+ * lost. */
 static GWI_RARE void end_unseen(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
     if (gwi_object_end(model, process, space, key))

@@ -1,6 +1,6 @@
-/* Reads reports about a framework's allocator, which gpuwhy's observer in the framework writes. ALLOCATOR_OOM opens a
- * report. The STATE, BLOCK and HISTORY facts of the same process that follow belong to it. A STATE without a failure
- * opens a report of its own. */
+/* Reads the reports on a framework's allocator that gpuwhy's observer in the framework writes. An event ALLOCATOR_OOM
+ * opens a report. Later events of the same process, such as ALLOCATOR_STATE and ALLOCATOR_BLOCK, add to it. A report
+ * without a failure begins with an ALLOCATOR_STATE event. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -21,8 +21,9 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
     return process->allocator_now = (int)model->allocator_count++;
 }
 
-/* Get the time from an age. All ages in a report are relative to one time, when reading its history began, because
- * writing the facts takes longer on a busy machine. False if the age is unknown or reaches back before the run. */
+/* Convert an age to a time. All ages in a report are relative to the time at which the observer began to read the
+ * history, because writing the events takes longer on a busy machine. False if the age is unknown or reaches back
+ * before the run. */
 static bool time_of_age(const gwi_process *process, const gw_event *event, uint64_t age_ns, uint64_t *ret_t_ns)
 {
     uint64_t told_ns = process->history_read_ns != 0 ? process->history_read_ns : event->t_ns;
@@ -31,7 +32,7 @@ static bool time_of_age(const gwi_process *process, const gw_event *event, uint6
     return known;
 }
 
-/* The allocator itself made a driver call that failed just before the report. Link that failure to the report. */
+/* If a driver call of the allocator failed just before the report, link that failure to the report. */
 static void tie_failure(gw_model *model, const gwi_process *process, int index)
 {
     const gw_allocator_report *report = &model->allocator[index];
@@ -106,8 +107,8 @@ static uint64_t unrolled(uint64_t before, uint32_t now)
     return before + (uint32_t)(now - (uint32_t)before);
 }
 
-/* Return the order of the request before which a block was freed. 0: it was not freed. UINT64_MAX: it was freed long
- * after. */
+/* Return the order of the last request before a block was freed. 0: the block was not freed. UINT64_MAX: it was freed
+ * long after its own request. */
 static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
 {
     if (freed_after == 0)
@@ -115,8 +116,8 @@ static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
     return freed_after >= UINT32_MAX ? UINT64_MAX : order + freed_after - 1;
 }
 
-/* Add a text of requests. If it does not continue the previous text, a part was lost. Then keep only the later
- * requests, because they show the end. */
+/* Add the requests in a text. If they do not follow the previous ones without a gap, some were lost. Then keep only the
+ * new ones, because they show how the run ended. */
 static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
                          const gw_event *event)
 {
@@ -201,8 +202,8 @@ static int by_peak(const void *left, const void *right)
     return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
 }
 
-/* Number the live blocks by the allocations in the history up to their time. A gap between two numbers then counts
- * blocks that were allocated and freed. */
+/* Number each live block by the count of allocations in the history up to its time. A gap between two numbers is then
+ * the number of blocks that were allocated and freed in between. */
 static void settle(gwi_process *process, gw_allocator_report *report)
 {
     if (report->settled)
@@ -212,7 +213,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
         qsort(report->live, report->live_count, sizeof *report->live, report->has_course ? by_order : by_time);
     if (report->peak_count > 0)
         qsort(report->peak, report->peak_count, sizeof *report->peak, by_peak);
-    if (report->has_course) { /* the course has numbers of its own */
+    if (report->has_course) { /* the course has already numbered the blocks */
         report->order = report->field[GW_ALLOCATOR_COURSE_REQUESTS];
         process->history_count = 0;
         return;
@@ -297,7 +298,7 @@ static void state_add(gw_model *model, gwi_process *process, const gw_event *eve
         report->course_missed = value;
 }
 
-/* Add a fact to the report that is being read. */
+/* Add an event to the report that is being read. */
 static void part_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_allocator_report *report = report_now(model, process, event);
@@ -371,8 +372,8 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
         report->recovery = GW_RECOVERED_BY_WORK;
 }
 
-/* A block of unknown time is older than the oldest entry that is left in the history, because the history is limited.
- * This assumes that the entry is in the first time span. */
+/* The history is limited, so a block without a time is older than the oldest entry left in it. This assumes that the
+ * oldest entry is in the first time span. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns)
 {
     if (report->peak_count == 0)

@@ -3,13 +3,14 @@
  * The hook reports calls that order work on the GPU. It numbers these steps over all threads (gw_order_step), and
  * reports them before an event that frees memory. Only copies and fills are tracked. For each copy, this file stores
  * the streams on which later work comes after it, and the events that were recorded after it. A wait for such an event
- * adds a stream. The copy has ended when the host waited for such an event, queried it with success, or was called
- * back. A block is noted if it is freed in the order of another stream, or by the host before the copy has ended.
+ * adds a stream. The copy counts as ended once the host waited for such an event or stream, a query reported that its
+ * work was done, or a host function was queued behind the copy. A block is reported if it is freed in a stream that
+ * does not come after the copy, or by the host before the copy has ended.
  *
- * If anything is unknown, the copy counts as ordered and is dropped, so that nothing is claimed. Examples are a gap in
- * the numbers, an event recorded before the first known step, captured work, or a wait by other means. The same is done
- * for calls that wait for the device as a side effect (freeing plain memory, unloading). Launches are not steps. At the
- * end, the threads' rings show whether launches may have ordered the work. */
+ * If anything is unknown, the copy counts as ordered and is dropped, so that no false report is made. Examples are a
+ * gap in the numbers, an event recorded before the first known step, captured work, or a wait by other means. Calls
+ * that wait for the device as a side effect (freeing plain memory, unloading a module) count as waits, too. Launches
+ * are not steps. At the end, the threads' rings show whether launches may have ordered the work. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -25,7 +26,7 @@ typedef struct copy {
     uint16_t fn;
     bool is_fill;
     bool on_blocking;  /* one of its streams is a blocking stream or the default stream */
-    bool all_blocking; /* the copy is before later work in the default stream and in all blocking streams */
+    bool all_blocking; /* later work in the default stream and in all blocking streams runs after the copy */
     uint64_t stream[GW_ORDER_STREAMS_MAX];
     uint32_t stream_count;
     uint64_t event[EVENTS_MAX];
@@ -127,7 +128,8 @@ static bool has_event(const copy *it, uint64_t event)
     return false;
 }
 
-/* If an event is recorded again, the copy keeps it. At worst, a copy counts as ordered although it is not. */
+/* A copy keeps its event even if the program records the event again. At worst, a copy counts as ordered although it is
+ * not. */
 static void record(gwi_process *process, uint64_t event, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -361,8 +363,9 @@ static uint64_t free_stream(const gw_event *event)
     return stream;
 }
 
-/* True if the copy was about this block. If it is older than the block, or began after the free, it was about another
- * block at the same address. */
+/* True if the copy used this block and may have been running when the block was freed. A copy that is older than the
+ * block, or began after the free, used another block at the same address. A copy that began before the process's last
+ * wait for the device has ended. */
 static bool is_of_its_time(const gwi_process *process, const copy *it, const gwi_object *block, const gw_event *event)
 {
     return it->t_ns >= block->t_ns && it->t_ns < event->t_ns && it->t_ns > process->t_waited_ns;

@@ -1,5 +1,5 @@
-/* Feeds steps one by one. Tests which frees are reported as not ordered with a copy, and which doubts prevent the
- * report. */
+/* Feeds steps one by one. Tests which frees are reported as not ordered with a copy, and which uncertain cases are not
+ * reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,7 +227,7 @@ static void a_free_in_order_is_not_noted(void **state)
     }
 }
 
-/* ---- calls that do not order it ---- */
+/* ---- calls that do not order the free after the copy ---- */
 
 static void with_event_before_the_copy(void)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* [left, right) is the match that ends last of all matches so far. Inside it, earlier results can be reused. */
+/* Of all matches so far, [left, right) is the one with the highest end. Inside it, earlier results can be reused. */
 static void find_matches(const uint64_t *number, uint32_t count, uint32_t *match)
 {
     match[0] = count;

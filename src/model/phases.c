@@ -1,4 +1,4 @@
-/* Phases that the program named, and the memory that stayed from each phase. */
+/* Phases that the program named, and the memory that was kept from each phase. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 

@@ -25,7 +25,7 @@ gwi_pid *gwi_pid_find(const gw_model *model, uint32_t pid)
     return spot.bucket == NULL ? NULL : &inner->pid[gwi_spot_value(spot)];
 }
 
-/* Return what belongs to a pid, and add it if it is new. Returns NULL and sets nomem if there is no memory. */
+/* Return the entry of a pid, and add one if the pid is new. Returns NULL and sets nomem if there is no memory. */
 static gwi_pid *pid_of(gw_model *model, uint32_t pid)
 {
     gwi_model *inner = model->inner;
@@ -44,7 +44,7 @@ static gwi_pid *pid_of(gw_model *model, uint32_t pid)
 
 /* ---- processes ---- */
 
-/* What every process has before its first object. Nothing writes here. */
+/* The usage of every process before its first object. Never written, so all values stay 0. */
 gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES];
 
 GWI_RARE gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns)

@@ -1,7 +1,7 @@
-/* The uncaught exception that ended a Python interpreter (hook/observer_raised.c).
+/* The uncaught exception that ended a Python interpreter (hook/torch/observer_raised.c).
  *
- * If stderr contains the exception, the text from stderr is used, because it has more details. If it does not (it may
- * go to /dev/null), the exception is added to the text as if it had been the last output to stderr. */
+ * If stderr contains the exception, the text from stderr is used, because it has more details. Otherwise (stderr may go
+ * to /dev/null), the exception is added to the text as if it had been the last output to stderr. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -31,8 +31,8 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
 }
 
 /* True if the exception ended the process. An exception ends an interpreter with status 1, an interrupt with status 130
- * or SIGINT. With any other status, the program continued after the exception: a debugger or a test runner also stores
- * its last exception there. */
+ * or SIGINT. With any other status, the program continued after the exception: debuggers and test runners also set
+ * Python's last exception, which the hook reads. */
 static bool ended_by_it(const gw_process *process)
 {
     if (process->raised == NULL)
@@ -61,8 +61,8 @@ static const char *exception_line(const gw_process *process, size_t *ret_bytes)
     return found;
 }
 
-/* Return the process whose exception counts. This is the first exception, because later ones may be a consequence of
- * it. But an exception of the command itself takes precedence, unless it is about a child. */
+/* Return the process whose exception is reported. This is the first exception, because later ones may only follow from
+ * it. But an exception of the command itself takes precedence, unless it only reports that a child failed. */
 static const gw_process *first_raised(const gw_model *model)
 {
     const gw_process *first = NULL;

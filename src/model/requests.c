@@ -1,4 +1,4 @@
-/* Stores the newest requests for device memory of each process: which place requested how much, how much work came
+/* Stores the newest requests for device memory of each process: the size and call site of each request, the work
  * between requests, and when the blocks were freed. Requests are in a ring, so that a long run needs no more memory
  * than a short one. */
 #include "gwi_inner.h"
@@ -184,7 +184,7 @@ static int by_bytes(const void *left, const void *right)
     return (*a)->bytes < (*b)->bytes ? -1 : (*a)->bytes > (*b)->bytes;
 }
 
-/* Put requests of the same size into a group. The group is used for requests whose place is unknown. */
+/* Put requests of the same size into a group. The group is used for requests whose call site is unknown. */
 static bool group_by_size(gw_request *list, size_t count)
 {
     gw_request **ordered = malloc(count * sizeof(gw_request *));

@@ -1,8 +1,8 @@
 /* Snapshots of the ledger.
  *
- * A program that fails ten thousand allocations on purpose, or runs at the limit of its card, needs as many pictures of
- * a ledger that may have a million blocks. A verdict uses one or two of them. So a picture is only two numbers: how
- * many allocations and how many frees the process had made. A block is in the picture if the first number includes its
+ * A program that fails allocations on purpose, or runs at the limit of its card, may need ten thousand pictures of a
+ * ledger with a million blocks. A verdict uses only one or two of them. So a picture stores only two numbers: how many
+ * allocations and how many frees the process had made. A block is in the picture if the first number includes its
  * allocation and the second number does not include its free. A freed block that is in a picture is copied to the
  * process's graves. At the end, the list of any picture can be made from the live blocks and the graves.
  *
@@ -42,7 +42,8 @@ static void unlist(gw_model *model, int index)
     settle_order(model, process);
 }
 
-/* Make room for a failure's picture. If there are many, the first half and the newest ones stay. */
+/* Make room for a failure's picture. If there are too many, drop one from the middle, so that the first half and the
+ * newest ones are kept. */
 static void make_way(gw_model *model, gwi_process *process)
 {
     uint32_t failures = 0;
@@ -314,7 +315,7 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
 
 /* ---- the end of a process ---- */
 
-/* Return the device on which the process has most memory, -1 if it has none. */
+/* Return the device on which the process has the most memory, or -1 if it has none. */
 int gwi_fullest_device(const gw_process *facts)
 {
     int fullest = -1;

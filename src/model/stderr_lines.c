@@ -1,8 +1,8 @@
 /* Reads stderr line by line with bounded memory. Only the beginning of a long line is stored.
  *
  * A Python traceback is "Traceback (most recent call last):", then indented frames, then a line that begins with the
- * dotted name of the exception. A chain is several tracebacks with a sentence between them. The last one ended the
- * program. */
+ * dotted name of the exception. A chain is several tracebacks with a sentence between them. The last traceback is the
+ * one that ended the program. */
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
@@ -97,7 +97,7 @@ static const char *const child_words[] = {"ChildFailedError",       "ProcessRais
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
                                           "DataLoader worker (pid", "WorkerCrashedError"};
 
-/* True if the text is about memory, as any program may write it: "out of memory", "OutOfMemory", "bad_alloc",
+/* True if the text mentions memory in one of the forms that programs use: "out of memory", "OutOfMemory", "bad_alloc",
  * "allocation failed", "OOM". */
 static bool speaks_of_memory(const char *text)
 {

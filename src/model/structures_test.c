@@ -137,7 +137,7 @@ static void test_pattern(void **state)
 
 /* ---- looking ahead ---- */
 
-/* Make a random event. Addresses and processes are few, so that prefetched data is often outdated when the event is
+/* Make a random event. Use few addresses and processes, so that prefetched data is often outdated when the event is
  * fed. */
 static gw_event make_event(uint64_t t_ns)
 {

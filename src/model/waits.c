@@ -1,11 +1,11 @@
-/* Finds out which work had certainly ended when a process was last read.
+/* Finds the work that had certainly ended when a process was last drained.
  *
  * A wait for one stream shows nothing about another stream. So the calls of the rings are processed from the newest to
  * the oldest. At each call, `walk` contains the streams whose older work was waited for:
  *
  *     cuStreamSynchronize(s), a query of s that succeeded     all older work of s
- *     the same for the legacy default stream                  and of all blocking streams
- *     cuEventSynchronize(e), a query of e that succeeded      all of the stream before e was last recorded
+ *     the same for the legacy default stream                  also all older work of all blocking streams
+ *     cuEventSynchronize(e), a query of e that succeeded      all work of the stream before the last record of e
  *     cuStreamWaitEvent(s, e) before work that has ended      the same
  *     cuCtxSynchronize                                        everything
  *     a blocking copy between host and card                   all older work of its default stream, as above
@@ -145,7 +145,7 @@ static void take_event(walk *w, uint64_t event, over level)
         it->over = most(it->over, level);
 }
 
-/* Note what a call shows about earlier work, given what is known about the call's own stream. */
+/* Mark the earlier work that this call proves to have ended. `stream` is the mark of the call's own stream. */
 static void take_work(walk *w, const entry *at, const mark *stream)
 {
     const char *name = at->call->fn_name;
@@ -239,8 +239,8 @@ typedef struct beyond {
     const gw_thread *latest;       /* the thread of latest_ns */
 } beyond;
 
-/* The thread waited for something after each call before this time, and its ring may begin after that wait. 0: not so
- * for any call. */
+/* Return the latest time at which the thread may have waited in a call that its ring no longer contains. 0: there is no
+ * such call. */
 static uint64_t beyond_of(const gw_thread *thread)
 {
     if (thread->ring_count == 0)

@@ -5,10 +5,10 @@
  * Nothing in a file is ever executed.
  *
  * A file is read through a small window. To save memory, each list, tuple and dict is passed to the caller's `fold`
- * when it is complete. `fold` may replace the container by one number, and each later reference to it in the file then
- * gives this number. A container is complete when its last batch was added (picklers add batches of 1000 items, and
- * only the last batch is smaller), or when it is put into another container. A file that changes a complete container
- * is rejected, so there can be no cycles.
+ * when it is complete. `fold` may replace the container by one number. Each later reference to the container in the
+ * file then gives that number. A container is complete when its last batch was added (picklers add batches of 1000
+ * items, and only the last batch is smaller), or when it is put into another container. A file that changes a complete
+ * container is rejected, so there can be no cycles.
  *
  * A reader must be used by one thread only. All values and texts belong to it and live until gw_pickle_free(). */
 #ifndef GW_PICKLE_H
@@ -27,8 +27,8 @@ typedef enum gw_pickle_type {
     GW_PICKLE_HUGE,   /* an integer that does not fit in 64 bits */
     GW_PICKLE_FLOAT,  /* number: the bits of a double */
     GW_PICKLE_TEXT,   /* number: the text's id; equal texts have equal ids */
-    GW_PICKLE_LIST,   /* a list or a tuple; number: its index */
-    GW_PICKLE_DICT,   /* number: its index */
+    GW_PICKLE_LIST,   /* a list or a tuple; number: its index in the store */
+    GW_PICKLE_DICT,   /* number: its index in the store */
     GW_PICKLE_FOLDED, /* number and tag: set by `fold` */
 } gw_pickle_type;
 
@@ -53,13 +53,13 @@ typedef struct gw_pickle_options {
     size_t name_count;
     gw_pickle_fold fold; /* NULL: fold nothing */
     void *user;          /* passed to `fold` */
-    uint64_t memory_max; /* maximal memory of the reader in bytes; 0: 2 GiB */
+    uint64_t memory_max; /* memory limit of the reader in bytes; 0: 2 GiB */
 } gw_pickle_options;
 
 /* True if the file starts like a pickle of protocol 2 to 5. False if it does not, or cannot be read. */
 bool gw_pickle_is(const char *path);
 
-/* Read `path` up to its STOP opcode. On GW_OK, the caller owns *ret_pickle, and *ret_root is the one value of the file.
+/* Read `path` up to its STOP opcode. On GW_OK, the caller owns *ret_pickle, and *ret_root is the file's only value.
  *
  * Returns GW_IO if the file cannot be read, GW_CORRUPT if it breaks the format or is cut off, GW_UNSUPPORTED if it
  * contains more than plain data or needs more memory than allowed, GW_NOMEM, or the status of `fold`. `err` then names
@@ -73,8 +73,8 @@ size_t gw_pickle_count(const gw_pickle *pickle, gw_pickle_value value);
 /* Return an item of a list, or a value of a dict with its key in *ret_key (may be NULL). If `index` is beyond the end,
  * both are NONE. */
 gw_pickle_value gw_pickle_at(const gw_pickle *pickle, gw_pickle_value value, size_t index, gw_pickle_value *ret_key);
-/* Find the value whose key is the text with this id. If a file has several, the last one counts. False if there is
- * none, or if `dict` is not a dict. */
+/* Find the value whose key is the text with this id. If several keys match, the last one counts. Returns false if there
+ * is none, or if `dict` is not a dict. */
 bool gw_pickle_get(const gw_pickle *pickle, gw_pickle_value dict, uint32_t text, gw_pickle_value *ret_value);
 /* Find a non-negative integer whose key is the text with this id. False if there is none. */
 bool gw_pickle_get_number(const gw_pickle *pickle, gw_pickle_value dict, uint32_t text, uint64_t *ret_number);

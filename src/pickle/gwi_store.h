@@ -44,7 +44,8 @@ GW_MUST_CHECK gw_status gwi_store_room(gw_pickle *store, void *array_pointer, ui
 /* Make room for a text of `bytes` bytes at the end of the store's bytes. The caller fills it and then calls
  * gwi_store_text(). */
 GW_MUST_CHECK gw_status gwi_store_text_room(gw_pickle *store, uint32_t bytes, char **ret_room, gw_error *err);
-/* Return the id of the text that the caller wrote into that room. An equal text in the store is used again. */
+/* Return the id of the text that the caller wrote into that room. If the store already has an equal text, return the id
+ * of that one. */
 GW_MUST_CHECK gw_status gwi_store_text(gw_pickle *store, uint32_t bytes, uint32_t *ret_id, gw_error *err);
 /* Add an empty container. *ret_index is its index in `node`. */
 GW_MUST_CHECK gw_status gwi_store_node(gw_pickle *store, gw_pickle_type type, uint32_t *ret_index, gw_error *err);

@@ -173,7 +173,7 @@ static bool is_container(gw_pickle_value value)
     return value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
 }
 
-/* Mark a container as complete; the caller may fold it. */
+/* Mark a container as complete, and let the caller's `fold` replace it. */
 static gw_status complete(machine *m, uint32_t index, gw_error *err)
 {
     if (m->store->node[index].state != GWI_NODE_OPEN)
@@ -188,7 +188,7 @@ static gw_status complete(machine *m, uint32_t index, gw_error *err)
     return st;
 }
 
-/* Complete a value that is put into a container, and replace it by the value to which it was folded. */
+/* If the value is a container, complete the container, and replace the value if the container was folded. */
 static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
 {
     if (!is_container(*value))
@@ -214,7 +214,7 @@ static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error
     for (uint64_t i = height; st == GW_OK && i < m->stack_count; i++)
         st = settle(m, &m->stack[i], err);
     uint32_t index = (uint32_t)to.number;
-    /* A container that was put into another one, or into itself, must not change after that. */
+    /* A container must not change after it was put into another one or into itself. */
     if (st == GW_OK && m->store->node[index].state != GWI_NODE_OPEN)
         return gw_fail(err, GW_UNSUPPORTED, "a container is changed after it was used: not plain data");
     if (st == GW_OK)
@@ -392,7 +392,7 @@ static gw_status do_mark(machine *m, gw_error *err)
     return st;
 }
 
-/* Skip a frame: it only states how much may be read at once. */
+/* Skip the length of a frame. It only says how many bytes may be read at once. */
 static gw_status do_frame(machine *m, gw_error *err)
 {
     uint64_t bytes;

@@ -174,7 +174,7 @@ static void values(void **state)
     assert_int_equal(value.type, GW_PICKLE_FLOAT);
     assert_memory_equal(&value.number, &expected_float, sizeof expected_float);
     size_t bytes;
-    for (size_t i = 10; i < 13; i++) { /* the text itself, from the memo, and repeated: one id */
+    for (size_t i = 10; i < 13; i++) { /* written, read from the memo, and written again: all have the same id */
         gw_pickle_value text = gw_pickle_at(p, root, i, NULL);
         assert_string_equal(gw_pickle_text(p, text, &bytes), "hi");
         assert_int_equal(bytes, 2);

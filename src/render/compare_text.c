@@ -24,7 +24,8 @@ typedef struct page {
     const char *label; /* label of the next line; "" after it was printed */
 } page;
 
-/* Add one line to the page. It is made printable, because strings from the recording must not control the terminal. */
+/* Add one line to the page. Replace control characters, because strings from the recording must not control the
+ * terminal. */
 static void add_line(page *at, const char *line)
 {
     gw_text clean = {0};

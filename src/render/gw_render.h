@@ -25,9 +25,9 @@ typedef struct gw_render_style {
 enum { GW_RENDER_LINES = 23 };
 
 /* Add the verdict as text to `text`: a head line, then labelled paragraphs. Each line ends with a newline. Unless
- * style->all, there are at most GW_RENDER_LINES lines at a width of 80 columns or more, and the last line states how
- * many lines were left out. Control characters in strings from elsewhere (arguments, log lines, source files) become
- * '?'.
+ * style->all is set, there are at most GW_RENDER_LINES lines at a width of 80 columns or more, and the last line states
+ * how many lines were left out. Control characters in strings from elsewhere (arguments, log lines, source files)
+ * become '?'.
  *
  * Below the place, the user's line of source is printed if its file exists on this machine and has not changed since
  * the run (gwi_source.h). */

@@ -1,9 +1,9 @@
 /* Selects the lines of a verdict to show on one screen.
  *
  * A screen has few lines, and the most important parts must be on it: the verdict, the place, what to do, and the
- * decisive evidence. The table gives the order in which paragraphs receive lines, and how many lines each may take. If
- * a paragraph does not fit, it is left out together with all later paragraphs of its section, because the paragraphs
- * of a section are sorted by weight. */
+ * decisive evidence. The table `rules` lists the order in which paragraphs receive lines, and the maximum number of
+ * lines of each. If a paragraph does not fit, it is left out together with all later paragraphs of its section, because
+ * the paragraphs of a section are sorted by weight. */
 #include "gwi_page.h"
 
 #include <limits.h>
@@ -105,8 +105,8 @@ static void show_source(screen *it)
     }
 }
 
-/* Show a paragraph as the rule allows. A paragraph that would be cut to one line is skipped, because one line of it is
- * of little use, unless the rule itself allows only one line. */
+/* Show a paragraph within the limits of a rule. Skip it if it would be cut to one line although the rule allows more,
+ * because one line is of little use. */
 static bool show_by(screen *it, gwi_paragraph *paragraph, const rule *one)
 {
     unsigned room = room_for(it, paragraph->section);
@@ -128,7 +128,7 @@ static void follow(screen *it, const rule *one)
     }
 }
 
-/* Give the lines that are still free to the paragraphs that were cut, in the order of the page. */
+/* Use the lines that are still free to show more of the paragraphs that were cut, in the order of the page. */
 static void fill(screen *it)
 {
     for (size_t i = 0; i < it->page->count && it->left > 0; i++) {

@@ -185,7 +185,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     gw_text_free(&line);
 }
 
-/* Add the evidence, the most important first. Evidence of equal weight stays in the order of the cause. */
+/* Add the evidence, the most important first. Evidence of equal weight keeps the order of verdict->evidence. */
 static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     static const gw_weight order[] = {GW_WEIGHT_DECIDES, GW_WEIGHT_PLAIN, GW_WEIGHT_ASIDE};
@@ -360,9 +360,9 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the whole text ---- */
 
-/* Add the command that prints everything if lines were left out, else the name of the recording. */
+/* Add the command that prints everything if lines were left out, otherwise the command that explains the recording. */
 static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_render_style *style, unsigned more)
 {
     gw_text line = {0};

@@ -166,7 +166,7 @@ static unsigned lines_in(const char *text)
     return lines;
 }
 
-/* Return a verdict with too many entries in every list. The caller frees the lists. */
+/* Return a verdict with too many entries in every list. The lists are static. */
 enum { MANY = 30 };
 static char many_text[MANY][200];
 static char *many[MANY];
@@ -392,7 +392,7 @@ static void a_file_that_changed_is_not_shown(void **state)
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = now_ns() - 3600u * 1000000000u;
     shows(&verdict, 80, "the file has changed since", "b()");
-    verdict.run.has_start = false; /* a verdict on a log or a snapshot does not know when the run began */
+    verdict.run.has_start = false; /* a verdict on a log or a snapshot has no start time */
     shows(&verdict, 80, NULL, "b()");
     verdict.run.has_start = true;
     verdict.run.start_realtime_ns = now_ns() + 1000000000u;

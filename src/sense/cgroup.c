@@ -14,7 +14,7 @@
 /* Version 1 has no word for "no limit": the kernel reports a number larger than the memory of any machine. */
 static const uint64_t no_limit_bytes = UINT64_C(1) << 62;
 
-/* ---- where ---- */
+/* ---- paths ---- */
 
 /* True if the list "a,b,c" of `bytes` bytes contains `word`. */
 static bool is_listed(const char *list, size_t bytes, const char *word)
@@ -150,7 +150,7 @@ void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid)
     free(mounts);
 }
 
-/* ---- what ---- */
+/* ---- values ---- */
 
 /* Read a file of the group that contains one number or "max", which is returned as UINT64_MAX. */
 static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const char *name, uint64_t *ret_number,
@@ -223,7 +223,7 @@ static void put_key(const gwi_cgroup_part *part, const char *name, const char *k
     gwi_values_number(values, metric, known, number * factor, why);
 }
 
-/* Store the time in which processes waited for memory: the total in a line "some avg10=0.00 avg60=0.00 avg300=0.00
+/* Store how long processes waited for memory: the total in a line "some avg10=0.00 avg60=0.00 avg300=0.00
  * total=123". */
 static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
 {
@@ -251,7 +251,7 @@ static void put_memory(const gwi_cgroup_part *part, gwi_values *values)
     put_pressure(part, values);
 }
 
-/* Store the CPU limit in thousandths of a processor. Version 2 has one file, "50000 100000" or "max 100000": time and
+/* Store the CPU limit in thousandths of a processor. Version 2 has one file, "50000 100000" or "max 100000": quota and
  * period in microseconds. Version 1 has a file for each. */
 static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
 {

@@ -39,8 +39,8 @@ typedef struct gw_sense_now {
 } gw_sense_now;
 
 /* Receives the results. `holder` is called after a refused allocation, once for each process with memory on a card:
- * `matched` is true if the driver and this process mean the same process by `pid`, and `bytes` is UINT64_MAX if
- * unknown. For a process that only has some card's device file open, `card` is GW_NO_DEVICE. */
+ * `matched` is true if `pid` is a pid of this process's namespace, and `bytes` is UINT64_MAX if unknown. For a process
+ * that only has some card's device file open, `card` is GW_NO_DEVICE. */
 typedef struct gw_sense_sink {
     void *user;
     void (*item)(void *user, const gw_item *item);

@@ -1,8 +1,9 @@
 /* The sampler: a process that queries NVML and file systems, and the messages that it sends to the supervisor.
  *
  * On a failing card an NVML call may take seconds or never return. A call on a network file system may hang in the same
- * way. A thread that hangs in the kernel would keep the supervisor from ending. A process can be killed instead,
- * because it has none of the supervisor's files open. */
+ * way. A thread that hangs in the kernel would keep the supervisor from ending. A separate process does not: the
+ * supervisor kills it, or leaves it behind if it does not die. It has no file of the program or of the supervisor
+ * open. */
 #ifndef GWI_SAMPLER_H
 #define GWI_SAMPLER_H
 

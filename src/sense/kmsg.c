@@ -36,8 +36,8 @@ void gwi_kmsg_close(gwi_kmsg *kmsg)
     kmsg->fd = -1;
 }
 
-/* True if the line may concern this run. A crash must be of a recorded process. Lines about real cards are skipped if
- * the run's cards are virtual. */
+/* True if the line may concern this run. A crash counts only if the line names a recorded process. Lines about cards
+ * are skipped if the run's cards are virtual. */
 static bool is_wanted(const gwi_kmsg_to *to, const gw_klog *klog)
 {
     if (klog->kind == GW_MACHINE_OOM_KILL)

@@ -273,7 +273,7 @@ static void read_persistence(const request *r)
     put(r, 0, answer, mode);
 }
 
-/* ---- rows that are fields ---- */
+/* ---- rows with field values ---- */
 
 static bool field_number(const nvmlFieldValue_t *field, uint64_t *ret_number)
 {
@@ -354,7 +354,8 @@ static void read_nvlink(const request *r)
     }
 }
 
-/* Read the state of the card, which the return codes of the other rows determine. So this row must be the last. */
+/* Read the state of the card. This row must be the last one, because the return codes of the other rows determine the
+ * state. */
 static void read_status(const request *r)
 {
     r->value[0] = (gw_sample_value){(uint16_t)r->row->first, GW_SAMPLE_KNOWN, (uint64_t)r->nvml->status[r->index]};
@@ -413,7 +414,7 @@ uint64_t gwi_nvml_row_interval(size_t row)
     return rows[row].interval_ns;
 }
 
-/* ---- the watched call ---- */
+/* ---- progress of the current call ---- */
 
 static uint64_t enter(gwi_nvml *nvml, size_t row)
 {

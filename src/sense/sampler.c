@@ -322,7 +322,7 @@ static _Noreturn void be_sampler(int fd, const gw_sense_options *options, gwi_nv
     work(&s);
 }
 
-/* ---- outside ---- */
+/* ---- in the supervisor ---- */
 
 gw_status gwi_sampler_start(gwi_sampler *sampler, const gw_sense_options *options, gw_error *err)
 {

@@ -19,7 +19,7 @@ static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
 /* For this time after the start and after each failure, values are read ten times a second. */
 static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
-/* A program that ends earlier is not sampled, so that it does not pay for it. */
+/* A program that ends within this time is not sampled, so that sampling does not slow it down. */
 static const uint64_t settle_standard_ns = 4000000u;
 /* An NVML call longer than this is reported as stuck. The slowest calls on healthy cards are much shorter. */
 static const uint64_t stuck_ns = 3000000000u;
@@ -82,7 +82,7 @@ void gw_sense_close(gw_sense *sense)
     free(sense);
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static uint64_t run_time(const gw_sense *sense, uint64_t monotonic_ns)
 {
@@ -208,7 +208,8 @@ static bool is_ours(const gw_sense *sense, const gw_sense_now *now, uint32_t pid
 }
 
 /* Report the processes with memory on a card. In a container, NVML may report pids of the host, while this process sees
- * pids of its namespace. `matched` is false then, because one of the processes may be the program itself. */
+ * pids of its namespace. If none of the reported pids is a pid of this run, `matched` is false, because one of the
+ * processes may still be the program itself. */
 static void take_holders(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink,
                          const gwi_message *message)
 {
@@ -335,7 +336,7 @@ static void tell_cost(const gw_sense *sense, const gw_sense_sink *sink)
     gw_text_free(&text);
 }
 
-/* ---- the whole ---- */
+/* ---- sampling ---- */
 
 static void tell_user(void *user, uint32_t pid)
 {

@@ -63,7 +63,7 @@ static void take_item(void *user, const gw_item *item)
 static void take_holder(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched)
 {
     seen *s = user;
-    if (card == GW_NO_DEVICE) { /* a process with a card's device file open, perhaps a real one of this machine */
+    if (card == GW_NO_DEVICE) { /* a process with a card's device file open; may be a real process on this machine */
         s->users++;
         s->last_user = pid;
         return;
@@ -112,7 +112,8 @@ static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t 
     }
 }
 
-/* Call gw_sense_look() `times` times. Each wait is longer than the time below which a program is not sampled. */
+/* Call gw_sense_look() `times` times. Each wait is longer than the time that a program must run before it is
+ * sampled. */
 static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -224,8 +225,8 @@ static void a_library_that_does_not_work_is_said(void **state)
     assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 answered 18 (versions differ)"));
 }
 
-/* A program that ends before the sampling begins is not sampled. The time is an hour here, so that no machine is too
- * slow for the test. */
+/* A program that ends before the sampling begins is not sampled. The sampling begins after an hour here, so that the
+ * test passes on the slowest machine. */
 static void nothing_is_done_for_a_short_program(void **state)
 {
     (void)state;
@@ -241,7 +242,8 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* ---- a made-up machine ---- */
 
-/* Only lines written after the start are reported. Of 100 equal lines, four are reported and the others are counted. */
+/* Only lines written after the start are reported. Four of 100 equal lines are reported, and the others are only
+ * counted. */
 static void the_kernel_log_is_followed(void **state)
 {
     (void)state;

@@ -119,7 +119,7 @@ static void say_metric(const survey *s, uint32_t card, const gw_sample_value *va
     }
 }
 
-/* ---- what only a survey asks ---- */
+/* ---- values that only a survey reads ---- */
 
 #define FIND(s, name, variable)                                                                                        \
     gw_nvml_fn_##name *variable = NULL;                                                                                \

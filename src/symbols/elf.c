@@ -234,7 +234,7 @@ static void take_tables(Elf *elf, wanted *list, size_t count)
     }
 }
 
-/* Name the addresses that lie in an unnamed part of a function after that function. */
+/* Give the addresses in an unnamed part of a function the name of that function. */
 static void take_owners(Elf *elf, Elf *debug, wanted *list, size_t count)
 {
     gwi_parts *parts = NULL;
@@ -299,8 +299,8 @@ static bool range_add(object *it, size_t *capacity, const unit_range *range)
     return true;
 }
 
-/* Build an index from addresses to compilation units. It is needed only if the compiler was not GCC, because GCC writes
- * such an index itself. */
+/* Build an index from addresses to compilation units. Files compiled by GCC do not need it, because GCC writes such an
+ * index itself. */
 static void make_ranges(object *it, uint64_t deadline_ns)
 {
     enum { LOOK_EVERY = 64 };
@@ -475,7 +475,7 @@ static void tell_function(const reading *how, const wanted *it)
     free(name);
 }
 
-/* Add ".part.0" to the name of the outermost frame. DWARF gives a part that the compiler moved away the name of the
+/* Add ".part.0" to the name of the outermost frame. In DWARF, a part that the compiler moved away has the name of the
  * whole function, so the function would appear to call itself. */
 static void mark_part(frames *it)
 {

@@ -14,9 +14,9 @@
  * The user's frame: each frame has an owner (gw_whose). The first row of the table in whose.c that matches the frame's
  * source file, mapped file or function decides the owner. A frame without a matching row belongs to the user. It
  * belongs to the command (OWN) if its file is in the working folder or the script's folder, or if it is in the
- * command's executable. The user's frame is the innermost frame of the most specific owner that occurs (OWN before USER
- * before PACKAGE before FRAMEWORK). Native helper functions of the user are skipped: if three or more of the user's
- * functions reach the driver through one or two lines of a function such as "xmalloc", that function is a helper
+ * command's executable. The user's frame is the innermost frame of the most specific owner in the stack (OWN before
+ * USER before PACKAGE before FRAMEWORK). Native helper functions of the user are skipped: if three or more of the
+ * user's functions reach the driver through one or two lines of a function such as "xmalloc", that function is a helper
  * (means.c). Frames of the runtime (libc, C++ library, loader, driver, CUDA's libraries, interpreter and its standard
  * library, gpuwhy) are never the user's frame.
  *
@@ -84,8 +84,8 @@ const gw_symbol *gw_sites_symbols(const gw_sites *sites, size_t *ret_count);
 
 /* Return the stack of a site. Returns NULL if `number` is 0, no frames were recorded, or there is no memory. */
 const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number);
-/* Return the nearest frame outside the user's frame whose owner is at least as specific as the owner of the user's
- * frame. Returns NULL if there is none. The stack must have a user's frame. */
+/* Return the nearest caller of the user's frame whose owner is at least as specific as the owner of the user's frame.
+ * Returns NULL if there is none. The stack must have a user's frame. */
 const gw_frame *gw_stack_caller(const gw_stack *stack);
 
 /* Format a frame as "train.py:41 in load_batch", "load_batch (train)" or "train+0x1234". A file in the working folder

@@ -24,7 +24,7 @@ typedef struct gw_symbol {
     const char *path;       /* the mapped file; borrowed from the caller */
     uint64_t build_id;      /* first eight bytes of the file's build id, little-endian; 0: it had none */
     uint64_t address;       /* as in the file's symbol table, inside the call instruction: return address - 1 - bias */
-    uint8_t state;          /* gw_symbol_state; set NOT_ASKED to have the symbol looked up */
+    uint8_t state;          /* gw_symbol_state; set it to NOT_ASKED to look up the symbol */
     gw_symbol_frame *frame; /* innermost first; owned; strings are in the same block: free(frame) */
     uint32_t count;
 } gw_symbol;
@@ -36,8 +36,8 @@ typedef struct gw_symbols_options {
     uint32_t hard_ms;
 } gw_symbols_options;
 
-/* Look up every symbol whose state is NOT_ASKED, and change its state. Returns GW_OK, GW_NOMEM, or GW_IO if there is no
- * process or pipe. On failure the names found so far are kept, and the other symbols get the state LATE. */
+/* Look up every symbol whose state is NOT_ASKED, and change its state. Returns GW_OK, GW_NOMEM, or GW_IO if a process
+ * or pipe cannot be created. On failure the names found so far are kept, and the other symbols get the state LATE. */
 GW_MUST_CHECK gw_status gw_symbols_resolve(gw_symbol *symbols, size_t count, const gw_symbols_options *options,
                                            gw_error *err);
 

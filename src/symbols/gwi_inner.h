@@ -13,7 +13,7 @@ typedef struct gwi_listener {
     void *user;
 } gwi_listener;
 
-/* What to skip of the file of a symbol, because the file has crashed a reader. */
+/* Which part of a symbol's file to skip because reading it has crashed a child. */
 enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 
 /* elf.c: look up all symbols in this process. No lines are looked up after `deadline_ns` (gw_processor_ns()). `avoid`

@@ -1,5 +1,5 @@
-/* Find the owner of code without a symbol: a part of a function that the compiler moved away. Each gwi_parts belongs to
- * one Elf and one thread. */
+/* Find the function that owns code without a symbol, if the code is a part that the compiler moved out of the function.
+ * Each gwi_parts belongs to one Elf and one thread. */
 #ifndef GWI_SYMBOLS_PARTS_H
 #define GWI_SYMBOLS_PARTS_H
 

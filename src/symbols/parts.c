@@ -2,10 +2,10 @@
  * ("f.cold"), and a stripped file has no name for that part. In Debian's CPython 3.14, most of the evaluation loop is
  * such code.
  *
- * A part has its own call frame information, which distinguishes it from a function: at the start of a function, only
- * the return address is on the stack. The jumps of a part show its function: they lead into the middle of the function,
- * and no other code jumps there. Any bytes that look like a jump are treated as a jump, because random bytes rarely
- * give such a target. x86-64 only. */
+ * The call frame information distinguishes a part from a function: at the start of a function, only the return address
+ * is on the stack. The jumps in a part reveal its function: they lead into the middle of the function, and no other
+ * code jumps there. Any bytes that look like a jump are treated as a jump, because random bytes rarely give such a
+ * target. x86-64 only. */
 #include "gwi_parts.h"
 
 #include <dwarf.h>
@@ -150,8 +150,8 @@ static unsigned jump_bytes(const uint8_t *at, uint64_t left)
     return 0;
 }
 
-/* Return the start of the function into whose middle at least nine tenths of the code's outward jumps lead. Returns 0
- * if there is none. */
+/* Find the function that the code jumps into. Count the code's jumps into the middle of other functions. If at least
+ * nine tenths of them lead into one function, return its start. Otherwise, return 0. */
 static uint64_t jumped_into(const gwi_parts *it, const uint8_t *code, uint64_t begin, uint64_t bytes)
 {
     uint64_t owner = 0, lead = 0, all = 0, hits = 0;

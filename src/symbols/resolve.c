@@ -1,14 +1,15 @@
-/* Look up names in a child process. A file that crashes the child, or keeps it busy forever, then loses only its own
- * names.
+/* Look up names in a child process. A file that crashes the child loses only its own names. If a file keeps the child
+ * busy forever, the child is killed when its time is over, and the names found so far are kept.
  *
  * The child writes its results to a pipe, as messages in this process's own memory layout:
  *
  *   message = head payload        head = { kind, state, count, bytes of payload, index }
  *   BEGIN   the file of symbol `index` is next; state 1: its lines
- *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), both texts with a
- * final 0
+ *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), then both texts,
+ *           each with a final 0
  *
- * If a child dies, its last BEGIN names the file that crashed it, and the next child skips that file. */
+ * If a child crashes, its last BEGIN names the file that crashed it, and the next child skips that file or only its
+ * lines. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 

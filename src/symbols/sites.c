@@ -119,7 +119,7 @@ static gwi_program *program_find(gw_sites *sites, uint32_t pid)
 {
     if (sites->last != NULL && sites->last->pid == pid)
         return sites->last;
-    uint32_t next_plus_1 = sites->chain_plus_1[pid % GWI_PROGRAM_CHAINS]; /* the newest process with this pid */
+    uint32_t next_plus_1 = sites->chain_plus_1[pid % GWI_PROGRAM_CHAINS]; /* the newest program in the chain */
     while (next_plus_1 != 0 && sites->program[next_plus_1 - 1]->pid != pid)
         next_plus_1 = sites->program[next_plus_1 - 1]->next_plus_1;
     return next_plus_1 == 0 ? NULL : (sites->last = sites->program[next_plus_1 - 1]);
@@ -137,8 +137,8 @@ static gwi_program *program_of(gw_sites *sites, uint32_t pid)
     return program != NULL ? program : program_add(sites, pid);
 }
 
-/* Add a process. A reader that continues with the live buffers reports a process twice. A process with the same pid and
- * start time is the same process. */
+/* Add a process. If a reader continues with the live buffers, it reports a process twice. The same pid and start time
+ * mean the same process. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);

@@ -1,4 +1,4 @@
-/* Test stacks that this program records of itself, and stacks made up by hand. */
+/* Test stacks that this program records of itself, and invented stacks. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
 #include "gwi_inner.h"
@@ -287,7 +287,7 @@ static void another_file_in_its_place_is_not_used(void **state)
     instead = NULL;
 }
 
-/* The lookup ends for every damaged file, with or without names. */
+/* The lookup must end for every damaged file, whether it finds names or not. */
 static void damaged_files_end_in_an_answer(void **state)
 {
     (void)state;
@@ -526,7 +526,8 @@ static void nonsense_is_passed_over(void **state)
     gw_sites_free(sites);
 }
 
-/* Two symbols for one address have the state NOT_ASKED and a name. The first name is kept and freed once. */
+/* Two SYMBOL items for one address have the state NOT_ASKED and a name. The first name must be kept and freed only
+ * once. */
 static void a_name_is_kept_once(void **state)
 {
     (void)state;

@@ -79,8 +79,8 @@ static void add_python(building *it)
     add_python_frame(it, it->site->frame[it->python++]);
 }
 
-/* Add Python frames to the stack of a thread that runs no Python: the frames that the main thread had at the time, if
- * they were recorded. */
+/* Add Python frames to the stack of a thread that runs no Python: the last ones that were recorded on the main thread,
+ * if any. */
 static void add_borrowed(building *it)
 {
     const gwi_site *from = it->site->python_number == 0 ? NULL : &it->sites->site[it->site->python_number - 1];
@@ -108,7 +108,7 @@ static void add_rest(building *it, gw_stack *stack)
         return;
     bool cut = (stack->flags & (GW_SITE_NATIVE_CUT | GW_SITE_PYTHON_BORROWED)) != 0;
     size_t at = cut || it->interpreter_at == SIZE_MAX ? it->count : it->interpreter_at, before = it->count;
-    /* A stack that has only Python frames (recorded by PyTorch) is in order as it is. */
+    /* A stack that has only Python frames (recorded by PyTorch) is already in order. */
     stack->unplaced = !cut && it->count > 0;
     while (is_python_left(it))
         add_python(it);

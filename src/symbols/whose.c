@@ -1,4 +1,5 @@
-/* Find the owner of a frame. A table decides for known files and functions; all other frames belong to the user. */
+/* Find the owner of a frame. A table lists the owners of known files and functions. All other frames belong to the
+ * user. */
 #include "gwi_inner.h"
 #include "gwi_sites.h"
 
@@ -17,7 +18,7 @@ static const struct {
     const char *pattern;
 } rows[] = {
     {MODULE, GW_WHOSE_RUNTIME, "libgpuwhy*"},
-    {PATH, GW_WHOSE_OWN, "*/ipykernel_[0-9]*/[0-9]*.py"}, /* notebook cells: the file name that the kernel gives them */
+    {PATH, GW_WHOSE_OWN, "*/ipykernel_[0-9]*/[0-9]*.py"}, /* IPython's file names of notebook cells */
     {PATH, GW_WHOSE_RUNTIME, "\\[*"},                     /* [vdso], [vsyscall] */
     /* the C and C++ libraries, and the loader */
     {MODULE, GW_WHOSE_RUNTIME, "libc.so*"},

@@ -6,7 +6,7 @@
 #include "gw_pickle.h"
 
 typedef struct gwi_torch_frame {
-    uint32_t file, name; /* numbers of texts in the pickle */
+    uint32_t file, name; /* ids of texts in the pickle */
     int32_t line;        /* -1: not known */
 } gwi_torch_frame;
 
@@ -38,7 +38,8 @@ typedef struct gwi_torch_entry {
     uint64_t time_us; /* 0: not known */
 } gwi_torch_entry;
 
-/* Record types of folded values. A folded value is the number of the record that replaces a dict or a list. */
+/* Record types, as the tags of folded values. The number of a folded value is the index of the record that replaces a
+ * dict or a list. */
 enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \

@@ -239,7 +239,7 @@ static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     return GW_OK;
 }
 
-/* Fold a list that contains only frames into a stack. Other lists are not changed. */
+/* Fold a list that contains only frames into a stack. Leave other lists unchanged. */
 static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value list, gw_pickle_value *ret_folded,
                            gw_error *err)
 {
@@ -320,8 +320,8 @@ static gw_status check_segment(const gwi_torch *torch, size_t index, const char 
     return GW_OK;
 }
 
-/* Reject a snapshot with unexpected parts, and a pickle that is no snapshot. Such a pickle would look like an empty
- * snapshot. */
+/* Reject a snapshot with unexpected parts, and a pickle that is no snapshot. Without this check, such a pickle would
+ * look like an empty snapshot. */
 static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
 {
     const gw_pickle *pickle = torch->pickle;

@@ -24,7 +24,7 @@ typedef struct feeder {
     gw_model *model;
     uint64_t first_us;                /* oldest time in all histories; 0: the snapshot has no times */
     uint64_t now_ns;                  /* time of the facts that are written now */
-    uint8_t *told_stack, *told_frame; /* 1: the site or code was written; owned */
+    uint8_t *told_stack, *told_frame; /* 1: the site or the code object was written; owned */
     gw_error *err;
     gw_status status; /* first failure; no facts are written after it */
 } feeder;
@@ -149,8 +149,8 @@ static uint64_t block_bytes(const gwi_torch_block *block)
     return block->requested_bytes != 0 ? block->requested_bytes : block->bytes;
 }
 
-/* Placeholder for the stack of a block that was freed later. A free entry has the stack of the code that freed the
- * block. The stack of the allocation is found further back in the history. */
+/* Placeholder for the stack of a block that was freed after the moment. The entry of the free has the stack of the code
+ * that freed the block. The stack of the allocation is in an earlier entry of the history. */
 enum { STACK_NOT_MET = -1 };
 
 /* Replace the placeholders in the set of live blocks at entry `end` by the stacks of the allocations. */

@@ -61,7 +61,7 @@ static void facts_of_the_fixture(void **state)
     const gw_allocator_report *report = &model->allocator[0];
     assert_true(report->is_oom);
     assert_true(report->has_free);
-    assert_int_equal(report->bytes_total, 0); /* 0: a snapshot does not contain the card's size */
+    assert_int_equal(report->bytes_total, 0); /* unknown: a snapshot does not contain the card's size */
     uint64_t live_bytes = 0;
     for (size_t i = 0; i < report->live_count; i++)
         live_bytes += report->live[i].bytes;

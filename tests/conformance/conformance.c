@@ -1,4 +1,4 @@
-/* Checks that a virtual GPU gives the same answers as a real one. The expected answers were recorded on an H200 with
+/* Checks that a virtual GPU returns the same results as a real one. The expected results were recorded on an H200 with
  * driver 580.159.04. A run on a real GPU verifies them.
  *
  *     conformance [--card-memory-light] [GROUP...]
@@ -46,8 +46,8 @@ static void check(bool ok, const char *name, long long got, const char *relation
         long long got_ = (long long)(got);                                                                             \
         check(got_ == (long long)(want), name, got_, "", (long long)(want));                                           \
     } while (0)
-/* Check that `result` is NOT_READY. It is from a query for the kernel of the last spin_ms(). On a slow machine, the
- * kernel may already have ended. Then the check is meaningless, and the group is run again with longer kernels. */
+/* Check that a query for the kernel of the last spin_ms() returned NOT_READY. On a slow machine, the kernel may already
+ * have ended. The check is then meaningless, and the group is run again with longer kernels. */
 #define still_runs(name, result)                                                                                       \
     do {                                                                                                               \
         long long got_ = (long long)(result);                                                                          \
@@ -325,7 +325,7 @@ static void pages(void)
     static CUdeviceptr blocks[COUNT];
     up();
     CUdeviceptr first = must_alloc(1); /* puts the first shared page into use */
-    must_alloc(MIB + 1);               /* a real GPU already has pages in reserve for this one */
+    must_alloc(MIB + 1);               /* a real GPU takes this block from pages that it has in reserve */
     size_t before = free_bytes();
     must_alloc(MIB + 1);
     is("above-1-mib", before - free_bytes(), 2 * MIB);
@@ -858,7 +858,7 @@ static void resolver(void)
     is("per-thread-differs", fn != fn_old, 1);
 }
 
-/* Checks that apply to every sticky fault. The faulty kernel is queued behind a kernel that takes a while. */
+/* Run the checks that apply to every sticky fault. The faulty kernel is queued behind a slow kernel. */
 static void after_fault(CUresult launched, int code)
 {
     CUdeviceptr p = 0;
@@ -1159,7 +1159,7 @@ static char *output_of(const char *name, int *ret_status)
 }
 
 /* Run a group in a new process, print its output and count the results. If the machine was so slow that kernels ended
- * before the test could look at them, repeat the group with longer kernels. */
+ * before the test could query them, repeat the group with longer kernels. */
 static void run_fresh(const char *name, unsigned *ok_count, unsigned *bad_count)
 {
     int status = 0;

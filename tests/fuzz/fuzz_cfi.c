@@ -1,6 +1,6 @@
 /* Fuzz the evaluation of call frame information (CFI). The input is XORed into a valid region with one function. The
  * first bytes select the position of the table and the instruction to look up. Then the region is evaluated as an
- * expression from each of its first positions. */
+ * expression, starting at each of its first 64 bytes. */
 #include "gwi_cfi.h"
 
 #include <stdlib.h>
@@ -10,8 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A valid region. The table is at 4, and the instruction at 4,108, the second one of the function. Header, common
- * information entry and the function's entry follow. */
+/* A valid input. The first two numbers (u16) are the position of the table, 4, and of the instruction to look up,
+ * 4,108, which is the second one of the function. The header, the common information entry and the function's entry
+ * follow. */
 static const uint8_t whole[] = {
     0x04, 0x00, 0x0c, 0x10, 0x01, 0x1b, 0x03, 0x3b, 0x10, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x10,
     0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x7a, 0x52, 0x00,
@@ -58,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&table, copy, sizeof table);
     memcpy(&pc, copy + sizeof table, sizeof pc);
     gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + size, (uintptr_t)copy + table % size};
-    for (int back = 0; back < 2; back++) { /* the code is before the tables, or after them */
+    for (int back = 0; back < 2; back++) { /* try code after the tables, then before them */
         uintptr_t at = back ? (uintptr_t)copy - pc : (uintptr_t)copy + pc;
         if (gwi_cfi_find(&region, at, &rules))
             use_rules(&region, &inputs, &rules);

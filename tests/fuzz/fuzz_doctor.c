@@ -1,5 +1,5 @@
-/* Fuzz the facts about a machine, which an interpreter or a saved file provides as lines, and the checks that use
- * them. */
+/* Fuzz the parser of facts about a machine (lines from a Python interpreter or from a saved file) and the checks that
+ * use these facts. */
 #include "gw_doctor.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Read a run folder whose files are damaged: run.meta, a buffer, and the recording that run.meta names.
  *
  * Input: for each of the three files, u16 number of changes, and then as many { u24 place, u8 byte }. The changes are
- * applied to the files of a sound folder, so that the reader gets past the first checks. Checksums are ignored. */
+ * applied to the files of a valid folder, so that the reader gets past the first checks. Checksums are ignored. */
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
@@ -19,7 +19,7 @@ enum { FILES = 3 };
 static char folder[] = "/dev/shm/gw-fuzz-folder-XXXXXX";
 static const char *const names[FILES] = {"run.meta", "1-1.buf", "x.gpuwhy"};
 static char path[FILES][96];
-static uint8_t *sound[FILES]; /* the contents of the sound files */
+static uint8_t *sound[FILES]; /* the contents of the valid files */
 static size_t sound_bytes[FILES];
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuInit"};
 
@@ -86,7 +86,7 @@ static void write_buffer(void)
     free(data);
 }
 
-/* Keep at most the first bytes of a sound file. The other bytes of a buffer are zero and are not changed either. */
+/* Read a valid file into memory. */
 static void load(int index)
 {
     struct stat info;

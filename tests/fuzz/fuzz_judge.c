@@ -2,7 +2,7 @@
  *
  * fuzz_reader mutates files, and most of its inputs end in the reader. Here each input is a list of items after
  * unpacking and decoding, so every input reaches the model and the verdict. The numbers of an item come from a small
- * set, so that objects, processes and sites meet each other, or from the raw bytes, so that sums overflow.
+ * set, so that items often refer to the same object, process or site, or from the raw bytes, so that sums overflow.
  *
  * Input: one byte for the kind of item, then the fields that take_item() reads. */
 #include "gw_fact.h"
@@ -28,7 +28,7 @@ static uint64_t take(source *from, unsigned bytes)
     return value;
 }
 
-/* A small number, a number with many zeros such as an address or a size, or eight raw bytes. */
+/* Read a small number, a number with many zeros such as an address or a size, or eight raw bytes. */
 static uint64_t take_number(source *from)
 {
     uint64_t form = take(from, 1);
@@ -43,7 +43,8 @@ static uint32_t take_pid(source *from)
     return form < 250 ? 1 + (uint32_t)(form & 7) : (uint32_t)take(from, 4);
 }
 
-/* A text of up to 63 raw bytes, with its length before it. Lives until the next call with the same `place`. */
+/* Read a text of up to 63 raw bytes, with its length before it. The text is valid until the next call with the same
+ * `place`. */
 static const char *take_text(source *from, unsigned place, uint32_t *ret_bytes)
 {
     static char texts[4][64];

@@ -1,4 +1,4 @@
-/* Fuzz a text as a question and as a log: the readings of its codes, and the verdict. */
+/* Fuzz a text as a question and as a log: read its error codes, and judge it. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
 #include "seeds.h"

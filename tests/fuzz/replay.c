@@ -1,5 +1,5 @@
 /* Run a fuzzer without a fuzzing engine: on its own seeds, on the files named as arguments, and on deterministic
- * mutations of both. So that every fuzzer is built and run by `make check`, under the sanitizers.
+ * mutations of both. This way, `make check` builds and runs every fuzzer under the sanitizers.
  *
  *     fuzz_x SEED_FOLDER ROUNDS [FILE..] */
 #include <dirent.h>
@@ -65,7 +65,7 @@ static void run(const uint8_t *data, size_t bytes)
     free(copy);
 }
 
-/* Change, insert, remove or cut some bytes of a seed, or make up all of them. Returns the new size. */
+/* Change, insert, remove or cut some bytes of a seed, or generate all bytes at random. Returns the new size. */
 static size_t mutate(uint8_t *data)
 {
     static const uint8_t telling[] = {0, 1, 0x7f, 0x80, 0xff, '\n', ' ', '%'};

@@ -345,7 +345,7 @@ int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned fla
     return 0;
 }
 
-/* Resolve a name as our table of versions does, if this driver has the symbol and is new enough. Some names simulate
+/* Resolve a name with our table of versions, if this driver has the symbol and is new enough. Some names simulate
  * functions of future versions. */
 static void *resolve(const char *name, int version, uint64_t flags)
 {

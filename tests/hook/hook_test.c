@@ -25,7 +25,8 @@ static walk seen;
 
 /* ---- running programs ---- */
 
-/* Return the program under test. A variable may name another one, such as one for another C library. */
+/* Return the program under test. An environment variable may select another build of it, such as one for another C
+ * library. */
 static const char *probe_program(void)
 {
     const char *other = getenv("GPUWHY_TEST_PROBE");
@@ -370,8 +371,8 @@ static void part_room(void)
     umount(full);
 }
 
-/* Return the site at which the process of buffer `n` was forked, as its parent numbers it, and set *ret_parent to the
- * parent's pid. Returns -1 if the process was not forked. */
+/* Return the site at which the process of buffer `n` was forked, by the number that its parent gave it, and set
+ * *ret_parent to the parent's pid. Returns -1 if the process was not forked. */
 static int64_t fork_site(int n, uint64_t *ret_parent)
 {
     const walk_event *fork_event = walk_run(&with, n) ? walk_event_find(&seen, GW_EV_FORK, 0) : NULL;
@@ -724,8 +725,8 @@ static void resolver_of(const char *fake)
                 info.dli_sname = "cuMemFreeHost"; /* the fake driver's function reports this name */
             int fn = gw_api_find_symbol(info.dli_sname);
             bool must_wrap = fn >= 0 && (gw_api_fns[fn].flags & GW_API_PUBLIC) && !undecided;
-            /* The driver's export and the driver's resolver give the same function, and ours must do so, too. If two
-             * names share an address, the requested name decides. */
+            /* The driver's export and the driver's resolver return the same function, and so must ours. If two names
+             * share an address, the requested name decides. */
             bool is_other = real == two_in_one && strcmp(name, "cuMemHostUnregister") == 0;
             void *by_name = dlsym(facade, is_other ? name : info.dli_sname);
             CHECK(ours == by_name || (!must_wrap && ours == real), "%s %d %llu -> %s: %p, by name %p", name, version,

@@ -415,7 +415,7 @@ static void show_free(void)
     printf("free %zu MiB\n", free_bytes >> 20);
 }
 
-/* Every kind of memory counts until the driver frees it. */
+/* Every kind of memory counts against the limit until the driver frees it. */
 static void guarded_kinds(void)
 {
     const CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};

@@ -1,4 +1,4 @@
-/* The program for the single-step test: it calls functions of every kind of event, between two SIGSTOPs. */
+/* The program for the single-step test: between two SIGSTOPs, it calls functions that record every kind of event. */
 #include "gw_api.h"
 #include "gw_event.h"
 

@@ -102,7 +102,7 @@ static NOINLINE void by_path(unsigned depth, unsigned path)
     kept++;
 }
 
-/* Use more new stacks at once than the buffer can hold. */
+/* Allocate from more new stacks, in quick succession, than the buffer can hold. */
 static void storm(void)
 {
     for (unsigned path = 0; path < STORM; path++)

@@ -1,10 +1,10 @@
-/* A program that uses GPUs as lines on stdin instruct it, and prints the driver's result for each line:
+/* A program that reads commands from stdin, one per line, runs them on the GPUs, and prints the driver's results:
  *
  *     open CARD          make a context on this card and make it current; prints the first result that is an error
  *     alloc BYTES        allocate a block
  *     launch MS          launch a kernel of this duration
  *     fault              launch a kernel that writes to an invalid address
- *     upload BYTES       copy this many bytes to a block of its own, and wait
+ *     upload BYTES       copy this many bytes to a new block, wait, and free the block
  *     sync  info  ask    cuCtxSynchronize, cuMemGetInfo, cuStreamQuery
  *
  * The program exits at the end of its input. */

@@ -7,7 +7,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int fake_alive;       /* handles that were not destroyed */
-EXPORT int fake_next_result; /* result of the next call except a destroy; then 0 again */
+EXPORT int fake_next_result; /* result of the next call that is not a destroy; then reset to 0 */
 EXPORT char fake_order[64];  /* a letter for each destroyed handle */
 
 static int result(void)

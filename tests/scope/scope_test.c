@@ -465,7 +465,7 @@ static void *work_in_scope(void *argument)
         bad += gs_end(inner, NULL) != GS_OK;
     }
     __atomic_add_fetch(&crowd->failed_count, bad, __ATOMIC_RELAXED);
-    return NULL; /* the thread does not leave the scope: its end does so */
+    return NULL; /* no gs_leave(): a thread leaves its scopes when it ends */
 }
 
 static void sixteen_threads_share_a_scope(void **state)

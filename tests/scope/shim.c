@@ -37,7 +37,7 @@ static const struct {
     {"cuModuleUnload", MODULE, -1},
 };
 
-/* Used by one thread only. */
+/* All calls come from one thread, so no lock is needed. */
 static long call_count, fault_at, alive[KIND_COUNT], left_to_context;
 static int fault_code, fault_sticks;
 static const char *faulted;

@@ -3,8 +3,8 @@
  *     make_sized FILE SHAPE COUNT
  *     make_sized --list
  *
- * tests/sized/sized.py measures with such files that the cost of each command grows no faster than the file. Random
- * mutation does not find a slow loop, because it needs many items that differ in the right field only. */
+ * tests/sized/sized.py uses such files to check that the cost of each command grows no faster than the file. Random
+ * mutation does not find a slow loop, because such a loop needs many items that differ only in the right field. */
 #include "gw_fact.h"
 #include "gw_names.h"
 #include "gw_recording.h"
@@ -56,7 +56,7 @@ static void put_exit(uint32_t pid, int code, int signal)
         .kind = GW_ITEM_EXIT, .pid = pid, .exit = {pid, pid == 1, true, signal != 0 ? -1 : code, signal, signal != 0}});
 }
 
-/* Two words of different length that no two values of `i` share. */
+/* Return a text of two words of varying length. No two values of `i` have the same text. */
 static const char *text_of(uint64_t i)
 {
     static char text[64];
@@ -202,7 +202,7 @@ static void many_machine_events(uint64_t i)
                               (uint32_t)i, i % 120, i, text_of(i)}});
 }
 
-/* A report of a framework's allocator with many blocks, at a refused request. */
+/* One report of a framework's allocator about a failed request, with many blocks. */
 static void many_blocks(uint64_t i)
 {
     if (i == 0)
@@ -230,7 +230,7 @@ static void churn(uint64_t i)
     is_live[slot] = !is_live[slot];
 }
 
-/* Reports of a failed run, one after the other: each is kept until a later one shows that it was recovered. */
+/* Many reports of failed requests, one after the other. Each is followed by the driver's refusal. */
 static void many_reports(uint64_t i)
 {
     put_event((gw_event){.pid = 1, .tid = 1, .kind = GW_EV_ALLOCATOR_OOM, .arg = {i + 1, 1u << 30, 0, 0}});
@@ -293,7 +293,7 @@ static void put_nth(const shape *of, uint64_t i)
     put_fact((uint32_t)(i % 1000 + 1), of->fact, value);
 }
 
-/* The last name stands for all kinds in turn. */
+/* The last name means all kinds in turn. */
 static const char *const kind_names[] = {
 #define GW_X(name, ...) #name,
     GW_EVENT_KINDS(GW_X)

@@ -214,7 +214,7 @@ static void running_statistics_are_pytorchs(void **unused)
     rig_close(&rig);
 }
 
-/* The variance is as small as the epsilon that is added to it. */
+/* Use a variance as small as the epsilon that is added to it, so that a wrong epsilon changes the loss. */
 static void epsilon_is_pytorchs(void **unused)
 {
     (void)unused;
@@ -244,7 +244,7 @@ static void checkpointing_gives_the_same_bits(void **unused)
         rig_open(&again, &backend_cpu, models[m].text, &options);
         float *a = rig_gradients(&kept), *b = rig_gradients(&again), *c = rig_gradients(&kept);
         assert_memory_equal(a, b, kept.model.parameter_count * sizeof *a);
-        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* the second computation gives the same */
+        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* a repeated run gives the same bits */
         void *s = rig_get(&kept, LASTING_STATISTICS), *t = rig_get(&again, LASTING_STATISTICS);
         free(rig_gradients(&again));
         free(t);

@@ -169,7 +169,8 @@ static bool may_go_well(const char *call)
     return false;
 }
 
-/* True if `text` names the failed call. NVRTC is no failure source of its own, so "NVRTC" is enough for its calls. */
+/* True if `text` names the failed call. libgpuscope does not record the names of NVRTC's calls, so "NVRTC" is enough
+ * for them. */
 static bool names_it(const char *text, const char *call)
 {
     return strstr(text, call) != NULL || (strncmp(call, "nvrtc", 5) == 0 && strstr(text, "NVRTC") != NULL);
@@ -186,7 +187,7 @@ static int judge(bool is_driver, long at, int code)
     const char *call = is_driver ? driver_failed() : *library_failed;
     if (is_wrong(call == NULL, "there was no such call"))
         return 1;
-    gs_failure first; /* only the scope records failures at the end, or of a call that is repeated */
+    gs_failure first; /* failures during cleanup or of a repeated call are recorded only in the scope */
     bool is_known = gs_first_failure(NULL, &first) && strstr(first.call, call) != NULL;
     bool bad = is_wrong(is_well && !is_known && !may_go_well(call), "nobody noticed");
     bad |= is_wrong(!is_well && !names_it(reason.text, call), "the failure has another name");

@@ -1,6 +1,6 @@
-/* Test the back end `cuda` on a GPU emulated in host memory (emulated_card.c), with libraries that compute by plain
- * loops (fake_nvidia.c). It must give the same gradients, steps and results as the back end `cpu`, whose gradients
- * other tests compare with slopes in double. This does not test real libraries and GPUs. */
+/* Test the back end `cuda` on a GPU emulated in host memory (emulated_card.c), with libraries that compute with plain
+ * loops (fake_nvidia.c). It must compute the same gradients, steps and results as the back end `cpu`, whose gradients
+ * other tests compare with finite differences in double. This does not test real libraries and GPUs. */
 #include "fake_nvidia.h"
 #include "rig.h"
 

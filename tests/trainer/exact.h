@@ -7,7 +7,7 @@
 
 struct exact {
     const struct model *model;
-    size_t images, counted; /* images in the batch; the first `counted` of them are in the loss */
+    size_t images, counted; /* images in the batch; only the first `counted` of them contribute to the loss */
     const float *input;     /* rows, columns, channels */
     const int32_t *labels;
     const float *statistics; /* statistics for batch normalisation; NULL: the batch's own */
@@ -16,7 +16,7 @@ struct exact {
     double closest; /* distance to the nearest bend of a ReLU or maximum; rounding errors must stay below it */
 };
 
-/* Return the sum over the images that count. */
+/* Return the loss, summed over the first `counted` images. */
 double exact_loss(struct exact *exact, const double *parameters);
 
 #endif

@@ -560,7 +560,7 @@ int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count
     return 0;
 }
 
-/* Engines: 0 is not deterministic, 1 uses tensor cores, 2 needs a GiB, 3 and 4 are good, 5 refuses. */
+/* Engines: 0 is not deterministic, 1 uses tensor cores, 2 needs a GiB, 3 and 4 are good, 5 rejects its plan. */
 enum { ENGINES = 6 };
 static const int64_t engine_bytes[ENGINES] = {0, 0, (int64_t)1 << 30, SMALL_BYTES, 0, 0};
 

@@ -6,7 +6,7 @@
 
 struct rig_options {
     size_t images; /* per micro-batch */
-    size_t parts;  /* number of micro-batches to make up; 0: 1 */
+    size_t parts;  /* number of micro-batches to generate; 0: 1 */
     bool checkpointing;
     enum optimizer optimizer;
     enum precision precision;

@@ -1,7 +1,7 @@
 /* Test models and schedules. They are plain data, so no back end is needed.
  *
- * The test simulates a schedule with marks instead of numbers, one for each byte range: the data that a step reads
- * must still be what an earlier step wrote there. This shows whether blocks that are alive at the same time are
+ * The test runs a schedule on marks instead of numbers, one mark per byte range: when a step reads a block, the block
+ * must still have the marks of its last write. This shows whether blocks that are alive at the same time are
  * separate, and whether data is read before it was computed. */
 #include "backend.h"
 #include "schedule.h"
@@ -174,7 +174,7 @@ static void play_step(struct play *play, const struct step *step)
           step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
     touch(play, step->saved, is_backward, !is_backward);
     touch(play, step->dx, step->adds, true);
-    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* overlaps no block of the step */
+    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* no block that was written overlaps it */
 }
 
 static void play_iterations(const struct schedule *schedule)

@@ -1,7 +1,7 @@
 /* Run some training steps on a back end and write all inputs and outputs: trainer_steps BACKEND MODEL.net OPTIMIZER
  * IMAGES PARTS STEPS OUT [checkpointing]. Each step has PARTS micro-batches of IMAGES made-up images. After the last
  * step, the first batch is evaluated. OUT has a line "name type count" before each array, fp32 or int32 in this
- * machine's byte order. reference.py reads OUT and computes the same. */
+ * machine's byte order. reference.py reads OUT and repeats the computation. */
 #include "rig.h"
 
 #include <stdio.h>

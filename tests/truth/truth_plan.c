@@ -1,11 +1,11 @@
-/* Run a plan: a text with one statement per line. truth.py writes the plan and knows the right result.
+/* Run a plan: a text with one statement per line. truth.py writes the plan and knows the expected verdict.
  *
  *     truth_plan PLAN [READY-FD]
  *
- * With READY-FD, this is the second process, which runs beside a program: it writes a byte to READY-FD when its plan
- * says `ready`. The statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places. The
- * places are separate functions: half of them call the driver themselves, and half call it through the helper of their
- * subsystem, as in real programs. */
+ * With READY-FD, this is the second process, which runs beside a program: it writes a byte to READY-FD when it reaches
+ * the statement `ready`. The statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places.
+ * The places are separate functions: half of them call the driver themselves, and half call it through the helper of
+ * their subsystem, as in real programs. */
 #include "truth_run.h"
 
 #include <errno.h>

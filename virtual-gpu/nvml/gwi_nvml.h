@@ -40,7 +40,7 @@ typedef struct gwi_nvml_state {
 extern gwi_nvml_state gwi_nvml;
 
 /* library.c */
-/* The result of every stub. */
+/* Return the result of every stub: "not supported", or "uninitialized" before nvmlInit. */
 nvmlReturn_t gwi_nvml_lacks(void);
 /* Start a call about a GPU: check the arguments and apply the faults that are due. `out` is the caller's result
  * pointer. Returns UNINITIALIZED, INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
@@ -79,7 +79,7 @@ static inline unsigned gwi_attribute(int attribute)
         return result;                                                                                                 \
     }
 
-/* sensors.c. All percentages are of the last second. */
+/* sensors.c. All percentages cover the last second. */
 unsigned gwi_process_busy_percent(unsigned slot, unsigned device);
 unsigned gwi_memory_busy_percent(unsigned busy_percent);
 uint64_t gwi_wall_us(void);

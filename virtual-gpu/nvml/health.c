@@ -109,7 +109,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned lin
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result == NVML_SUCCESS && link >= gwi_board()->nvlink_count)
         result = NVML_ERROR_NOT_SUPPORTED;
-    if (result == NVML_SUCCESS) /* the links of a single GPU lead to no other GPU */
+    if (result == NVML_SUCCESS) /* a single GPU has no link to another GPU */
         *is_active = gwi_nvml.spec.device_count > 1 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
     return result;
 }
@@ -126,7 +126,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsig
     return result;
 }
 
-/* With several GPUs that switches connect, the fabric manager has finished, unless the specification makes cuInit
+/* Several GPUs are connected by switches, whose fabric manager has finished, unless the specification makes cuInit
  * return 802. */
 static unsigned fabric_state(void)
 {

@@ -1,5 +1,5 @@
 /* Sensor values of a GPU. They are computed from the GPU's faults and from the time that kernels kept it busy,
- * without noise or inertia. So the same program always shows the same values. */
+ * without noise or inertia, so the same program always shows the same values. */
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"
@@ -66,7 +66,7 @@ static void tidy_sometimes(void)
     gwi_shared_tidy(gwi_nvml.shared);
 }
 
-/* Return the percentage of the last second. */
+/* Return the percentage of the last second in which kernels ran on the GPU. */
 static unsigned card_busy_percent(unsigned device)
 {
     unsigned percent = 0;

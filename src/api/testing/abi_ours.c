@@ -1,4 +1,4 @@
-/* The facts of gw_cuda_abi.h. */
+/* The facts (abi_facts.h) as our own header, gw_cuda_abi.h, defines them. */
 #include "abi_facts.h"
 
 #include "gw_cuda_abi.h"

@@ -1,4 +1,4 @@
-/* Replace the hook's header in tests of the generated wrappers, and store what a wrapper reports. */
+/* Replaces the hook's header in tests of the generated wrappers. The functions here store what a wrapper reports. */
 #ifndef GWI_HOOK_H
 #define GWI_HOOK_H
 

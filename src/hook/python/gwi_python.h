@@ -20,14 +20,14 @@
 
 /* ---- for call sites ----
  *
- * Supports CPython 3.9 to 3.14 with the GIL, found among the mapped files. A thread's frames are read without that
- * lock: the thread is inside our call, so nothing that it runs can change. No frames are returned, and
- * GW_SITE_PYTHON_UNKNOWN is set, for any other version, a thread of a sub-interpreter, an interpreter that is
- * shutting down, and memory whose contents are implausible. */
+ * Supports CPython 3.9 to 3.14 with the GIL, found among the mapped files. A thread's frames are read without the GIL.
+ * They cannot change, because the thread is inside our code. No frames are returned, and GW_SITE_PYTHON_UNKNOWN is set,
+ * for any other version, a thread of a sub-interpreter, an interpreter that is shutting down, and memory whose contents
+ * are implausible. */
 
 /* Look for an interpreter among the mapped files. Too slow for the common path: a thousand files take a millisecond.
- * Call it at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock. Returns
- * true if it found the first interpreter. */
+ * Call it at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock. Returns true
+ * if it found a new interpreter. */
 bool gwi_python_look(void);
 
 /* Call in a forked child. Returns true if another thread of the parent was looking at the time of the fork, so that a
@@ -41,10 +41,10 @@ typedef struct gwi_python_frame {
     bool is_entry;
 } gwi_python_frame;
 
-/* A stop is one reading of a thread's frames inside the hook. Choose how it reads the interpreter's memory. NULL: in
- * place; this is returned for the first thread of the process, because the interpreter cannot shut down while this
- * thread is inside the hook. Other threads get `space`, which is cleared. During their stops the interpreter may
- * shut down, unless they hold its lock, so they read its memory through the kernel. */
+/* A stop is one reading of a thread's frames inside the hook. Begin a stop, and choose how it reads the interpreter's
+ * memory. The first thread of the process gets NULL and reads in place, because the interpreter cannot shut down while
+ * this thread is inside the hook. Other threads get `space`, which is cleared, and read through the kernel, because the
+ * interpreter may shut down during their stops unless they hold its lock. */
 typedef struct gwi_python_memory gwi_python_memory;
 gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_first_thread);
 
@@ -56,9 +56,9 @@ gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_fir
 size_t gwi_python_frames(gwi_python_frame *out, size_t max, gwi_python_memory *memory, unsigned *ret_flags,
                          bool *ret_is_main);
 
-/* Return the number of the code object of a frame that was just read. Its PYTHON_CODE and PYTHON_LINES records are
- * written when it is first seen. 0: it could not be read or written. If a code object was freed and another one now
- * has its address, the two get different numbers. */
+/* Return the number of the code object of a frame that was just read, or 0 if the code object could not be read or
+ * recorded. A code object's PYTHON_CODE and PYTHON_LINES records are written when it is first seen. If a code object
+ * was freed and another one now has its address, the two get different numbers. */
 uint32_t gwi_python_code(const gwi_python_frame *frame, gwi_python_memory *memory);
 
 /* For threads that run no Python (PyTorch's backward threads): the main thread stores its site each time the site
@@ -93,8 +93,8 @@ enum { GWI_PYTHON_INTERPRETERS_MAX = 4 };
 extern gwi_python_interpreter gwi_python_interpreter_list[GWI_PYTHON_INTERPRETERS_MAX];
 extern _Atomic uint32_t gwi_python_interpreter_count;
 
-/* True if process_vm_readv() and process_vm_writev() can be called: no filter of system calls was added to this
- * process. The answer is at most 50 ms old. */
+/* True if process_vm_readv() and process_vm_writev() can be called, because no seccomp filter was added to this
+ * process. The result is at most 50 ms old. */
 bool gwi_python_may_copy(void);
 /* Copy memory that may be unmapped, or may become unmapped while we read. Costs two system calls; for rare use. */
 bool gwi_python_read(uintptr_t at, void *out, size_t bytes);

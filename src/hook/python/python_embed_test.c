@@ -154,7 +154,7 @@ static __thread bool answers_late;
 
 /* Replaces PyGILState_GetThisThreadState(). If answers_late is set, it returns only when the interpreter is finalised
  * and the returned thread state no longer exists. This simulates an interpreter that is finalised just after the hook
- * has checked for it. */
+ * has checked that it is running. */
 static void *answer_late(void)
 {
     void *answer = late.get_thread();

@@ -105,7 +105,7 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
     if (!gw_python_plausible(thread))
         return PRESENCE_UNKNOWN;
-    if (!is_only) { /* the functions of one copy may return data of the other, which may have another version */
+    if (!is_only) { /* the functions of one copy may return data of the other copy, which may have another version */
         int error = errno;
         (void)gwi_python_read(at, &interpreter, sizeof interpreter);
         errno = error;
@@ -306,7 +306,8 @@ static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *la
 
 enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; if there are more, they are requested one by one */
 
-/* Request a part of the frame stack. In the versions that have one, frames are adjacent in memory. */
+/* Request a part of the frame stack. Versions of Python with a frame stack place frames next to each other in
+ * memory. */
 static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
 {
     uintptr_t holder = gwi_python_word(memory, thread + layout->thread_frame);

@@ -4,27 +4,27 @@
  *                             |  256 at a time, and before each read
  *                        table, ring, sizes, spans
  *
- * An event is only appended to a short log. In a training run, nearly every cache line of the table and the ring would
- * otherwise have to be fetched from another core or from memory: one thread allocates, another one frees, and the
- * program's own work runs between two events. So many events are settled at once: all lines are fetched first, so that
- * their latencies overlap. Appending needs only one line of the course, two of the thread's slot, and one of the
- * process's page.
+ * An event is only appended to a short log. Updating the table and the ring at each event would be slow: in a training
+ * run, nearly every cache line of them must be fetched from another core or from memory, because one thread allocates,
+ * another one frees, and the program's own work runs between two events. So many events are settled at once, and all
+ * their lines are fetched first, so that the latencies overlap. Appending needs only one line of the course, two of the
+ * thread's slot, and one of the process's page.
  *
- * PyTorch holds a lock for each device around every event, so only one thread appends at a time. It does not wait for
- * other threads: settling, which a reader may also do, uses another lock. If two threads ever append at once, the event
- * of the second one is not followed, and the course counts it as missed.
+ * PyTorch holds a lock for each device around every event, so only one thread appends at a time. This thread does not
+ * wait for readers: settling, which a reader may also do, uses another lock. If two threads ever append at once, the
+ * event of the second one is not followed, and the course counts it as missed.
  *
- * A process that holds little of the card and does not grow is followed only at its start; then the course rests. An
- * event then costs one comparison, with a line that is not written. The course wakes as soon as the process holds an
- * eighth more than it ever did, long before it may run out of memory. The bytes held at that time are the base: its
- * blocks are not known one by one, and they are at most a sixty-fourth of the card.
+ * A process that uses little of the card's memory and does not grow is followed only at its start. Then the course
+ * rests, and an event costs one comparison with a cache line that is only read. The course wakes as soon as the process
+ * uses an eighth more memory than ever before, long before the card is full. The bytes allocated at that time are the
+ * base. The blocks of the base are not known one by one, and they take at most a sixty-fourth of the card.
  *
  * Live blocks are in a hash table by address with linear probing, which doubles by moving to a new mapping. The ring
  * has the last requests. A free also updates the ring: the lifetime of a request distinguishes an iteration's working
  * memory from memory that is kept.
  *
- * The time of a request is its thread's last clock reading, which was made by the thread's driver calls: there is a
- * launch between most requests. A free has the time of the request before it. A course's time never goes back.
+ * A request gets the time of its thread's last clock reading. The thread's driver calls read the clock, and there is a
+ * launch between most requests. A free gets the time of the request before it. A course's time never goes back.
  *
  * Call sites are recorded for large blocks and for a random part of the others, as long as their cost is a small share
  * of the elapsed time: unwinding a stack costs as much as fifty events. */
@@ -92,15 +92,15 @@ typedef struct calm {
 } calm;
 
 typedef struct gwi_course_of_device {
-    /* Fields that appending uses, besides the log itself. Other threads only read them. allocated_bytes and
-     * reserved_bytes may belong to a newer event than the other values of a reader. */
+    /* Fields that appending uses, besides the log itself. Other threads only read them. A reader may see
+     * allocated_bytes and reserved_bytes of a newer event than its other values. */
     _Alignas(64) _Atomic uint64_t logged_count;
-    uint64_t settled_seen; /* settled_count when this thread last read it */
+    uint64_t settled_seen; /* settled_count, as last read by the appending thread */
     uint64_t last_ticks;
     _Atomic uint64_t allocated_bytes, reserved_bytes;
     _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
     _Atomic uint32_t site_chance; /* chance of a smaller request to get one, out of 2^32; 0: no time is left for them */
-    uint16_t stale;               /* events since the last newer time */
+    uint16_t stale;               /* events since last_ticks last changed */
     _Atomic bool is_busy;         /* a thread is appending */
     /* Rarely written. */
     /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
@@ -120,7 +120,7 @@ typedef struct gwi_course_of_device {
     uint32_t launches, waits;
     gwi_course_totals now; /* of the settled events */
     uint64_t first_order;  /* number of the first request since the course last started to follow */
-    uint64_t base_bytes;   /* bytes of blocks that were allocated before that and are still live */
+    uint64_t base_bytes;   /* live bytes of blocks that were allocated before first_order */
     calm calm;
     gwi_course_size size[GWI_COURSE_SIZES];
     gwi_course_span span[GWI_COURSE_SPANS];
@@ -198,7 +198,8 @@ static inline gwi_course_block *find(const course *c, uint64_t address)
     return find_from(c, address, place_of(address, c->table_bits));
 }
 
-/* Remove a block. Later blocks that would be found before the gap move up, so that no search ends too early. */
+/* Remove a block. A later block moves into the gap if a search for that block passes the gap, so that no search ends
+ * too early. */
 static void take_out(course *c, gwi_course_block *gone)
 {
     size_t mask = ((size_t)1 << c->table_bits) - 1, gap = (size_t)(gone - c->table);
@@ -212,7 +213,7 @@ static void take_out(course *c, gwi_course_block *gone)
     c->table[gap].address = 0;
 }
 
-/* False: the table keeps its size. */
+/* Double the table. Returns false, without a change, if there is no memory or the table has its largest size. */
 static GWI_COLD bool grow(course *c)
 {
     int saved_errno = errno;
@@ -271,7 +272,7 @@ static GWI_COLD void span_next(course *c)
 
 /* ---- the first event of a device ---- */
 
-/* A block is large if it is at least 1/1024 of the smallest card. */
+/* A block is large if it takes at least 1/1024 of the smallest card's memory. */
 static uint64_t large_bytes(void)
 {
     enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
@@ -279,8 +280,8 @@ static uint64_t large_bytes(void)
     return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
 }
 
-/* Map a course with its first table. Other work between two events evicts its TLB entries, so all of it is in two large
- * pages if the kernel provides them. */
+/* Map a course with its first table. Other work between two events evicts its TLB entries, so both are placed in two
+ * large pages if the kernel provides them. */
 enum { LARGE_PAGE_BYTES = 2 << 20, COURSE_BYTES = 2 * LARGE_PAGE_BYTES };
 _Static_assert(sizeof(course) + (sizeof(gwi_course_block) << TABLE_BITS_FIRST) <= COURSE_BYTES, "both fit");
 
@@ -334,7 +335,7 @@ static course *make_course(void)
     return c;
 }
 
-/* NULL: this process is not followed, or there is no memory. */
+/* Create the course of a device. Returns NULL if this process is not followed, or if there is no memory. */
 static GWI_COLD course *begin(uint64_t device)
 {
     int saved_errno = errno;
@@ -364,7 +365,7 @@ static inline uint64_t index_of(const gw_slot *slot)
     return index < GW_SLOT_COUNT ? index : NO_SLOT;
 }
 
-/* Return the thread's slot, or NULL if the thread has made no driver call, as a thread that only frees. */
+/* Return the thread's slot, or NULL if the thread has made no driver call, for example because it only frees. */
 static inline gw_slot *slot_of_thread(void)
 {
     gw_slot *slot = gwi_slot;
@@ -462,7 +463,7 @@ static inline void taken_back(course *c, const logged *event, gwi_course_block *
     }
 }
 
-/* Set the call site of the request just before, if it was stored. */
+/* Set the call site of the previous request, if that request was stored. */
 static void site_found(course *c, const logged *event)
 {
     gwi_course_block *block = find(c, address_of(event));
@@ -487,8 +488,8 @@ static inline void see_work(course *c, const logged *event)
     seen->waits = event->waits;
 }
 
-/* Prefetch a line for writing. GCC's builtin does this only for newer processors; older processors without the
- * instruction ignore it. */
+/* Prefetch a line for writing. GCC's builtin emits this instruction only when it compiles for newer processors. Older
+ * processors ignore the instruction. */
 static inline void fetch_to_write(const volatile void *at)
 {
 #if defined(__x86_64__)
@@ -543,9 +544,10 @@ static void settle_some(course *c, const logged *event, uint32_t count)
     }
 }
 
-/* Call sites may take a thousandth of the time in which the program works, and those of blocks that are not large a
- * quarter of that. A pause does not count: a program that waited for an hour may spend no more than one that did not.
- * The first sites of a process cost more, because files and rules are new, so the limit starts above 0. */
+/* Looking up call sites may take a thousandth of the time in which the program works, and a quarter of that for blocks
+ * that are not large. Pauses do not count as work: an hour of waiting raises the limit no more than a short pause does.
+ * The first sites of a process cost more, because the unwinder has not read the files and their rules yet, so the limit
+ * starts above 0. */
 static bool may_have_site(const course *c, bool is_large)
 {
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
@@ -553,7 +555,7 @@ static bool may_have_site(const course *c, bool is_large)
     return spent < (is_large ? may_spend : may_spend / 4);
 }
 
-/* Raise the limit by the time since the last call, without long pauses. */
+/* Raise the limit by a share of the time since the last call. A pause counts as at most PAUSE_TICKS. */
 static void earn_sites(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->site_earned_until;
@@ -584,7 +586,7 @@ static __attribute__((hot)) void settle(course *c)
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
 }
 
-/* Lock the course for a reader, with all events settled. */
+/* Lock the course for a reader, and settle all events. */
 static bool lock_settled(course *c)
 {
     bool locked = lock(c);
@@ -674,8 +676,8 @@ static inline void append(course *c, logged event)
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
 }
 
-/* Record the current call site; 0: not known. The thread is between driver calls, so inside_fn is free to be set
- * here. */
+/* Record the current call site and return its number; 0: not known. The thread is not inside a driver call, so this
+ * function may set inside_fn. */
 static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
 {
     if (slot == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
@@ -690,7 +692,8 @@ static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
     return site;
 }
 
-/* Add a call site to the request that was just appended: PyTorch holds its lock until we return. */
+/* Add a call site to the request that was just appended. It is still the last event, because PyTorch holds its lock
+ * until we return. */
 static GWI_COLD void give_site(course *c, bool is_large)
 {
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
@@ -869,7 +872,7 @@ void gwi_course_attach(gwi_course_refusal *refusal)
 
 /* ---- queries ---- */
 
-/* NULL: there is no course, or it rests and its data is old. */
+/* Return the course of a device, or NULL if there is none, or if it rests and its data is old. */
 static course *known(uint64_t device)
 {
     course *c = device < GWI_COURSE_DEVICES ? atomic_load(&gwi_wipe.course[device]) : NULL;
@@ -882,7 +885,7 @@ static uint64_t missed_by(course *c)
            atomic_load_explicit(&courses.missed_outside, memory_order_relaxed);
 }
 
-/* False: no block of that device was ever seen. */
+/* Returns false if the device has no course, if its course rests, or if the lock was not obtained. */
 static bool course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
 {
     course *c = known(device);
@@ -936,8 +939,8 @@ static void copy_requests(const course *c, gwi_course_copy *copy)
         copy->request[i] = c->ring[(first + i) % GWI_COURSE_REQUESTS];
 }
 
-/* Memory is allocated before the lock is taken. A slack leaves room for blocks that are added meanwhile; if it is too
- * small, try again. */
+/* Allocate memory for a copy and lock the course. The memory is allocated before the lock is taken, with room for SLACK
+ * blocks that are added in between. If more were added, try again. Returns false, without the lock, on failure. */
 static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
 {
     enum { TRIES_MAX = 4, SLACK = 4096 };

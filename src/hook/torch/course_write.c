@@ -1,5 +1,5 @@
-/* Write the recorded course of a device's memory into the buffer. This happens at an out-of-memory, in the thread whose
- * allocation failed. */
+/* Write the course of a device's allocations into the buffer, at an out-of-memory, in the thread whose allocation
+ * failed. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"
@@ -30,8 +30,8 @@ typedef struct out {
     uint32_t facts, waits;
 } out;
 
-/* Wait until the supervisor has drained the buffer. A report may have more requests and blocks than fit into the
- * buffer. */
+/* If the buffer has little room, wait for the supervisor to drain it. A report may have more requests and blocks than
+ * fit into the buffer. */
 static void make_room(out *to)
 {
     if (to->facts++ % ROOM_EVERY != 0)
@@ -145,7 +145,7 @@ bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns)
 
 /* ---- reports without the observer: in a C++ program, or before the observer is attached ---- */
 
-/* True if `a` must be written before `b`: larger blocks come first; of equal size, the older block comes first. */
+/* True if `a` must be written before `b`: larger blocks first, and the older one of two blocks of equal size. */
 static bool is_larger(const gwi_course_block *a, const gwi_course_block *b)
 {
     return gwi_course_bytes(a) != gwi_course_bytes(b) ? gwi_course_bytes(a) > gwi_course_bytes(b) : a->order < b->order;

@@ -2,7 +2,7 @@
  * the events get here).
  *
  *   course.c        updates live blocks, a ring of the last requests and spans of live bytes at each event
- *   course_write.c  writes them at an out-of-memory and when the observer asks
+ *   course_write.c  writes them at an out-of-memory, or when the observer calls it
  *
  * An event costs a few cache lines: no system call, no malloc, and no record in the buffer. Each device has its own
  * course, because PyTorch has one allocator and one lock per device. A course that missed an event counts it and is
@@ -52,7 +52,7 @@ typedef struct gwi_course_request {
     uint32_t launches,
         waits; /* launches and waits of the process so far, as seen by threads that request memory; modulo 2^32 */
     uint32_t site;
-    uint32_t freed_after; /* 0: still live; otherwise 1 + the number of requests between it and its free, saturating */
+    uint32_t freed_after; /* 0: still live; otherwise 1 + the number of requests between this one and its free */
 } gwi_course_request;
 
 /* The highest and the lowest number of live bytes in a span of time. */
@@ -73,18 +73,19 @@ typedef struct gwi_course_totals {
     uint64_t first_ticks, last_ticks;         /* of the first event, and of the latest clock reading */
 } gwi_course_totals;
 
-/* PyTorch refused a request whose call site is `site`. Called inside PyTorch's allocator, with its lock held. */
+/* Called when PyTorch has refused a request, inside PyTorch's allocator and with its lock held. `site` is the call site
+ * of the request. */
 typedef void gwi_course_refusal(uint64_t device, uint64_t bytes, uint32_t site);
 
 /* Connect PyTorch's allocator events to this module. Call this once the hook is in the process; `refusal` is called
  * at each refused request. Any thread, without the hook's lock. */
 void gwi_course_attach(gwi_course_refusal *refusal);
 
-/* True if PyTorch's allocations are followed on at least one device, and each followed device has all its events
- * from the first one on. */
+/* True if PyTorch's allocations are followed on at least one device, and no event of a followed device was missed.
+ * Events during a rest of the course do not count as missed. */
 bool gwi_course_is_whole(void);
 
-/* Find the live block at `address`. False: there is none. */
+/* Find the live block at `address`. Returns false if no such block is known. */
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block);
 
 /* All data of a device at one instant, in its own memory. */
@@ -104,7 +105,7 @@ typedef struct gwi_course_copy {
     size_t memory_bytes;
 } gwi_course_copy;
 
-/* False: the device has no course, or there is no memory. */
+/* Returns false if the device has no course, if its course rests, or if there is no memory. */
 bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy);
 void gwi_course_copy_free(gwi_course_copy *copy);
 
@@ -117,7 +118,7 @@ bool gwi_course_write(uint64_t device);
 /* Return how long `ticks` was before the last gwi_course_write() of that device. False: nothing was written for it. */
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
-/* A gwi_course_refusal. Writes a whole report if the observer does not. */
+/* A gwi_course_refusal that writes a report, unless the observer is attached and will write it. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site);
 
 /* Return the call site of the request that PyTorch refused last on that device, once for each refusal. 0: not known. */

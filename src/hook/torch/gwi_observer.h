@@ -9,7 +9,7 @@
  *
  * Guarantees to the program: nothing is attached before the program has imported torch and initialised CUDA; a pending
  * error of the interpreter is saved and restored; the pending call and the observer never raise; a history that the
- * program enabled itself is left alone. While our history is on, the program's own snapshots also contain our entries
+ * program enabled itself is not changed. While our history is on, the program's own snapshots also contain our entries
  * (without stacks): GPUWHY_HISTORY=0 avoids that.
  *
  * If the hook follows PyTorch's allocations itself (gwi_course.h), ages, the order of requests and live bytes over time
@@ -17,15 +17,15 @@
  *
  * The history has a cost: a small network that is limited by its launches (1.2 ms and 108 entries an iteration) runs
  * 2.7 % slower with it on an H200, whatever the length of the ring. So it is enabled only when memory may become a
- * problem: after the process has taken a sixteenth of the card since its start, or after an out-of-memory. Until then
- * the blocks in an out-of-memory report have no age.
+ * problem: after the process has allocated a sixteenth of the card's memory, or after an out-of-memory. Until then, the
+ * blocks in an out-of-memory report have no age.
  *
  * With GPUWHY_DEEP=1 the history is on from the attach and stores the Python stack of each allocation (about 5 % on
  * such a network). It is then also read at the end, and the report has call sites for the blocks, the refused request
  * and the largest holders at the peak. If the program itself records stacks, they are also read at an out-of-memory.
  *
- * In any Python program it also looks, when the interpreter shuts down, at the last exception that reached the top
- * level, and writes its traceback line by line. A redirected stderr cannot hide it (observer_raised.c).
+ * In every Python program, the observer also records the traceback of an uncaught exception, line by line, when the
+ * interpreter shuts down. This works even if stderr is redirected (observer_raised.c).
  *
  * Environment: GPUWHY_ATTACH=0: none of this. GPUWHY_HISTORY=0: no history; =N: N entries, on from the attach.
  * GPUWHY_DEEP=1: with stacks. */
@@ -39,7 +39,7 @@
 
 enum {
     GWI_OBSERVER_HISTORY_ENTRIES = 100000,
-    GWI_OBSERVER_HISTORY_SHARE = 16, /* the history starts when 1/16 of the card was taken */
+    GWI_OBSERVER_HISTORY_SHARE = 16, /* the history starts when 1/16 of the card's memory was allocated */
     GWI_OBSERVER_BLOCKS_MAX = 16384
 };
 
@@ -50,13 +50,13 @@ typedef struct gwi_observer_block {
     uint32_t site;   /* 0: not known */
 } gwi_observer_block;
 
-/* The hook functions that the observer calls. All members are set, except that those of the course may be NULL, and
- * they are valid for the life of the process. Called on any thread, with the interpreter's lock held, never inside a
- * driver call. */
+/* The hook functions that the observer calls. All members are set, except that those of the course may be NULL. They
+ * stay valid for the life of the process. The observer calls them on any thread, with the interpreter's lock held, and
+ * never inside a driver call. */
 typedef struct gwi_observer_port {
     /* Write one fact. `text` may be NULL and need not be valid after the call. False: there was no room for it. */
     bool (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
-    /* Write one fact with the call site that it is about; 0: not known. */
+    /* Write one fact together with its call site; 0: not known. */
     void (*fact_at)(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
     /* The thread's driver calls between guard_enter and guard_leave are our own and are not recorded. Pairs may
      * nest: pass the return value of guard_enter to guard_leave. */
@@ -81,9 +81,9 @@ bool gwi_observer_is_attached(void);
  * environment and looks for an interpreter among the libraries loaded so far. Preserves errno. */
 void gwi_observer_start(const gwi_observer_port *port);
 
-/* Report that the process has taken `bytes` of device memory. `card_bytes` is the size of the smallest device as the
- * program sees it; if it is 0 (not known), only the sum is updated. Call this before gwi_observer_notice() for the
- * same driver call. Any thread. Costs one atomic add. */
+/* Report that the process has allocated `bytes` bytes of device memory. `card_bytes` is the size of the smallest device
+ * as the program sees it; if it is 0 (not known), only the sum is updated. Call this before gwi_observer_notice() for
+ * the same driver call. Any thread. Costs one atomic add. */
 void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes);
 
 /* Report that a rare driver call has just returned to our wrapper. Any thread, with or without the interpreter's lock.

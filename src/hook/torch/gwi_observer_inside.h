@@ -137,7 +137,7 @@ enum { GWI_OBS_REASON_BYTES = 200 };
 struct gwi_obs_state {
     _Atomic int phase;
     _Atomic uint64_t next_attempt_ticks;
-    _Atomic uint64_t taken_bytes; /* device memory taken since the start; frees are not subtracted */
+    _Atomic uint64_t taken_bytes; /* device memory allocated so far; frees are not subtracted */
     _Atomic bool memory_matters;
     const gwi_observer_port *port;
     /* The members from here on are accessed with the interpreter's lock held, or by the one thread that owns the
@@ -166,8 +166,7 @@ extern struct gwi_obs_state gwi_obs;
 uint64_t gwi_obs_clock_ns(clockid_t clock);
 void gwi_obs_note(gw_note reason, const char *text);
 
-/* Return true if PyTorch keeps no history. If it keeps one, or does not report whether it does, `reason` says why
- * the answer is false. */
+/* Return true if PyTorch keeps no history. Otherwise `reason` says whether PyTorch keeps one or cannot report it. */
 bool gwi_obs_history_is_off(char *reason);
 
 /* Return the dict of a module that is fully imported, otherwise NULL. Runs no code of the module. Borrowed. */
@@ -206,19 +205,19 @@ void gwi_obs_leave(const gwi_obs_saved *before);
 
 /* Register the handler, once. Call in the interpreter's main thread, between gwi_obs_enter() and gwi_obs_leave(). */
 void gwi_obs_raised_begin(void);
-void gwi_obs_raised_forked(void); /* call in a forked child that calls the driver, without the interpreter's lock */
+void gwi_obs_raised_forked(void); /* call at the first driver call of a forked child; takes no interpreter lock */
 
 /* ---- reading: observer_read.c ---- */
 
-/* Write the memory limit that the program has set in PyTorch (set_per_process_memory_fraction). If there is one,
- * `total` at an out-of-memory is that limit. */
+/* Write the memory limit that the program has set in PyTorch (set_per_process_memory_fraction), if any. With a limit,
+ * the total memory that PyTorch passes to the out-of-memory callback is that limit. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
 
 /* ---- JAX: observer_jax.c ---- */
 
-/* At the interpreter's shutdown: write the live arrays if JAX's out-of-memory ends the program. */
+/* Call at the interpreter's shutdown. Writes the live arrays if the program ends with an out-of-memory of JAX. */
 void gwi_obs_jax_at_end(void);
 
 /* ---- stacks: observer_stacks.c ---- */

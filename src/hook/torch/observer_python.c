@@ -10,8 +10,8 @@
  *   interpreter exits   ->  on_exit_of_interpreter    (atexit; runs before PyTorch's handlers, because PyTorch
  *                                                      registered them earlier)
  *
- * Only functions of Python's stable ABI are used. If a version lacks something, the observer refuses with a reason and
- * never crashes. */
+ * Only functions of Python's stable ABI are used. If a version of PyTorch lacks a function, the observer records the
+ * reason and does not attach. */
 #include "gwi_observer_inside.h"
 
 #include <errno.h>
@@ -136,7 +136,7 @@ static bool make_keys(void)
 }
 
 /* Return the list of actions that the history leaves out. A free has two entries, requested and completed, and one is
- * enough. With one entry per free, the history's ring covers one and a half times as long. */
+ * enough. With one entry per free, the history's ring covers 1.5 times as much time. */
 static py_object *actions_skipped(void)
 {
     py_object *list = gwi_obs.py.PyList_New(1);
@@ -177,8 +177,8 @@ static bool switch_history_on(char *reason)
     return false;
 }
 
-/* Register an exit handler. Modules that torch imports also import atexit. If atexit is missing nevertheless, this
- * returns false and nothing is read at exit. */
+/* Register an exit handler. Modules that torch imports also import atexit. If atexit is still missing, this returns
+ * false, and nothing is read at exit. */
 static bool register_exit(py_method *what)
 {
     py_object *atexit_dict = gwi_obs_imported("atexit");
@@ -258,9 +258,9 @@ static outcome attach(char *reason, bool *ret_done)
 {
     py_object *torch = gwi_obs_imported("torch");
     py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
-    /* A call into PyTorch initialises CUDA if this was not done yet, and the program may not want that. PyTorch's C++
-     * part creates the default generators last, and the flag is set a little later. Checking only the flag could miss
-     * the first allocation of a program. */
+    /* Do not call PyTorch before it has initialised CUDA: the call would initialise it, and the program may not want
+     * that. The last step of PyTorch's C++ part creates the default generators, and `_initialized` is set a little
+     * later. So checking only `_initialized` could miss the first allocation of a program. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
     gwi_obs.torch_c = gwi_obs_imported("torch._C");

@@ -1,4 +1,5 @@
-/* Record the uncaught exception when the interpreter shuts down, so that it is known even if stderr is redirected.
+/* Record the uncaught exception when the interpreter shuts down, so that the recording has it even if stderr is
+ * redirected.
  *
  * The top level of a program prints the exception and stores it in sys.last_exc (sys.last_value before 3.12). After
  * that the atexit handlers run, including ours: in the main thread, with the interpreter's lock held, before anything

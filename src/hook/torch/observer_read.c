@@ -22,7 +22,7 @@ typedef struct block {
     uint64_t address;
     uint64_t bytes;
     uint64_t age_ns;
-    uint64_t requested_bytes; /* size that the program requested; the history has such sizes, too */
+    uint64_t requested_bytes; /* size that the program requested, as in the history */
     uint64_t order;           /* number of the block's request in the course; 0: not known */
     uint32_t state;
     uint32_t stack; /* stack number; 0: not known */
@@ -200,7 +200,7 @@ typedef struct history_walk {
     uint64_t deadline_ns;
     uint64_t live_bytes; /* live bytes just after the current entry; the walk goes back in time */
     uint64_t peak_bytes;
-    ptrdiff_t peak_end; /* index of the first entry after live bytes were highest */
+    ptrdiff_t peak_end; /* index of the first entry after the peak of live bytes */
     gw_history_spans spans;
 } history_walk;
 
@@ -214,7 +214,7 @@ static gw_allocator_action action_of(py_object *text)
     char name[24];
     if (!gwi_py_text(text, name, sizeof name))
         return GW_ACTION_OTHER;
-    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* PyTorch does not have the actions from LIVE_PEAK on */
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* actions from LIVE_PEAK on are gpuwhy's own */
         if (strcmp(name, names[i]) == 0)
             return (gw_allocator_action)i;
     return GW_ACTION_OTHER;
@@ -535,8 +535,8 @@ static bool wants_history(void)
     return !course_is_whole() || gwi_obs.history_since_ns != 0 || !gwi_obs_history_is_off(reason);
 }
 
-/* Write the allocator's state on one device. If `stats` is NULL, only the block map is available. If `full`, also write
- * the history of the blocks. */
+/* Write the allocator's state on one device. If `stats` is NULL, write only the block map. If `full`, also write the
+ * history and the course. */
 static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -561,8 +561,8 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
-        /* Write the course after the history, which may take long to read: ages count back from the time at which the
-         * course is written. */
+        /* Write the course after the history has been read, which may take long. The ages of blocks are relative to the
+         * time at which the course is written. */
         if (with_course && gwi_obs.port->course_write(device))
             join_course(&map.live, device);
         write_blocks(&map.live);
@@ -582,9 +582,9 @@ void gwi_obs_read_at_oom(uint64_t device, bool with_history)
     gwi_py_give_back(stats);
 }
 
-/* Write the allocator's state on every device when the program ends. The devices are not counted by a driver call,
- * which could fail after a sticky error; PyTorch would then print a warning to stderr. Instead, the first device
- * without statistics ends the loop. */
+/* Write the allocator's state on every device when the program ends. The first device without statistics ends the loop.
+ * Querying the number of devices from the driver could fail after a sticky error, and PyTorch would then print a
+ * warning to stderr. */
 void gwi_obs_read_at_end(void)
 {
     char reason[GWI_OBS_REASON_BYTES];

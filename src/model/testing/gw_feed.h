@@ -1,8 +1,8 @@
 /* Feeds a run into a model, call by call. For tests.
  *
- * Time advances by 10 us with each call, and more with gw_feed_wait(). Calls are made by `pid`, `tid` and `context`,
- * which a test may set. Hot calls are stored in the thread's ring and counters. gw_feed_drain() and gw_feed_exit() feed
- * these to the model. Errors abort the test. */
+ * Time advances by 10 us with each call, and more with gw_feed_wait(). `pid`, `tid` and `context` are the process,
+ * thread and context of the next calls; a test may set them. Hot calls are stored in the thread's ring and counters.
+ * gw_feed_drain() and gw_feed_exit() feed these to the model. Errors abort the test. */
 #ifndef GW_FEED_H
 #define GW_FEED_H
 
@@ -55,7 +55,7 @@ void gw_feed_event(gw_feed *feed, const gw_event *event);
 /* Add a call site with Python frames, innermost first: "function file line, function file line". Returns its id, for
  * feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
-/* Add a call site whose innermost frame is in a library. NULL: no library. */
+/* Add a call site whose innermost frame is in `library`. If `library` is NULL, there is no such frame. */
 uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
 /* Allocate plain memory and return its address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
@@ -75,8 +75,8 @@ void gw_feed_drain(gw_feed *feed);
 void gw_feed_wait(gw_feed *feed, uint64_t ns);
 void gw_feed_meta(gw_feed *feed, const char *key, const char *value);
 void gw_feed_fact(gw_feed *feed, const char *key, const char *value);
-/* Feed one value. For a value of the machine, pass GW_NO_DEVICE and pid 0; for a card's, NVML's number; for a
- * process's, its pid. */
+/* Feed one value of a card (`device` is its number in NVML), of a process (`pid`) or of the machine (GW_NO_DEVICE and
+ * pid 0). */
 void gw_feed_sample(gw_feed *feed, gw_metric metric, uint32_t device, uint32_t pid, uint64_t value);
 void gw_feed_unknown(gw_feed *feed, gw_metric metric, uint32_t device, gw_sample_state state);
 void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source, uint32_t device, uint32_t pid,

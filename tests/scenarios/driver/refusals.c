@@ -7,12 +7,13 @@
  *                  address. Repaired: without that kernel.
  * --kind crumbs    the GPU is full of the program's own blocks, some of them small, and 2 MiB do not fit. The
  *                  program tries again after --pause us. Repaired: fewer blocks.
- * --kind probe     100 times, the program requests more memory than the GPU has and then works. It ends well.
+ * --kind probe     100 times, the program requests more memory than the GPU has and then works. It succeeds.
  * --kind status    a failure that the program handles, 12 rounds of work, and an end with status 3. Repaired:
  *                  status 0.
- * --kind crash     the same with 40 rounds, and then a NULL pointer is used. Repaired: it is not used.
- * --kind null      the program does not check an allocation, and uses the host's part of an object that was not
- *                  created. Repaired: a request that fits. */
+ * --kind crash     the same with 40 rounds, and then the program writes through a NULL pointer. Repaired: without
+ *                  that write.
+ * --kind null      the program does not check whether an allocation failed, and writes through the NULL pointer that it
+ *                  got instead of an object. Repaired: a request that fits. */
 #include "scenario.h"
 
 #include <stdbool.h>
@@ -114,7 +115,7 @@ static void probe(void)
     CHECK(cuMemFree(block));
 }
 
-/* Let an allocation fail once, then do this many rounds of allocations, work and copies of results. */
+/* Let an allocation fail once, then run `rounds` rounds of allocations, work and copies of results. */
 static void go_on(int rounds)
 {
     CUdeviceptr block;

@@ -216,8 +216,8 @@ static void end_pool(struct things *t)
     CHECK(cuMemPoolDestroy(t->pool));
 }
 
-/* The kinds are in the order of creation; the objects are freed in the opposite order. `each`: create an object only
- * every so many rounds, because it needs hundreds of MiB or much address space. */
+/* The kinds are in the order of creation; the objects are freed in the opposite order. `each`: create an object only in
+ * every `each`-th round, because it needs hundreds of MiB or much address space. */
 static const struct kind {
     const char *name;
     void (*make)(struct things *t), (*end)(struct things *t);

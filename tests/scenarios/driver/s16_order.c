@@ -142,7 +142,7 @@ static void by_context(void)
     CHECK(cuCtxSynchronize());
 }
 
-/* The host waits for a copy by reading the memory that the copy writes. No driver call shows this. */
+/* The host waits for a copy by polling the memory that the copy writes. This wait makes no driver call. */
 static void by_memory(void)
 {
     volatile unsigned char *flag = page_locked;

@@ -88,7 +88,7 @@ static void ask_kernel(int repaired)
         usleep(1000);                                     /* mark: between */
 }
 
-/* The wait for one stream shows nothing about the kernel on the other stream. */
+/* The wait for one stream ends although the kernel on the other stream still runs. */
 __attribute__((noinline)) static void wait_for_both(int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);

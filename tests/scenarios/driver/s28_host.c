@@ -1,5 +1,5 @@
-/* S28: a program uses the GPU without a fault and then ends for an unrelated reason: a crash in its own code, an
- * abort, an exit status of its own, a signal from another process. */
+/* S28: a program uses the GPU without a fault and then ends for an unrelated reason: a crash in its own code, an abort,
+ * a non-zero exit status, or a signal from another process. */
 #include "scenario.h"
 
 #include <signal.h>

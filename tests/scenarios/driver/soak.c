@@ -1,5 +1,5 @@
 /* A program that makes driver calls for a long time: four threads that allocate, free, launch and wait. At the end it
- * asks for more memory than the card has, so that the verdict on the whole run is known. */
+ * requests more memory than the GPU has, so that the expected verdict is known. */
 #include "scenario.h"
 
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Wait until the time is over, or until the threads have made that many allocations and frees. */
+/* Wait for `seconds`, or until the threads have made `events` allocations and frees (0: no such limit). */
 static void wait_for(long long seconds, unsigned long long events)
 {
     const struct timespec pause = {.tv_nsec = 100000000};

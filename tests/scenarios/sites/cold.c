@@ -1,5 +1,5 @@
-/* The calls are on a path that compilers consider rare and move out of the function, into "keep.cold". When the program
- * is stripped, that code has no name any more. */
+/* The driver calls are on a path that compilers consider rare and move out of the function, into "keep.cold". When the
+ * program is stripped, that code no longer has a name. */
 #include <stdio.h>
 #include <stdlib.h>
 

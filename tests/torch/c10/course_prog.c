@@ -16,7 +16,7 @@
  *   full      like `leak`, but all bytes are kept before the iterations, which keep nothing
  *   rests     NUMBER calm iterations of a small program, then some that keep 15 MiB each, then a failed allocation
  *   calm      NUMBER calm iterations, then a failed allocation
- *   bench     NUMBER events of a process that uses much of the GPU; prints nanoseconds per event
+ *   bench     NUMBER events of a process that uses much of the GPU's memory; prints nanoseconds per event
  *   bench_small  the same for a process that uses little
  *   cold      the same with cold caches, as in a real training run: one core allocates, another one frees, and
  *             between two events COLD_KIB of other memory is read and written; prints nanoseconds per event, without
@@ -401,7 +401,7 @@ enum { COLD_KIB = 64, COLD_WALK = 4 << 20, COLD_BLOCKS = 54, COLD_ROUNDS = 15, C
 
 static _Atomic uint64_t cold_turn; /* even: it is the allocating thread's turn */
 static uint64_t cold_iterations;
-static uint64_t cold_ticks_max; /* a longer interval was interrupted */
+static uint64_t cold_ticks_max; /* an interval that is longer was interrupted, and is not counted */
 static double cold_round_ns[2][COLD_ROUNDS];
 
 /* Read a clock that costs little. Our code cannot move across the call. */
@@ -461,7 +461,7 @@ static void *cold_thread(void *user)
         fail("no memory");
     if (set_current(context) != 0)
         fail("no context");
-    wait_for_it(); /* make a driver call, because a thread without one is a different case */
+    wait_for_it(); /* make a driver call, because a thread without one has no slot in the hook's buffer */
     for (unsigned round = 0; round < COLD_ROUNDS; round++) {
         uint64_t took = 0, events = 0;
         double begin_ns = now_ns();
