@@ -34,7 +34,7 @@ typedef enum gw_sign {
     GW_SIGN_COUNT
 } gw_sign;
 
-enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 8 };
+enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 12 };
 
 typedef struct gw_log_field {
     const char *name;  /* name of a group in the pattern, without the digits that distinguish alternatives */

@@ -53,7 +53,7 @@ typedef struct gwi_log_context {
 
 typedef struct gwi_log_case {
     const gw_log *log;
-    gwi_statement *statement; /* owned; in the order of the log */
+    gwi_statement *statement; /* owned; in the order of the log; room for one more than the log has finds */
     size_t count;
     gw_framework framework;
     gwi_log_context context;
@@ -84,6 +84,10 @@ const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find
 bool gwi_log_went_on(const gw_log *log, const gw_log_find *after);
 /* True if many lines without a problem follow, and no exception or bad end appears in this line or later. */
 bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after);
+/* True if a line next to this find announces another attempt, and a later line shows a good end. */
+bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find);
+/* True if Python ignored this exception, or if a server raised it while it stopped in order. */
+bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find);
 /* Return the line that shows a good end of a file: a known good end, or the last line of progress up to the end of the
  * text. It is later than `after` (NULL: anywhere), and no line behind it has a problem. NULL if there is none. */
 const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after);
@@ -100,6 +104,10 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code);
 
 /* Refine statements about out-of-memory errors by the numbers in their lines and nearby. */
 void gwi_log_weigh_memory(gwi_log_case *c);
+
+/* log_loss.c: add a statement if the loss is not a finite number up to the end of the log and nothing else explains
+ * the end. */
+void gwi_log_weigh_loss(gwi_log_case *c);
 
 /* Make `cause` the statement's first cause, with this certainty. `why` is the observation that
  * decided it, as a format of printf. */

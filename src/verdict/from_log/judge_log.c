@@ -29,9 +29,10 @@ const gwi_statement *gwi_log_root(const gwi_log_case *c)
         const gwi_statement *it = &c->statement[i];
         if (it->survived || it->is_open)
             continue;
-        bool better =
-            root == NULL || it->depth > root->depth || (it->depth == root->depth && is_same_but_surer(it, root)) ||
-            (it->depth == root->depth && it->find->order == root->find->order && it->certainty > root->certainty);
+        bool better = root == NULL || it->depth > root->depth ||
+                      (it->depth == root->depth && is_same_but_surer(it, root)) ||
+                      (it->depth == root->depth && it->certainty > root->certainty &&
+                       (it->depth == GWI_LAST || it->find->order == root->find->order));
         if (better)
             root = it;
     }
@@ -439,6 +440,16 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
     return good;
 }
 
+/* True if the program's last exception tells more about its end than this statement. An exception before a signal from
+ * outside came first: a launcher ends the other processes after it. */
+static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end)
+{
+    if (c->exception == NULL || c->exception_about_child)
+        return false;
+    return end->certainty < GW_SUPPORTED ||
+           (end->find->sign == GW_SAYS_TERMINATED && c->exception->order < end->find->order);
+}
+
 gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err)
 {
     gwi_log_case c;
@@ -449,9 +460,7 @@ gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *er
     bool good = verdict != NULL && name_files(log, verdict);
     if (good) {
         const gwi_statement *root = gwi_log_root(&c);
-        bool last_only = root != NULL && root->depth == GWI_LAST;
-        if (root != NULL &&
-            !(last_only && c.exception != NULL && !c.exception_about_child && root->certainty < GW_SUPPORTED))
+        if (root != NULL && !(root->depth == GWI_LAST && is_told_by_exception(&c, root)))
             good = judge_fault(&c, verdict, root);
         else if (c.exception != NULL)
             good = judge_exception(&c, verdict);

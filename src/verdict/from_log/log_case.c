@@ -3,6 +3,7 @@
 #include "gwi_log.h"
 
 #include "gw_data.h"
+#include "gw_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,8 +69,12 @@ static bool code_of_name(const char *prefix, const char *name, unsigned *ret_cod
 
 static bool code_of_number(const gw_log_find *find, unsigned *ret_code)
 {
-    int64_t number;
-    if (!gw_log_number(find, "code", &number) || number <= 0)
+    const char *text = gw_log_text(find, "code");
+    int64_t number = 0;
+    bool is_hex = text != NULL && gw_begins(text, "0x");
+    if (is_hex)
+        number = strtol(text, NULL, 16);
+    if ((!is_hex && !gw_log_number(find, "code", &number)) || number <= 0)
         return false;
     if (!gwi_log_old_cuda_code((unsigned)number, ret_code))
         *ret_code = (unsigned)number;
@@ -95,11 +100,29 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
     }
 }
 
+static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t order)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign && log->find[i].order == order)
+            return &log->find[i];
+    }
+    return NULL;
+}
+
+/* True if the line is about the host's memory: TensorFlow uses the same words for both. */
+static bool is_about_host_memory(const gw_log *log, const gw_log_find *find)
+{
+    bool words = find->sign == GW_SAYS_TF_OOM_TENSOR || find->sign == GW_SAYS_BFC_OOM || find->sign == GW_SAYS_XLA_OOM;
+    return words && find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
+}
+
 /* True if a text or a name in the same line also gives the error. A text is unambiguous, but the meaning of a number
  * depends on the CUDA release. */
 static bool is_told_better(const gw_log *log, size_t at)
 {
     const gw_log_find *find = &log->find[at];
+    if (is_about_host_memory(log, find))
+        return true;
     if (find->sign != GW_SAYS_CUDA_NUMBER && find->sign != GW_SAYS_CUDA_SHORT_TEXT)
         return false;
     for (size_t i = 0; i < log->find_count; i++) {
@@ -280,7 +303,8 @@ static bool is_notice(const gwi_statement *it)
  * the log ends well. Lines of unknown meaning leave it open for a notice, and show nothing for other problems. */
 static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
-    it->survived = gwi_log_went_on(log, it->find);
+    it->survived =
+        gwi_log_went_on(log, it->find) || gwi_log_was_retried(log, it->find) || gwi_log_was_ignored(log, it->find);
     if (it->survived || !is_often_survived(it) || !gwi_log_output_goes_on(log, it->find))
         return;
     it->survived = gwi_log_good_end(log, it->find) != NULL;
@@ -329,29 +353,25 @@ static gw_framework find_framework(const gw_log *log)
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
 {
     const gw_log_find *found = NULL, *about_child = NULL;
-    static const char *const parents[] = {"ChildFailedError",   "ProcessRaisedException", "ProcessExitedException",
-                                          "CalledProcessError", "BrokenProcessPool",      "SignalException"};
+    static const char *const parents[] = {"ChildFailedError",     "ProcessRaisedException", "ProcessExitedException",
+                                          "CalledProcessError",   "BrokenProcessPool",      "SignalException",
+                                          "WorkerCrashedError",   "ActorDiedError",         "RayActorError",
+                                          "ActorUnavailableError"};
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (find->sign != GW_SAYS_EXCEPTION || !gwi_log_has_traceback(log, find) || gwi_log_went_on(log, find))
+        if (find->sign != GW_SAYS_EXCEPTION || !gwi_log_has_traceback(log, find) || gwi_log_went_on(log, find) ||
+            gwi_log_was_retried(log, find) || gwi_log_was_ignored(log, find))
             continue;
         bool parent = false;
         const char *type = gw_log_text(find, "type");
+        if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle's name for a signal */
+            continue;
         for (size_t k = 0; k < sizeof parents / sizeof parents[0] && type != NULL; k++)
             parent = parent || strstr(type, parents[k]) != NULL;
         *(parent ? &about_child : &found) = find;
     }
     *ret_about_child = found == NULL && about_child != NULL;
     return found != NULL ? found : about_child;
-}
-
-static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t order)
-{
-    for (size_t i = 0; i < log->find_count; i++) {
-        if (log->find[i].sign == sign && log->find[i].order == order)
-            return &log->find[i];
-    }
-    return NULL;
 }
 
 static bool is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last)
@@ -414,6 +434,31 @@ static void find_first_rank(gwi_log_case *c)
     }
 }
 
+/* True if torchrun names a rank that a signal ended. torchrun itself ends the other ranks with SIGTERM, and a rank that
+ * lost its peer ends itself with SIGABRT. */
+static bool is_rank_ended_by_signal(const gwi_statement *statement)
+{
+    enum { ILL = -4, FPE = -8, KILL = -9, SEGV = -11 };
+    int64_t exit;
+    bool has_exit = gw_log_number(statement->find, "exit", &exit) || gw_log_number(statement->find, "exit2", &exit);
+    return statement->find->sign == GW_SAYS_ELASTIC_EXIT && has_exit &&
+           (exit == ILL || exit == FPE || exit == KILL || exit == SEGV);
+}
+
+/* If a signal ended one rank and other ranks lost their peer, the signal explains both. */
+static void find_killed_rank(gwi_log_case *c)
+{
+    gwi_statement *killed = NULL;
+    for (size_t i = 0; i < c->count && killed == NULL; i++) {
+        if (is_rank_ended_by_signal(&c->statement[i]))
+            killed = &c->statement[i];
+    }
+    for (size_t i = 0; killed != NULL && i < c->count; i++) {
+        if (tells_of_a_peer(&c->statement[i]))
+            killed->depth = GWI_DIRECT;
+    }
+}
+
 /* ---- caught, and told ---- */
 
 static bool lacks_value(const gw_log_find *exception)
@@ -446,6 +491,27 @@ static void forgive_caught(gwi_log_case *c)
     }
 }
 
+static bool is_ended_from_outside(const gwi_statement *it)
+{
+    return it->find->sign == GW_SAYS_TERMINATED || it->find->sign == GW_SAYS_INTERRUPTED;
+}
+
+/* Mark a warning that kernels are compiled at the start as survived if the run was then ended from outside and nothing
+ * else failed. */
+static void forgive_compiling(gwi_log_case *c)
+{
+    bool is_ended = false, is_other = c->exception != NULL;
+    for (size_t i = 0; i < c->count; i++) {
+        is_ended = is_ended || is_ended_from_outside(&c->statement[i]);
+        is_other = is_other || !(c->statement[i].survived || is_ended_from_outside(&c->statement[i]) ||
+                                 c->statement[i].find->sign == GW_SAYS_ARCH_COMPILED);
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        if (is_ended && !is_other && c->statement[i].find->sign == GW_SAYS_ARCH_COMPILED)
+            c->statement[i].survived = true;
+    }
+}
+
 /* ---- the case ---- */
 
 gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
@@ -466,9 +532,12 @@ gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
     c.framework = find_framework(log);
     c.exception = find_exception(log, &c.exception_about_child);
     find_first_rank(&c);
+    find_killed_rank(&c);
     forgive_caught(&c);
+    forgive_compiling(&c);
     gwi_log_look_around(&c);
     gwi_log_weigh_memory(&c);
+    gwi_log_weigh_loss(&c);
     *ret_case = c;
     return GW_OK;
 }

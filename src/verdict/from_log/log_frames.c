@@ -1,6 +1,8 @@
 /* Finds the frames of the user's own code in a traceback. */
 #include "gwi_log.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +79,8 @@ static bool is_trace(const gw_log_find *find)
 
 bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception)
 {
+    if (gw_begins(exception->text, "E   ")) /* pytest's report of a failed test */
+        return true;
     for (size_t i = 0; i < log->find_count && log->find[i].order <= exception->order; i++) {
         if (is_trace(&log->find[i]) && exception->order - log->find[i].order <= LINES_MAX)
             return true;

@@ -228,6 +228,44 @@ static const log_row rows[] = {
      "| 0  NVIDIA A100-SXM4-40GB            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS, "gpu-oom-capacity",
      "train.py:41 in step", "the card is a NVIDIA A100|torch.bfloat16", "does not support bfloat16", GW_SUPPORTED},
 
+    /* which of several lines explains the end */
+    {"a rank that a signal ended, and its peer",
+     "[rank0]: " TRACE
+     "[rank0]:   File \"train.py\", line 9, in step\n[rank0]: RuntimeError: Connection closed by peer "
+     "[127.0.0.1]:2000\ntrain.py FAILED\n  rank      : 0 (local_rank: 0)\n  exitcode  : -15 (pid: 11)  (SIGTERM)\nRoot "
+     "Cause "
+     "(first observed failure):\n  rank      : 1 (local_rank: 1)\n  exitcode  : -11 (pid: 12)  (SIGSEGV)\n",
+     "host-crash-of-process", "train.py:9 in step", "", "", GW_SUPPORTED},
+    {"an exception, and then the launcher's signal",
+     TRACE IN("train.py", 41,
+              "load") "AttributeError: 'NoneType' object has no attribute 'astype'\n\nFatalError: `Termination "
+                      "signal` is detected by the operating system.\n  [SignalInfo: *** SIGTERM (@0x3e8) received by "
+                      "PID 12 ***]\n",
+     "script-exception", "train.py:41 in load", "", "", GW_SUPPORTED},
+    {"kernels compiled at the start, and a job that was cancelled",
+     "W gpu_device.cc:2348] TensorFlow was not built with CUDA kernel binaries compatible with compute capability "
+     "9.0.\n"
+     "slurmstepd: error: *** JOB 267039 ON node1 CANCELLED AT 2025-08-21T02:53:05 ***\n",
+     "killed-by-scheduler-or-user", "", "", "", GW_SUPPORTED},
+    {"kernels compiled at the start, and a handle that is invalid",
+     "W gpu_device.cc:2348] TensorFlow was not built with CUDA kernel binaries compatible with compute capability "
+     "12.0.\n"
+     "CUDA_ERROR_INVALID_HANDLE\n",
+     "arch-not-in-binary", "", "", "", GW_SUPPORTED},
+    {"TensorFlow's words about the host's memory",
+     TRACE IN("train.py", 3,
+              "main") "ResourceExhaustedError: OOM when allocating tensor with shape[1048576,65536] and type float "
+                      "on /job:localhost/replica:0/task:0/device:CPU:0 by allocator mklcpu\n",
+     "script-exception", "train.py:3 in main", "", "gpu-oom", GW_HYPOTHESIS},
+    {"an Xid that an earlier one caused",
+     "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 00000001 caused by previous Xid 149\n", "nvlink-fault",
+     "", "", "", GW_SUPPORTED},
+    {"a number in hexadecimal", "CuError(CUDA.cudaError_enum(0x000002bc))\n", "illegal-address", "", "", "",
+     GW_SUPPORTED},
+    {"a loss scale that no longer helps",
+     "1/90 loss 2.0\n[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2\n",
+     "numeric-divergence", "", "", "", GW_SUPPORTED},
+
     /* exceptions of the program itself */
     {"an exception of the program's own", TRACE IN("train.py", 3, "<module>") "ValueError: no such mode\n",
      "script-exception", "train.py:3 in <module>", "", "", GW_SUPPORTED},
@@ -390,66 +428,111 @@ static void what_the_output_outlives_is_no_fault(void **state)
 
 /* A log is clean only if it shows work up to its end, or a good end, and nothing that looks like a failure is left
  * unanswered. */
+static const struct {
+    const char *name, *log;
+    gw_verdict_status status;
+} endings[] = {
+    {"work up to the end", STEPS, GW_VERDICT_CLEAN},
+    {"steps rise within one epoch", "Epoch [3/90] Step [100/500] loss 0.5\nEpoch [3/90] Step [200/500] loss 0.4\n",
+     GW_VERDICT_CLEAN},
+    {"a good end", "loading\ntraining\ntraining finished in 3 s\n", GW_VERDICT_CLEAN},
+    {"exit status 0", "loading\nProcess finished with exit code 0\n", GW_VERDICT_CLEAN},
+    {"silence", "loading\nbuilding\nreading\n", GW_VERDICT_UNDETERMINED},
+    {"a good end that is denied", "loading\ntraining\ntraining did not complete successfully\n",
+     GW_VERDICT_UNDETERMINED},
+    {"an unknown error after work", STEPS "ERROR: the licence server is gone\n", GW_VERDICT_UNDETERMINED},
+    {"an unknown error in German after work", STEPS "Fehler: Lizenz abgelaufen\n", GW_VERDICT_UNDETERMINED},
+    {"an unknown error, and work after it", "ERROR: the licence server is gone\n" STEPS, GW_VERDICT_CLEAN},
+    {"a fatal error and words of the shell", STEPS "FATAL: cannot open the device\n\n\nJob finished at 12:00\n",
+     GW_VERDICT_UNDETERMINED},
+    {"an exception of an unknown type", STEPS TRACE IN("train.py", 3, "<module>") "queue.Empty\n\n\nsaved the log\n",
+     GW_VERDICT_UNDETERMINED},
+    {"an exception without its traceback", STEPS "ValueError: bad shard\n", GW_VERDICT_UNDETERMINED},
+    {"metrics that are called errors", STEPS "test error: 0.031\nerrors=0 failed_samples=0\nbest accuracy 0.97\n",
+     GW_VERDICT_CLEAN},
+    {"out of memory, then nvidia-smi's table", STEPS CUDA_OOM SMI_TABLE, GW_VERDICT_FAULT},
+    {"out of memory, then a list of settings",
+     STEPS CUDA_OOM "{\n  \"epoch\": 1,\n  \"step\": 2,\n  \"epoch\": 2,\n  \"step\": 9,\n  \"a\": 1,\n  \"b\": 2,\n"
+                    "  \"c\": 3,\n  \"d\": 4,\n  \"e\": 5\n}\n",
+     GW_VERDICT_FAULT},
+    {"out of memory, then the allocator's chunks",
+     STEPS CUDA_OOM "InUse at 7f00 of size 1280 by op Add action_count 1 step 0 next 1\n"
+                    "InUse at 7f05 of size 1280 by op Add action_count 2 step 3 next 2\n",
+     GW_VERDICT_FAULT},
+    {"out of memory, then work", STEPS CUDA_OOM "step 7 loss 0.51\nstep 8 loss 0.50\n", GW_VERDICT_CLEAN},
+    {"out of memory in a server that goes on serving",
+     CUDA_OOM "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
+              "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
+              "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\nServer shutdown complete\n",
+     GW_VERDICT_CLEAN},
+    {"out of memory in a server that only answers probes",
+     CUDA_OOM "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
+              "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
+              "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n",
+     GW_VERDICT_FAULT},
+    {"nvidia-smi -q with errors",
+     "==============NVSMI LOG==============\nGPU 00000000:00:1E.0\n    ECC Errors\n"
+     "        Aggregate\n            DRAM Uncorrectable : 4\n",
+     GW_VERDICT_FAULT},
+    {"nvidia-smi -q without errors",
+     "==============NVSMI LOG==============\nGPU 00000000:00:1E.0\n    ECC Errors\n"
+     "        Aggregate\n            DRAM Uncorrectable : 0\n",
+     GW_VERDICT_UNDETERMINED},
+
+    {"weights that were loaded, and then silence",
+     "loading the model\nLoading checkpoint shards: 50% Completed | 1/2\nLoading checkpoint shards: 100% Completed | "
+     "2/2\nsaved AOT compiled function to cache\ncapturing graphs\n",
+     GW_VERDICT_UNDETERMINED},
+    {"a server that became ready",
+     "loading\nINFO: Started server process [1]\nINFO: Uvicorn running on "
+     "http://0.0.0.0:8000 (Press CTRL+C to quit)\n",
+     GW_VERDICT_CLEAN},
+    {"a server that became ready, and an exception after it",
+     "loading\nINFO: Uvicorn running on http://0.0.0.0:8000\n" TRACE IN("app.py", 3, "main") "KeyError: 'x'\n",
+     GW_VERDICT_FAULT},
+    {"an extension that failed to load, and a server that became ready",
+     TRACE IN("nodes.py", 3, "load") "ModuleNotFoundError: No module named 'cv2'\nStarting server\n\nTo see the GUI go "
+                                     "to: http://0.0.0.0:8188\n",
+     GW_VERDICT_CLEAN},
+    {"a lost browser, in a callback",
+     STEPS "Exception in callback _ProactorBasePipeTransport._call_connection_lost(None)\n" TRACE IN(
+         "proactor_events.py", 162, "_call_connection_lost") "ConnectionResetError: [WinError 10054]\n",
+     GW_VERDICT_CLEAN},
+    {"an exception behind an ignored one",
+     STEPS "Exception ignored in: <function f at 0x7f0000001000>\n" TRACE IN("a.py", 1, "f") "ValueError: x\n" TRACE IN(
+         "train.py", 3, "main") "KeyError: 'y'\n",
+     GW_VERDICT_FAULT},
+    {"an engine that dies while its server stops in order",
+     STEPS "[shutdown] API server: shutdown triggered, signal=SIGTERM\n" TRACE IN(
+         "a.py", 1, "f") "EngineDeadError: EngineCore encountered an issue\nINFO:     Application shutdown complete.\n",
+     GW_VERDICT_CLEAN},
+    {"a task that failed and was retried",
+     "Task work failed. There are 2 retries remaining, so the task will be retried.\n" IN(
+         "train.py", 8, "work") "ConnectionError: first attempt\ntask 0 done\nall tasks finished\n",
+     GW_VERDICT_CLEAN},
+    {"a task that failed, was retried, and failed again",
+     "Task work failed. There are 1 retries remaining, so the task will be retried.\n" TRACE IN(
+         "train.py", 8, "work") "ConnectionError: first attempt\n" TRACE IN("train.py", 8,
+                                                                            "work") "ConnectionError: second attempt\n",
+     GW_VERDICT_FAULT},
+    {"a loss that is no number any more", "step 1 loss 0.5\nstep 2 loss nan\nstep 3 loss nan\n", GW_VERDICT_FAULT},
+    {"a loss that was no number once", "step 1 loss nan\nstep 2 loss 0.5\nstep 3 loss 0.4\n", GW_VERDICT_CLEAN},
+    {"subjects of commits",
+     "[main 573b746] Fix CUDA out of memory in validation\n 1 file changed\nRevert \"Fix segfault\"\n",
+     GW_VERDICT_UNDETERMINED},
+    {"a failed test",
+     "F.                     [100%]\n>   assert x\nE   AssertionError: loss differs\n1 failed, 1 passed in 0.02s\n",
+     GW_VERDICT_FAULT},
+};
+
 static void clean_is_earned(void **state)
 {
-    static const struct {
-        const char *name, *log;
-        gw_verdict_status status;
-    } cases[] = {
-        {"work up to the end", STEPS, GW_VERDICT_CLEAN},
-        {"steps rise within one epoch", "Epoch [3/90] Step [100/500] loss 0.5\nEpoch [3/90] Step [200/500] loss 0.4\n",
-         GW_VERDICT_CLEAN},
-        {"a good end", "loading\ntraining\ntraining finished in 3 s\n", GW_VERDICT_CLEAN},
-        {"exit status 0", "loading\nProcess finished with exit code 0\n", GW_VERDICT_CLEAN},
-        {"silence", "loading\nbuilding\nreading\n", GW_VERDICT_UNDETERMINED},
-        {"a good end that is denied", "loading\ntraining\ntraining did not complete successfully\n",
-         GW_VERDICT_UNDETERMINED},
-        {"an unknown error after work", STEPS "ERROR: the licence server is gone\n", GW_VERDICT_UNDETERMINED},
-        {"an unknown error in German after work", STEPS "Fehler: Lizenz abgelaufen\n", GW_VERDICT_UNDETERMINED},
-        {"an unknown error, and work after it", "ERROR: the licence server is gone\n" STEPS, GW_VERDICT_CLEAN},
-        {"a fatal error and words of the shell", STEPS "FATAL: cannot open the device\n\n\nJob finished at 12:00\n",
-         GW_VERDICT_UNDETERMINED},
-        {"an exception of an unknown type",
-         STEPS TRACE IN("train.py", 3, "<module>") "queue.Empty\n\n\nsaved the log\n", GW_VERDICT_UNDETERMINED},
-        {"an exception without its traceback", STEPS "ValueError: bad shard\n", GW_VERDICT_UNDETERMINED},
-        {"metrics that are called errors", STEPS "test error: 0.031\nerrors=0 failed_samples=0\nbest accuracy 0.97\n",
-         GW_VERDICT_CLEAN},
-        {"out of memory, then nvidia-smi's table", STEPS CUDA_OOM SMI_TABLE, GW_VERDICT_FAULT},
-        {"out of memory, then a list of settings",
-         STEPS CUDA_OOM
-         "{\n  \"epoch\": 1,\n  \"step\": 2,\n  \"epoch\": 2,\n  \"step\": 9,\n  \"a\": 1,\n  \"b\": 2,\n"
-         "  \"c\": 3,\n  \"d\": 4,\n  \"e\": 5\n}\n",
-         GW_VERDICT_FAULT},
-        {"out of memory, then the allocator's chunks",
-         STEPS CUDA_OOM "InUse at 7f00 of size 1280 by op Add action_count 1 step 0 next 1\n"
-                        "InUse at 7f05 of size 1280 by op Add action_count 2 step 3 next 2\n",
-         GW_VERDICT_FAULT},
-        {"out of memory, then work", STEPS CUDA_OOM "step 7 loss 0.51\nstep 8 loss 0.50\n", GW_VERDICT_CLEAN},
-        {"out of memory in a server that goes on serving",
-         CUDA_OOM "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
-                  "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
-                  "INFO: 10.0.0.1:5 - \"POST /v1/completions HTTP/1.1\" 200 OK\nServer shutdown complete\n",
-         GW_VERDICT_CLEAN},
-        {"out of memory in a server that only answers probes",
-         CUDA_OOM "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
-                  "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n"
-                  "INFO: 10.0.0.1:5 - \"GET /health HTTP/1.1\" 200 OK\n",
-         GW_VERDICT_FAULT},
-        {"nvidia-smi -q with errors",
-         "==============NVSMI LOG==============\nGPU 00000000:00:1E.0\n    ECC Errors\n"
-         "        Aggregate\n            DRAM Uncorrectable : 4\n",
-         GW_VERDICT_FAULT},
-        {"nvidia-smi -q without errors",
-         "==============NVSMI LOG==============\nGPU 00000000:00:1E.0\n    ECC Errors\n"
-         "        Aggregate\n            DRAM Uncorrectable : 0\n",
-         GW_VERDICT_UNDETERMINED},
-    };
     (void)state;
     need_logs();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        gw_verdict *verdict = judge(cases[i].log);
-        if (verdict->status != cases[i].status)
-            fail_msg("%s: %s: %s", cases[i].name, gw_verdict_status_text(verdict->status), verdict->headline);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        gw_verdict *verdict = judge(endings[i].log);
+        if (verdict->status != endings[i].status)
+            fail_msg("%s: %s: %s", endings[i].name, gw_verdict_status_text(verdict->status), verdict->headline);
         gw_verdict_free(verdict);
     }
 }

@@ -27,9 +27,9 @@ static uint64_t add_to_shape(uint64_t shape, const char *text, size_t bytes)
 
 static bool is_counter_name(const char *word, size_t bytes)
 {
-    static const char *const names[] = {"epoch", "epochs",    "step",        "steps",   "iter",
-                                        "iters", "it",        "updates",     "batch",   "update",
-                                        "round", "iteration", "global_step", "episode", "num_updates"};
+    static const char *const names[] = {
+        "epoch", "epochs",    "step",        "steps",   "iter",        "iters", "it",     "updates", "batch", "update",
+        "round", "iteration", "global_step", "episode", "num_updates", "trial", "trials", "fold",    "folds"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strlen(names[i]) == bytes && strncasecmp(names[i], word, bytes) == 0)
             return true;
@@ -163,14 +163,17 @@ static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const 
     return found;
 }
 
-/* True if a server answered requests after the problem. */
+/* True if a server became ready, or answered requests, after the problem. */
 static bool served_on(const gw_log *log, const gw_log_find *after)
 {
     enum { ANSWERS_MIN = 3 };
     size_t answers = 0;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        answers += find->sign == GW_SAYS_SERVED && find->file == after->file && find->order > after->order;
+        bool is_later = find->file == after->file && find->order > after->order;
+        answers += is_later && find->sign == GW_SAYS_SERVED;
+        if (is_later && find->sign == GW_SAYS_SERVER_READY)
+            return true;
     }
     return answers >= ANSWERS_MIN;
 }
@@ -228,7 +231,8 @@ static const gw_log_find *good_line(const gw_log *log, uint32_t file)
         found = NULL;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        bool words = find->sign == GW_SAYS_GOOD_END && log->file[file].line_count >= LINES_MIN;
+        bool words = (find->sign == GW_SAYS_GOOD_END || find->sign == GW_SAYS_SERVER_READY) &&
+                     log->file[file].line_count >= LINES_MIN;
         bool good = words || (gw_sign_kind_of(find->sign) == GW_SIGN_END && has_exit_0(find));
         if (good && find->file == file && find->line + LINES_LEFT >= log->file[file].line_count &&
             (found == NULL || find->order >= found->order))
@@ -237,11 +241,30 @@ static const gw_log_find *good_line(const gw_log *log, uint32_t file)
     return found;
 }
 
+/* True if this line, or the exception that it begins, belongs to a report of an ignored exception. The report's first
+ * line announces that, and its exception follows. */
+static bool is_in_ignored_report(const gw_log *log, const gw_log_find *find)
+{
+    enum { LINES_MAX = 80 };
+    const gw_log_find *begin = NULL;
+    for (size_t i = 0; i < log->find_count && log->find[i].order <= find->order; i++) {
+        const gw_log_find *at = &log->find[i];
+        if (at->file != find->file)
+            continue;
+        if (at->sign == GW_SAYS_EXCEPTION_IGNORED)
+            begin = at;
+        else if (at->sign == GW_SAYS_EXCEPTION && at->order < find->order)
+            begin = NULL; /* that report is over */
+    }
+    return begin != NULL && find->order - begin->order <= LINES_MAX;
+}
+
 static bool has_alarm_behind(const gw_log *log, const gw_log_find *good)
 {
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (find->file == good->file && find->order >= good->order && is_alarm(find))
+        if (find->file == good->file && find->order >= good->order && is_alarm(find) &&
+            !is_in_ignored_report(log, find))
             return true;
     }
     return false;
@@ -258,6 +281,32 @@ const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after)
     return NULL;
 }
 
+bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find)
+{
+    enum { LINES_NEAR = 10 };
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *at = &log->find[i];
+        uint64_t distance = at->order > find->order ? at->order - find->order : find->order - at->order;
+        if (at->sign == GW_SAYS_RETRIED && at->file == find->file && distance <= LINES_NEAR)
+            return gwi_log_good_end(log, find) != NULL;
+    }
+    return false;
+}
+
+/* True if a server reported before this find that it stops, and afterwards that it has stopped well. */
+static bool is_in_orderly_stop(const gw_log *log, const gw_log_find *find)
+{
+    bool is_stopping = false;
+    for (size_t i = 0; i < log->find_count && log->find[i].order <= find->order && !is_stopping; i++)
+        is_stopping = log->find[i].sign == GW_SAYS_ORDERLY_STOP && log->find[i].file == find->file;
+    return is_stopping && gwi_log_good_end(log, find) != NULL;
+}
+
+bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find)
+{
+    return is_in_ignored_report(log, find) || is_in_orderly_stop(log, find);
+}
+
 /* True if only work can answer this line: words such as "done" may come from the program that started this one. */
 static bool needs_work(const gw_log_find *find)
 {
@@ -268,7 +317,8 @@ const gw_log_find *gwi_log_unanswered(const gw_log *log)
 {
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (!is_alarm(find) || gwi_log_went_on(log, find))
+        if (!is_alarm(find) || gwi_log_went_on(log, find) || gwi_log_was_retried(log, find) ||
+            gwi_log_was_ignored(log, find))
             continue;
         const gw_log_find *good = good_line(log, find->file);
         bool answered = good != NULL && good->order > find->order && (!needs_work(find) || has_exit_0(good));
