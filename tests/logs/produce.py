@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Run faulty programs to get their logs: `GPUWHY_BUILD=build python3 -B tests/logs/produce.py FOLDER`.
+"""Run programs to get their logs: `GPUWHY_BUILD=build python3 -B tests/logs/produce.py FOLDER [PYTHON...]`.
 
-Each program has one known fault, made on purpose. FOLDER receives the output of the program, its shell and its
+Each faulty program has one known fault, made on purpose. FOLDER receives the output of the program, its shell and its
 loader, stdout and stderr in one file NAME.log, and a row of produced.tsv (columns as in index.tsv) with the label.
-Programs of tests/scenarios run on the virtual GPU. Values that change from run to run (folders, addresses, pids) are
-replaced. A program that this machine cannot run (root, a compiler) is skipped and named.
+Programs of tests/scenarios run on the virtual GPU. The programs of framework_programs.py and healthy_programs.py need a
+PYTHON that has their modules; the logs of the healthy ones are written to FOLDER/healthy, with an index.tsv. If ONLY is
+set, only programs of these two files whose name matches this regular expression run. Values that change from run to
+run (folders, addresses, pids) are replaced. A program that this machine cannot run (root, a compiler) is skipped and named.
 
 tests/logs/produced/ has these logs, and logs of the programs of tests/gpu on a real GPU, which this program does not
 make again.
@@ -16,6 +18,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+
+import framework_programs
+import healthy_programs
 
 CASES = []
 
@@ -333,16 +338,82 @@ def produce(out):
     return rows, skipped
 
 
+class Interpreters:
+    """The PYTHON arguments, and which modules each has."""
+    def __init__(self, paths):
+        self.paths, self.known = paths, {}
+
+    def find(self, modules):
+        """Return the first interpreter that has all modules, or None."""
+        for path in self.paths:
+            if all(self.has(path, module) for module in modules):
+                return path
+        return None
+
+    def has(self, path, module):
+        if (path, module) not in self.known:
+            code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+            self.known[path, module] = subprocess.run([path, "-c", code], cwd="/", capture_output=True).returncode == 0
+        return self.known[path, module]
+
+
+def run_program(files, script, interpreter):
+    """Return the output of one program of framework_programs or healthy_programs, or None if it could not run."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        for name, text in files.items():
+            (folder / name).write_text(text.lstrip("\n"))
+        (folder / "job.sh").write_text(script)
+        command = ["unshare", "-m", "bash", "job.sh"] if "mount " in script else ["bash", "job.sh"]
+        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(folder),
+                       "PY": interpreter, "GLOO_SOCKET_IFNAME": "lo"}
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                              env=environment, timeout=300)
+        if done.returncode == 77 or not done.stdout:
+            return None
+        text = neutral(done.stdout.decode(errors="replace"), folder)
+        text = text.replace(str(pathlib.Path(interpreter).parent.parent), "/opt/env").replace(os.uname().nodename, "node1")
+        return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def produce_with_frameworks(out, interpreters, only):
+    rows, healthy_rows, skipped = [], [], []
+    (out / "healthy").mkdir(exist_ok=True)
+    jobs = [(name, needs, files, script, out, rows, (name, cause, also, determinable))
+            for name, needs, cause, also, determinable, files, script in framework_programs.PROGRAMS]
+    jobs += [(name, needs, files, script, out / "healthy", healthy_rows, (name, "clean", "", "yes", what))
+             for name, needs, what, files, script in healthy_programs.PROGRAMS]
+    for name, needs, files, script, folder, found, row in jobs:
+        if only and not re.search(only, name):
+            continue
+        interpreter = interpreters.find(needs)
+        text = interpreter and run_program(files, script, interpreter)
+        if not text:
+            skipped.append(name)
+            continue
+        (folder / f"{name}.log").write_text(text)
+        found.append(row)
+    with open(out / "healthy" / "index.tsv", "w") as file:
+        file.write("id\tcause\talso_acceptable\tdeterminable\twhat\n")
+        file.writelines("\t".join(row) + "\n" for row in healthy_rows)
+    return rows, len(healthy_rows), skipped
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
+    only = os.environ.get("ONLY", "")
+    more, healthy, missing = produce_with_frameworks(out, Interpreters(sys.argv[2:] or [sys.executable]), only)
+    if only:
+        CASES.clear()
+        ON_CARD.clear()
     rows, skipped = produce(out)
     more_rows, more_skipped = produce_on_card(out)
-    rows, skipped = rows + more_rows, skipped + more_skipped
+    rows, skipped = rows + more_rows + more, skipped + more_skipped + missing
     with open(out / "produced.tsv", "w") as file:
         file.write("id\tcause\talso_acceptable\tdeterminable\n")
         file.writelines("\t".join(row) + "\n" for row in rows)
-    print(f"{len(rows)} logs; skipped: {', '.join(skipped) or 'none'}")
+    print(f"{len(rows)} logs of faults, {healthy} of healthy programs; skipped: {', '.join(skipped) or 'none'}")
     return 0
 
 
