@@ -105,6 +105,9 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code);
 /* Refine statements about out-of-memory errors by the numbers in their lines and nearby. */
 void gwi_log_weigh_memory(gwi_log_case *c);
 
+/* log_guess.c: return the causes that the words of an unknown message suggest, separated by spaces, most likely first.
+ * Returns NULL if its words suggest none. Static. */
+const char *gwi_log_guess(const char *text);
 /* log_loss.c: add a statement if the loss is not a finite number up to the end of the log and nothing else explains
  * the end. */
 void gwi_log_weigh_loss(gwi_log_case *c);

@@ -346,19 +346,45 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     return good;
 }
 
+/* Add what the words of an unknown message suggest. If `first_is_verdict`, the first cause is the verdict's, otherwise
+ * all are alternatives. *ret_guessed: there is such a cause. False: no memory. */
+static bool add_guess(gw_verdict *verdict, const char *text, bool first_is_verdict, bool *ret_guessed)
+{
+    const char *at = gwi_log_guess(text);
+    *ret_guessed = at != NULL;
+    for (bool first = first_is_verdict; at != NULL && *at != '\0'; first = false) {
+        char id[64];
+        size_t bytes = strcspn(at, " ");
+        snprintf(id, sizeof id, "%.*s", (int)bytes, at);
+        at += bytes + (at[bytes] == ' ');
+        const gw_cause *cause = gwi_cause_of(id);
+        if (cause == NULL)
+            continue;
+        if (first) {
+            verdict->cause = cause->id;
+            verdict->certainty = GW_HYPOTHESIS;
+        } else if (!gwi_add_alternative(verdict, cause->id, GW_HYPOTHESIS)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Judge a log whose only problem is an exception raised by the program itself. */
 static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
-    bool about_gpu = speaks_of_gpu(c->exception);
+    bool about_gpu = speaks_of_gpu(c->exception), guessed = false;
     const char *type = gw_log_text(c->exception, "type");
-    verdict->status = about_gpu ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
+    if (about_gpu && !add_guess(verdict, c->exception->text, true, &guessed))
+        return false;
+    verdict->status = about_gpu && !guessed ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
     if (about_gpu) {
-        gwi_headline(&finding, "the log ends with %s about the GPU, which this version of gpuwhy does not recognise",
-                     type);
+        gwi_headline(&finding, "the log ends with %s about the GPU, which this version of gpuwhy does not recognise%s",
+                     type, guessed ? "; its words suggest this cause" : "");
     } else {
         verdict->cause = gwi_cause_of("script-exception")->id;
-        verdict->certainty = GW_SUPPORTED;
+        verdict->certainty = gwi_log_has_traceback(c->log, c->exception) ? GW_SUPPORTED : GW_HYPOTHESIS;
         gwi_headline(&finding, "the program raised %s; no line of the log is about the GPU", type);
     }
     say_line(c, &finding, c->exception);
@@ -366,7 +392,7 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     find_place(c, c->exception, &at);
     say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
     bool good = gwi_take_words(&finding, verdict) && fill_where(&at, verdict) && fill_card(c, verdict) &&
-                (about_gpu || gwi_log_add_fixes(c, gwi_cause_of("script-exception"), at.text, &verdict->next));
+                (verdict->cause == NULL || gwi_log_add_fixes(c, gwi_cause_of(verdict->cause), at.text, &verdict->next));
     gwi_finding_free(&finding);
     return good;
 }
@@ -411,7 +437,7 @@ static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
             break;
         }
     }
-    bool added = true;
+    bool guessed = false, added = open == NULL || add_guess(verdict, open->text, false, &guessed);
     for (size_t i = 0; i < c->count && added; i++) {
         if (c->statement[i].is_open)
             added = gwi_add_alternative(verdict, c->statement[i].cause[0], GW_HYPOTHESIS);

@@ -348,6 +348,13 @@ static gw_framework find_framework(const gw_log *log)
     return (gw_framework)most;
 }
 
+/* True if the exception is one of the last lines of its file. An excerpt of a log may lack the traceback. */
+static bool is_last_line(const gw_log *log, const gw_log_find *exception)
+{
+    enum { LINES_LAST = 3 };
+    return exception->line + LINES_LAST > log->file[exception->file].line_count;
+}
+
 /* Return the exception that ended the run, which is the last one. A parent's report about a child is only returned if
  * there is no other exception. */
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
@@ -359,8 +366,8 @@ static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_chil
                                           "ActorUnavailableError"};
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (find->sign != GW_SAYS_EXCEPTION || !gwi_log_has_traceback(log, find) || gwi_log_went_on(log, find) ||
-            gwi_log_was_retried(log, find) || gwi_log_was_ignored(log, find))
+        if (find->sign != GW_SAYS_EXCEPTION || !(gwi_log_has_traceback(log, find) || is_last_line(log, find)) ||
+            gwi_log_went_on(log, find) || gwi_log_was_retried(log, find) || gwi_log_was_ignored(log, find))
             continue;
         bool parent = false;
         const char *type = gw_log_text(find, "type");

@@ -266,6 +266,17 @@ static const log_row rows[] = {
      "1/90 loss 2.0\n[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2\n",
      "numeric-divergence", "", "", "", GW_SUPPORTED},
 
+    /* unknown messages about the GPU: a hypothesis from their words */
+    {"unknown words about versions",
+     TRACE IN("train.py", 3, "main") "RuntimeError: the CUDA parts of this wheel have incompatible versions\n",
+     "library-version-mismatch", "train.py:3 in main", "its words suggest this cause", "", GW_HYPOTHESIS},
+    {"unknown words about a library",
+     TRACE IN("train.py", 3, "main") "ImportError: the CUDA plugin fancy.so could not be used: no such file\n",
+     "library-not-found", "train.py:3 in main", "its words suggest this cause", "", GW_HYPOTHESIS},
+    {"unknown words about a shape",
+     TRACE IN("train.py", 3, "main") "ValueError: the GPU kernel needs a tensor of another shape\n", "script-exception",
+     "train.py:3 in main", "", "", GW_HYPOTHESIS},
+
     /* exceptions of the program itself */
     {"an exception of the program's own", TRACE IN("train.py", 3, "<module>") "ValueError: no such mode\n",
      "script-exception", "train.py:3 in <module>", "", "", GW_SUPPORTED},
@@ -447,7 +458,9 @@ static const struct {
      GW_VERDICT_UNDETERMINED},
     {"an exception of an unknown type", STEPS TRACE IN("train.py", 3, "<module>") "queue.Empty\n\n\nsaved the log\n",
      GW_VERDICT_UNDETERMINED},
-    {"an exception without its traceback", STEPS "ValueError: bad shard\n", GW_VERDICT_UNDETERMINED},
+    {"an exception without its traceback", STEPS "ValueError: bad shard\n", GW_VERDICT_FAULT},
+    {"an exception without its traceback, and lines after it", STEPS "ValueError: bad shard\n\n\n\nbye\n",
+     GW_VERDICT_UNDETERMINED},
     {"metrics that are called errors", STEPS "test error: 0.031\nerrors=0 failed_samples=0\nbest accuracy 0.97\n",
      GW_VERDICT_CLEAN},
     {"out of memory, then nvidia-smi's table", STEPS CUDA_OOM SMI_TABLE, GW_VERDICT_FAULT},
@@ -519,6 +532,8 @@ static const struct {
     {"a loss that was no number once", "step 1 loss nan\nstep 2 loss 0.5\nstep 3 loss 0.4\n", GW_VERDICT_CLEAN},
     {"subjects of commits",
      "[main 573b746] Fix CUDA out of memory in validation\n 1 file changed\nRevert \"Fix segfault\"\n",
+     GW_VERDICT_UNDETERMINED},
+    {"an unknown message about the GPU", STEPS TRACE IN("a.py", 1, "f") "RuntimeError: CUDA is unhappy today\n",
      GW_VERDICT_UNDETERMINED},
     {"a failed test",
      "F.                     [100%]\n>   assert x\nE   AssertionError: loss differs\n1 failed, 1 passed in 0.02s\n",
