@@ -27,7 +27,8 @@ import scenarios
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RECORDING_BYTES_MAX = 200_000
-IMPORTS = {"numba": "import numpy; numpy.row_stack = numpy.vstack; import numba.cuda"}  # numpy 2.5 lacks it
+IMPORTS = {"numba": "import numpy; numpy.row_stack = numpy.vstack; import numba.cuda",  # numpy 2.5 lacks it
+           "keras": "import os; os.environ['KERAS_BACKEND'] = 'torch'; import keras"}
 
 
 def has_device():

@@ -73,7 +73,8 @@ class Row:
 
     def modules(self):
         """The Python modules that it needs."""
-        of_kind = {"torch": ["torch"], "snapshot": ["torch"], "jax": ["torch", "jax"], "numba": ["numba"], "cupy": ["cupy"]}
+        of_kind = {"torch": ["torch"], "snapshot": ["torch"], "jax": ["torch", "jax"], "numba": ["numba"], "cupy": ["cupy"],
+                   "keras": ["torch", "jax", "keras"]}
         return of_kind.get(self.kind, []) + [need for need in self.needs if need not in TWO_GPUS]
 
 
@@ -323,6 +324,23 @@ JAX = [
     clean("S20", "jax", "s20_preallocation", (), memory="8GiB", env=NO_PREALLOCATION, note=" (no preallocation)"),
 ]
 
+# Keras 3 on its PyTorch and JAX back ends. A label that is too large is no error for JAX.
+KERAS = [
+    Row("K02", "keras", "k02_label", ("torch",), ("device-assert-index", "script-exception"), at=r"k02_label\.py:\d+ in <module>"),
+    clean("K02", "keras", "k02_label", ("torch", "repaired")),
+]
+for backend, more in (("torch", {}), ("jax", {"env": NO_PREALLOCATION})):
+    KERAS += [
+        Row("K01", "keras", "k01_kept", (backend,), "gpu-oom-leak", memory="4GiB", facts=[Bytes(1.0 * GIB, 3.9 * GIB)],
+            at=r"k01_kept\.py:\d+ in <module>", **more),
+        clean("K01", "keras", "k01_kept", (backend, "repaired"), memory="4GiB", **more),
+        Row("K03", "keras", "k03_batch", (backend,), "gpu-oom-capacity", memory="4GiB", at=r"k03_batch\.py:\d+ in <module>", **more),
+        clean("K03", "keras", "k03_batch", (backend, "repaired"), memory="4GiB", **more),
+        Row("K04", "keras", "k04_run_twice", (backend,), "gpu-oom-leak", memory="4GiB", facts=[Bytes(1.0 * GIB, 3.9 * GIB)],
+            at=r"(net|k04_run_twice)\.py:\d+ in ", **more),
+        clean("K04", "keras", "k04_run_twice", (backend, "repaired"), memory="4GiB", **more),
+    ]
+
 ECHO_700 = Says("700|illegal", ("consequences",))
 CUDA = [
     Row("S06", "cuda", "s06_unchecked", (), "gpu-oom-capacity", memory="4GiB",
@@ -379,4 +397,4 @@ def rows():
             result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
                               row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
                               row.compare, row.needs, row.note, row.options, row.at, row.alone, row.certain, row.merged))
-    return result + TORCH + SNAPSHOTS + FRAMEWORKS + ROOTS + GROWTH + NUMBA + CUPY + JAX
+    return result + TORCH + SNAPSHOTS + FRAMEWORKS + ROOTS + GROWTH + NUMBA + CUPY + JAX + KERAS
