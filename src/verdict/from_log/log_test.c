@@ -576,12 +576,13 @@ static const char *line_of_cause(const char *cause)
     } lines[] = {{"gpu-oom", "RuntimeError: CUDA out of memory."},
                  {"numeric-divergence", "Loss is nan, stopping training"},
                  {"arch-not-in-binary", "CUDA error: no kernel image is available for execution on the device"},
+                 {"library-too-old", "RuntimeError: this attention only supports Ampere GPUs or newer"},
                  {"library-not-found", "ImportError: libcudart.so.11.0: cannot open shared object file"},
                  {"no-device-visible", "RuntimeError: No CUDA GPUs are available"},
                  {"host-oom-kill", "Memory cgroup out of memory: Killed process 12 (python)"},
                  {"killed-by-scheduler-or-user", "slurmstepd: error: JOB 1 CANCELLED AT 10:00 DUE TO TIME LIMIT"}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        if (strcmp(lines[i].cause, cause) == 0)
+        if (gw_begins(cause, lines[i].cause))
             return lines[i].line;
     }
     fail_msg("no line for %s", cause);
