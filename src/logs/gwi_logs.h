@@ -39,7 +39,7 @@ void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text);
 
 /* ---- literals.c: literals that a matching line must contain ---- */
 
-enum { GWI_LITERALS_MAX = 96, GWI_LITERAL_MAX = 20 };
+enum { GWI_LITERALS_MAX = 160, GWI_LITERAL_MAX = 20 };
 typedef struct gwi_literals {
     char text[GWI_LITERALS_MAX][GWI_LITERAL_MAX + 1];
     size_t count; /* 0: no literals found */

@@ -11,8 +11,9 @@
 /* GW_SAYS_CUDA is the common sign of all finds that give a CUDA error, as a number, a name or a text. */
 enum { GW_SAYS_CUDA = GW_SIGN_COUNT, GW_SAYS_NOTHING };
 
-/* In rising order. A statement of greater depth explains statements of smaller depth. */
-typedef enum gwi_depth { GWI_LAST, GWI_ECHO, GWI_DIRECT, GWI_ROOT } gwi_depth;
+/* In rising order. A statement of greater depth explains statements of smaller depth. A notice is a message that the
+ * program itself logged as a warning or as information. */
+typedef enum gwi_depth { GWI_NOTICE, GWI_LAST, GWI_ECHO, GWI_DIRECT, GWI_ROOT } gwi_depth;
 
 enum { GWI_LOG_CAUSES_MAX = 9 };
 

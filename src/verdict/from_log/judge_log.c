@@ -22,6 +22,15 @@ static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root
            gw_begins(root->cause[0], "gpu-oom-");
 }
 
+/* True if `it` follows closely and is sure, but the root is not. A full card is the exception: it explains what follows
+ * it, although the reason why it is full may be open. */
+static bool is_close_and_sure(const gwi_statement *it, const gwi_statement *root)
+{
+    enum { LINES_NEAR = 100 };
+    return it->find->file == root->find->file && it->find->order - root->find->order <= LINES_NEAR &&
+           it->certainty >= GW_SUPPORTED && root->certainty < GW_SUPPORTED && !gw_begins(root->cause[0], "gpu-oom-");
+}
+
 const gwi_statement *gwi_log_root(const gwi_log_case *c)
 {
     const gwi_statement *root = NULL;
@@ -30,9 +39,9 @@ const gwi_statement *gwi_log_root(const gwi_log_case *c)
         if (it->survived || it->is_open)
             continue;
         bool better = root == NULL || it->depth > root->depth ||
-                      (it->depth == root->depth && is_same_but_surer(it, root)) ||
+                      (it->depth == root->depth && (is_same_but_surer(it, root) || is_close_and_sure(it, root))) ||
                       (it->depth == root->depth && it->certainty > root->certainty &&
-                       (it->depth == GWI_LAST || it->find->order == root->find->order));
+                       (it->depth <= GWI_LAST || it->find->order == root->find->order));
         if (better)
             root = it;
     }
@@ -472,6 +481,8 @@ static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end
 {
     if (c->exception == NULL || c->exception_about_child)
         return false;
+    if (end->depth == GWI_NOTICE && speaks_of_gpu(c->exception))
+        return false;
     return end->certainty < GW_SUPPORTED ||
            (end->find->sign == GW_SAYS_TERMINATED && c->exception->order < end->find->order);
 }
@@ -486,7 +497,7 @@ gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *er
     bool good = verdict != NULL && name_files(log, verdict);
     if (good) {
         const gwi_statement *root = gwi_log_root(&c);
-        if (root != NULL && !(root->depth == GWI_LAST && is_told_by_exception(&c, root)))
+        if (root != NULL && !(root->depth <= GWI_LAST && is_told_by_exception(&c, root)))
             good = judge_fault(&c, verdict, root);
         else if (c.exception != NULL)
             good = judge_exception(&c, verdict);

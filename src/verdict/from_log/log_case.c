@@ -5,6 +5,7 @@
 #include "gw_data.h"
 #include "gw_text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ typedef struct rule {
 #define DIRECT      GWI_DIRECT
 #define ECHO        GWI_ECHO
 #define LAST        GWI_LAST
+#define NOTICE      GWI_NOTICE
 #define ESTABLISHED GW_ESTABLISHED
 #define SUPPORTED   GW_SUPPORTED
 #define HYPOTHESIS  GW_HYPOTHESIS
@@ -34,6 +36,7 @@ static const rule rules[] = {
 #undef DIRECT
 #undef ECHO
 #undef LAST
+#undef NOTICE
 #undef ESTABLISHED
 #undef SUPPORTED
 #undef HYPOTHESIS
@@ -109,11 +112,28 @@ static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t
     return NULL;
 }
 
-/* True if the line is about the host's memory: TensorFlow uses the same words for both. */
-static bool is_about_host_memory(const gw_log *log, const gw_log_find *find)
+/* True if the line is about the memory of the other side: libraries use the same words for host and card. */
+static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
 {
+    if (find->sign == GW_SAYS_HOST_MEMORY) /* RMM raises MemoryError for the card */
+        return find_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
     bool words = find->sign == GW_SAYS_TF_OOM_TENSOR || find->sign == GW_SAYS_BFC_OOM || find->sign == GW_SAYS_XLA_OOM;
     return words && find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
+}
+
+/* True if a parent's report about a child also names the signal that ended it. */
+static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
+{
+    static const gw_sign ends[] = {GW_SAYS_SEGFAULT,    GW_SAYS_BUS_ERROR,  GW_SAYS_KILLED,
+                                   GW_SAYS_ABORTED,     GW_SAYS_TERMINATED, GW_SAYS_ILLEGAL_INSTRUCTION,
+                                   GW_SAYS_ELASTIC_EXIT};
+    if (find->sign != GW_SAYS_CHILD_FAILED && find->sign != GW_SAYS_PROCESS_GONE)
+        return false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        if (find_in_line(log, ends[i], find->order) != NULL)
+            return true;
+    }
+    return false;
 }
 
 /* True if a text or a name in the same line also gives the error. A text is unambiguous, but the meaning of a number
@@ -121,7 +141,7 @@ static bool is_about_host_memory(const gw_log *log, const gw_log_find *find)
 static bool is_told_better(const gw_log *log, size_t at)
 {
     const gw_log_find *find = &log->find[at];
-    if (is_about_host_memory(log, find))
+    if (is_about_other_memory(log, find) || is_told_by_signal(log, find))
         return true;
     if (find->sign != GW_SAYS_CUDA_NUMBER && find->sign != GW_SAYS_CUDA_SHORT_TEXT)
         return false;
@@ -218,6 +238,48 @@ static bool add_cause(gwi_statement *statement, const char *id, size_t bytes)
     return cause != NULL;
 }
 
+static bool has_one_of(const char *text, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(text, words[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* True if the program logged this line as a warning or as information, or says that it goes on in another way. NCCL
+ * logs its errors as warnings. */
+static bool is_notice_line(const char *text)
+{
+    enum { HEAD_BYTES = 160 };
+    static const char *const levels[] = {
+        "WARN", "Warning:", "INFO",    "[W ", ": I external/", ": W external/", ": I tensorflow/", ": W tensorflow/",
+        "[W]",  "[I]",      "warning:"};
+    static const char *const ways[] = {"alling back",     "will be skipped", "Skipping tactic",
+                                       "will be ignored", "used by default", "has no effect"};
+    char head[HEAD_BYTES + 1];
+    snprintf(head, sizeof head, "%s", text);
+    bool is_glog = (text[0] == 'W' || text[0] == 'I') && isdigit((unsigned char)text[1]);
+    if (has_one_of(head, (const char *const[]){"NCCL"}, 1))
+        return false;
+    return is_glog || has_one_of(head, levels, sizeof levels / sizeof levels[0]) ||
+           has_one_of(text, ways, sizeof ways / sizeof ways[0]);
+}
+
+static bool is_message(gw_sign sign)
+{
+    static const gw_sign messages[] = {
+#define GWI_MESSAGE(name, kind, depth, certainty, causes, pattern) GW_SAYS_##name,
+#include "messages.def"
+#undef GWI_MESSAGE
+    };
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
+        if (messages[i] == sign)
+            return true;
+    }
+    return false;
+}
+
 static gwi_statement state(const gw_log_find *find, const rule *said)
 {
     gwi_statement statement = {.find = find, .depth = said->depth, .certainty = said->certainty};
@@ -266,9 +328,10 @@ void gwi_log_decide(gwi_statement *statement, const char *cause, gw_certainty ce
 /* True for messages that programs often survive, because they continue without the card or library, or try again. */
 static bool is_often_survived(const gwi_statement *it)
 {
-    static const gw_sign signs[] = {
-        GW_SAYS_NO_DRIVER,  GW_SAYS_CPU_BUILD, GW_SAYS_LIBRARY_MISSING, GW_SAYS_TF_NO_LIBRARIES, GW_SAYS_NETWORK,
-        GW_SAYS_PORT_CLASH, GW_SAYS_THROTTLE,  GW_SAYS_DISK_FULL,       GW_SAYS_LIMITS,          GW_SAYS_NAN};
+    static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,      GW_SAYS_CPU_BUILD,  GW_SAYS_LIBRARY_MISSING,
+                                    GW_SAYS_LIBRARY_ABSENT, GW_SAYS_NO_DEVICE,  GW_SAYS_TF_NO_LIBRARIES,
+                                    GW_SAYS_NETWORK,        GW_SAYS_PORT_CLASH, GW_SAYS_THROTTLE,
+                                    GW_SAYS_DISK_FULL,      GW_SAYS_LIMITS,     GW_SAYS_NAN};
     enum { NO_DEVICE = 100 };
     unsigned code;
     if (it->depth == GWI_LAST || it->find->sign == GW_SAYS_SUMMARY_OOMS)
@@ -285,11 +348,23 @@ static bool is_often_survived(const gwi_statement *it)
 /* True for notices that a program without a card, a library or a connection prints before it goes on in another way. */
 static bool is_notice(const gwi_statement *it)
 {
-    static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,       GW_SAYS_CPU_BUILD,        GW_SAYS_LIBRARY_MISSING,
-                                    GW_SAYS_TF_NO_LIBRARIES, GW_SAYS_CUDA_UNAVAILABLE, GW_SAYS_NETWORK,
-                                    GW_SAYS_CONNECT_REFUSED, GW_SAYS_PORT_CLASH,       GW_SAYS_THROTTLE,
-                                    GW_SAYS_PEER_GONE,       GW_SAYS_HEARTBEAT,        GW_SAYS_STORE_TIMEOUT,
-                                    GW_SAYS_DISK_FULL,       GW_SAYS_LIMITS,           GW_SAYS_NAN};
+    static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,
+                                    GW_SAYS_CPU_BUILD,
+                                    GW_SAYS_LIBRARY_MISSING,
+                                    GW_SAYS_LIBRARY_ABSENT,
+                                    GW_SAYS_NO_DEVICE,
+                                    GW_SAYS_TF_NO_LIBRARIES,
+                                    GW_SAYS_CUDA_UNAVAILABLE,
+                                    GW_SAYS_NETWORK,
+                                    GW_SAYS_CONNECT_REFUSED,
+                                    GW_SAYS_PORT_CLASH,
+                                    GW_SAYS_THROTTLE,
+                                    GW_SAYS_PEER_GONE,
+                                    GW_SAYS_HEARTBEAT,
+                                    GW_SAYS_STORE_TIMEOUT,
+                                    GW_SAYS_DISK_FULL,
+                                    GW_SAYS_LIMITS,
+                                    GW_SAYS_NAN};
     enum { NO_DEVICE = 100 };
     unsigned code;
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
@@ -299,13 +374,22 @@ static bool is_notice(const gwi_statement *it)
     return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
+/* True if the program may have gone on in spite of this line: TensorFlow logs a missing driver even as an error. */
+static bool is_only_noticed(const gwi_statement *it)
+{
+    if (is_message(it->find->sign) || it->find->sign == GW_SAYS_NO_DRIVER)
+        return is_notice_line(it->find->text);
+    return is_notice(it) && strstr(it->find->text, "failed call to cuInit") != NULL;
+}
+
 /* Decide whether the program survived the problem: it worked on afterwards, or it often survives such a problem and
  * the log ends well. Lines of unknown meaning leave it open for a notice, and show nothing for other problems. */
 static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
     it->survived =
         gwi_log_went_on(log, it->find) || gwi_log_was_retried(log, it->find) || gwi_log_was_ignored(log, it->find);
-    if (it->survived || !is_often_survived(it) || !gwi_log_output_goes_on(log, it->find))
+    if (it->survived || !is_often_survived(it) ||
+        !(it->depth == GWI_NOTICE || gwi_log_output_goes_on(log, it->find)))
         return;
     it->survived = gwi_log_good_end(log, it->find) != NULL;
     it->is_open = !it->survived && is_notice(it);
@@ -532,6 +616,10 @@ gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
         if (said == NULL)
             continue;
         gwi_statement statement = state(&log->find[i], said);
+        if (is_only_noticed(&statement)) {
+            statement.depth = GWI_NOTICE;
+            statement.certainty = GW_HYPOTHESIS;
+        }
         weigh_survival(log, &statement);
         if (statement.cause_count > 0)
             c.statement[c.count++] = statement;

@@ -336,6 +336,16 @@ static bool weigh_pool(const gwi_log_case *c, gwi_statement *it, const sums *s)
     return true;
 }
 
+/* A context is the first thing that a process needs. If the driver has no memory for it, others hold the memory. */
+static bool weigh_context(gwi_statement *it)
+{
+    if (strstr(it->find->text, "CtxRetain") == NULL && strstr(it->find->text, "CtxCreate") == NULL)
+        return false;
+    gwi_log_decide(it, "gpu-oom-other-process", GW_HYPOTHESIS,
+                   "the card had no memory for the program's context, which a process needs before anything else");
+    return true;
+}
+
 void gwi_log_weigh_memory(gwi_log_case *c)
 {
     for (gwi_statement *it = c->statement; it < c->statement + c->count; it++) {
@@ -343,7 +353,7 @@ void gwi_log_weigh_memory(gwi_log_case *c)
             continue;
         sums s = sums_of_line(c->log, it->find);
         if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
-            weigh_fragments(it, &s) || weigh_pool(c, it, &s) || weigh_summary(c, it))
+            weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) || weigh_summary(c, it))
             continue;
         weigh_capacity(it, &s);
     }

@@ -266,6 +266,34 @@ static const log_row rows[] = {
      "1/90 loss 2.0\n[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2\n",
      "numeric-divergence", "", "", "", GW_SUPPORTED},
 
+    {"no memory for a context",
+     "F statusor.cc:34] failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total "
+     "memory\n",
+     "gpu-oom-other-process", "", "no memory for the program's context", "", GW_HYPOTHESIS},
+    {"a hint that is a warning, and the end",
+     "I external/local_tsl/tsl/cuda/cudart_stub.cc:32] Could not find cuda drivers on your machine, GPU will not be "
+     "used.\n"
+     "Killed\n",
+     "host-oom-kill", "", "", "", GW_HYPOTHESIS},
+    {"cards that are hidden on purpose, and an exception",
+     "E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n" TRACE
+         IN("main.py", 21, "main") "ValueError: Attempt to convert a value to a Tensor.\n",
+     "script-exception", "main.py:21 in main", "", "", GW_SUPPORTED},
+    {"cards that are missing, and an exception about it",
+     "E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n" TRACE
+         IN("main.py", 21, "main") "InvalidArgumentError: Cannot assign a device for operation v: /device:GPU:0\n",
+     "no-device-visible", "main.py:21 in main", "", "", GW_SUPPORTED},
+    {"a status in source code that does not compile",
+     "417     if (err == CUDNN_STATUS_NOT_SUPPORTED) {\n" TRACE IN(
+         "a.py", 3, "main") "Exception: ('The following error happened "
+                            "while compiling the node', 'nvcc return status', 2)\n",
+     "library-version-mismatch", "a.py:3 in main", "", "", GW_HYPOTHESIS},
+    {"a vague message, and a clear one after it",
+     "terminate called after throwing an instance of 'std::system_error'\n  what():  Transport endpoint is not "
+     "connected\n"
+     "  what():  CUDA error: uncorrectable NVLink error detected during the execution\n",
+     "nvlink-fault", "", "", "", GW_SUPPORTED},
+
     /* unknown messages about the GPU: a hypothesis from their words */
     {"unknown words about versions",
      TRACE IN("train.py", 3, "main") "RuntimeError: the CUDA parts of this wheel have incompatible versions\n",
