@@ -61,6 +61,21 @@ static const struct {
 };
 enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
 
+/* True for the signs of messages.def. */
+static bool is_class(gw_sign sign)
+{
+    static const gw_sign classes[] = {
+#define GWI_MESSAGE(name, kind, depth, certainty, causes, pattern) GW_SAYS_##name,
+#include "messages.def"
+#undef GWI_MESSAGE
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        if (classes[i] == sign)
+            return true;
+    }
+    return false;
+}
+
 static void every_sign_is_found_in_its_example(void **state)
 {
     (void)state;
@@ -77,7 +92,7 @@ static void every_sign_is_found_in_its_example(void **state)
         gw_log_free(log);
     }
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
-        if (!seen[sign])
+        if (!seen[sign] && !is_class(sign)) /* verdict_messages_test has the classes */
             fail_msg("%s has no example", signs[sign].name);
     }
 }

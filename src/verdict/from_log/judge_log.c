@@ -484,7 +484,8 @@ static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end
     if (end->depth == GWI_NOTICE && speaks_of_gpu(c->exception))
         return false;
     return end->certainty < GW_SUPPORTED ||
-           (end->find->sign == GW_SAYS_TERMINATED && c->exception->order < end->find->order);
+           ((end->find->sign == GW_SAYS_TERMINATED || end->find->sign == GW_SAYS_ENDED_OUTSIDE) &&
+            c->exception->order < end->find->order);
 }
 
 gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err)

@@ -388,11 +388,10 @@ static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
     it->survived =
         gwi_log_went_on(log, it->find) || gwi_log_was_retried(log, it->find) || gwi_log_was_ignored(log, it->find);
-    if (it->survived || !is_often_survived(it) ||
-        !(it->depth == GWI_NOTICE || gwi_log_output_goes_on(log, it->find)))
+    if (it->survived || !is_often_survived(it) || !(it->depth == GWI_NOTICE || gwi_log_output_goes_on(log, it->find)))
         return;
     it->survived = gwi_log_good_end(log, it->find) != NULL;
-    it->is_open = !it->survived && is_notice(it);
+    it->is_open = !it->survived && is_notice(it) && gwi_log_output_goes_on(log, it->find);
 }
 
 /* ---- what was running ---- */
@@ -432,6 +431,14 @@ static gw_framework find_framework(const gw_log *log)
     return (gw_framework)most;
 }
 
+/* True if the exception reports the end of another process. */
+static bool is_about_child(const gw_log *log, const gw_log_find *exception)
+{
+    return find_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
+           find_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
+           find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
+}
+
 /* True if the exception is one of the last lines of its file. An excerpt of a log may lack the traceback. */
 static bool is_last_line(const gw_log *log, const gw_log_find *exception)
 {
@@ -453,7 +460,7 @@ static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_chil
         if (find->sign != GW_SAYS_EXCEPTION || !(gwi_log_has_traceback(log, find) || is_last_line(log, find)) ||
             gwi_log_went_on(log, find) || gwi_log_was_retried(log, find) || gwi_log_was_ignored(log, find))
             continue;
-        bool parent = false;
+        bool parent = is_about_child(log, find);
         const char *type = gw_log_text(find, "type");
         if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle's name for a signal */
             continue;
@@ -584,7 +591,8 @@ static void forgive_caught(gwi_log_case *c)
 
 static bool is_ended_from_outside(const gwi_statement *it)
 {
-    return it->find->sign == GW_SAYS_TERMINATED || it->find->sign == GW_SAYS_INTERRUPTED;
+    return it->find->sign == GW_SAYS_TERMINATED || it->find->sign == GW_SAYS_ENDED_OUTSIDE ||
+           it->find->sign == GW_SAYS_INTERRUPTED;
 }
 
 /* Mark a warning that kernels are compiled at the start as survived if the run was then ended from outside and nothing

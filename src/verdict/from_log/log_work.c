@@ -96,7 +96,8 @@ static counters read_counters(const char *line)
         size_t name = name_before(line, at);
         bool whole = *end != '.' || !isdigit((unsigned char)end[1]);
         bool alone = stands_alone(line, at);
-        if (alone && whole && (name > 0 || (behind != NULL && value <= total)))
+        bool is_round = at == line + 1 && line[0] == '[' && end[0] == ']'; /* XGBoost: "[12] train-rmse:0.5" */
+        if (alone && whole && (name > 0 || is_round || (behind != NULL && value <= total)))
             add_counter(&c, value, at - name, name, behind != NULL ? total : 0);
         else if (alone && (!whole || *end == 's' || strncmp(end, "ms", 2) == 0))
             c.has_measure = true;
