@@ -717,6 +717,34 @@ static void test_hostile_stderr(void **state)
     gw_model_free(model);
 }
 
+static void feed_raised(const char *line)
+{
+    gw_feed_text_call(&feed, "?", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, line);
+}
+
+/* An empty line is not a message, and stderr must not be searched for it. The text of stderr fills its buffer here, so
+ * AddressSanitizer reports any byte that is read after it. */
+static void test_an_empty_line_is_no_exception(void **state)
+{
+    (void)state;
+    char full[(4 << 10) + 1];
+    memset(full, 'x', sizeof full - 1);
+    full[sizeof full - 1] = '\0';
+    for (int with_message = 0; with_message < 2; with_message++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_stderr(&feed, full);
+        feed_raised("Traceback (most recent call last):");
+        feed_raised("  File \"a.py\", line 1, in <module>");
+        feed_raised("");
+        if (with_message)
+            feed_raised("ValueError: no rows");
+        gw_feed_exit(&feed, 1, 0);
+        gw_model *model = gw_feed_finish(&feed);
+        assert_int_equal(model->stderr_facts.exception.seen, with_message);
+        gw_model_free(model);
+    }
+}
+
 static void feed_requests(uint64_t first, uint64_t count, const char *text)
 {
     gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
@@ -969,6 +997,7 @@ int main(void)
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
         cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test(test_an_empty_line_is_no_exception),
         cmocka_unit_test(test_a_course_of_requests),
         cmocka_unit_test(test_a_pile_of_arrays),
         cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),

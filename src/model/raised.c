@@ -43,20 +43,23 @@ static bool ended_by_it(const gw_process *process)
            process->exit.signal == SIGNAL_INTERRUPT;
 }
 
-/* Return the last line that begins a message: "ValueError: ...". *ret_bytes is the length of the line. */
+/* Return the last line that begins a message: "ValueError: ...". *ret_bytes is the length of the line, at least 1.
+ * Empty lines are skipped: a class may have an empty name, and a damaged recording may contain any text. */
 static const char *exception_line(const gw_process *process, size_t *ret_bytes)
 {
     const char *found = NULL, *end = process->raised + process->raised_bytes;
     bool after_frames = false;
-    for (const char *line = process->raised; line < end;) {
+    for (const char *line = process->raised, *next; line < end; line = next) {
         size_t bytes = strcspn(line, "\n");
+        next = line + bytes + 1;
+        if (bytes == 0)
+            continue;
         bool is_frame = gw_begins(line, "  File \"") || gw_begins(line, "Traceback (");
         if (!is_frame && after_frames) {
             found = line;
             *ret_bytes = bytes;
         }
         after_frames = is_frame;
-        line += bytes + 1;
     }
     return found;
 }
