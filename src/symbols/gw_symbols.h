@@ -6,9 +6,10 @@
  *
  * A file is skipped if it is not the file that was mapped: its build id differs, or it has no build id and was changed
  * after the run began. Files may be damaged, huge or malicious, so a child process reads them. The child may crash, is
- * killed when its time is over, and may use at most 4 GiB of memory. Large files are mapped instead of read, and only
- * the required units of their debug information are parsed. Call from one thread. Because this forks, no other thread
- * of the caller may hold a lock. */
+ * killed when its time is over, and may use at most 4 GiB of memory. If it does not end within a second, because it
+ * waits for a hung disk or server, it is left behind. Large files are mapped instead of read, and only the required
+ * units of their debug information are parsed. Call from one thread. Because this forks, no other thread of the caller
+ * may hold a lock. */
 #ifndef GW_SYMBOLS_H
 #define GW_SYMBOLS_H
 

@@ -295,6 +295,20 @@ static void avoid_file(listening *to)
     }
 }
 
+/* Wait until the child has ended. Returns false if that takes longer than a second: a process that waits for a hung
+ * disk or server does not end, even if it was killed. */
+static bool wait_for_end(pid_t child, int *ret_status)
+{
+    enum { PATIENCE_MS = 1000 };
+    for (int ms = 0; ms < PATIENCE_MS; ms++) {
+        pid_t got = waitpid(child, ret_status, WNOHANG);
+        if (got == child || (got < 0 && errno != EINTR))
+            return true;
+        poll(NULL, 0, 1);
+    }
+    return false;
+}
+
 /* Run one child. *ret_again is true if the child died on a file that the next child will skip. */
 static gw_status run_child(listening *to, const gw_symbols_options *options, uint64_t begun_ns, bool *ret_again,
                            gw_error *err)
@@ -318,10 +332,9 @@ static gw_status run_child(listening *to, const gw_symbols_options *options, uin
     close(ends[0]);
     if (!heard)
         kill(child, SIGKILL);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (heard && !good && to->begun) {
+    bool ended = wait_for_end(child, &status);
+    bool crashed = ended && !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (heard && crashed && to->begun) {
         avoid_file(to);
         *ret_again = true;
     }

@@ -1,0 +1,60 @@
+/* Test a child that cannot be ended. A process that waits for a hung disk or server does not end when it is killed.
+ * This program's waitpid() takes the place of the C library's, and reports that no child has ended. */
+#include "gw_symbols.h"
+
+#include "gw_clock.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    (void)pid;
+    (void)status;
+    if ((options & WNOHANG) == 0)
+        fail_msg("this call would wait for ever");
+    return 0;
+}
+
+static void resolve(uint32_t hard_ms, bool is_late)
+{
+    const uint64_t limit_ns = UINT64_C(60) * 1000000000;
+    gw_symbol symbol = {.path = "/nowhere/at/all.so", .address = 0x1000, .state = GW_SYMBOL_NOT_ASKED};
+    gw_symbols_options options = {.soft_ms = hard_ms, .hard_ms = hard_ms};
+    uint64_t begun_ns = gw_monotonic_ns();
+    assert_int_equal(gw_symbols_resolve(&symbol, 1, &options, NULL), GW_OK);
+    assert_true(gw_monotonic_ns() < begun_ns + limit_ns);
+    assert_int_equal(symbol.state == GW_SYMBOL_LATE, is_late);
+    free(symbol.frame);
+    while (wait4(-1, NULL, 0, NULL) > 0 || errno == EINTR)
+        ;
+}
+
+static void a_killed_child_is_not_waited_for_without_limit(void **state)
+{
+    (void)state;
+    resolve(0, true);
+}
+
+/* The child has sent all that it found. */
+static void nor_is_one_that_has_finished(void **state)
+{
+    (void)state;
+    resolve(60000, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_child_is_not_waited_for_without_limit),
+        cmocka_unit_test(nor_is_one_that_has_finished),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
