@@ -285,40 +285,46 @@ GWI_API(cuGraphAddMemFreeNode)
     return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
 }
 
-/* Make a deep copy of a graph. Dependencies are mapped to the copied nodes by position. */
-static gwi_graph *graph_copy(const gwi_graph *graph)
+static gwi_graph *graph_copy(gwi_graph *graph);
+
+static bool nodes_copy(gwi_graph *copy, gwi_graph *graph)
 {
-    gwi_graph *copy = graph_make();
-    gwi_node **made = calloc(graph->node_count + 1, sizeof(gwi_node *));
-    const gwi_node **from = calloc(graph->node_count + 1, sizeof(gwi_node *));
-    size_t count = 0;
-    bool ok = copy != NULL && made != NULL && from != NULL;
-    for (const gwi_node *node = graph->first; ok && node != NULL; node = node->next) {
+    bool ok = true;
+    for (gwi_node *node = graph->first; ok && node != NULL; node = node->next) {
         gwi_work work;
         ok = gwi_work_copy(&work, &node->work);
         if (ok && node->work.kind == GWI_WORK_CHILD)
             ok = (work.child.graph = graph_copy(node->work.child.graph)) != NULL;
-        made[count] = ok ? gwi_node_add(copy, &work, NULL, 0) : NULL;
-        ok = made[count] != NULL;
-        from[count++] = node;
-        for (size_t a = 0; ok && a < node->after_count; a++)
-            for (size_t i = 0; i + 1 < count; i++)
-                if (from[i] == node->after[a])
-                    ok = ok && gwi_node_after(made[count - 1], made[i]);
+        node->copy = ok ? gwi_node_add(copy, &work, NULL, 0) : NULL;
+        ok = node->copy != NULL;
     }
-    free(made);
-    free(from);
-    if (!ok && copy != NULL) {
-        gwi_graph_free(copy);
-        copy = NULL;
-    }
-    return copy;
+    return ok;
+}
+
+/* A node may depend on one that was added later, so all nodes must have been copied before. */
+static bool dependencies_copy(const gwi_graph *graph)
+{
+    for (const gwi_node *node = graph->first; node != NULL; node = node->next)
+        for (size_t i = 0; i < node->after_count; i++)
+            if (!gwi_node_after(node->copy, node->after[i]->copy))
+                return false;
+    return true;
+}
+
+/* Make a deep copy of a graph. Returns NULL if out of memory. */
+static gwi_graph *graph_copy(gwi_graph *graph)
+{
+    gwi_graph *copy = graph_make();
+    if (copy == NULL || (nodes_copy(copy, graph) && dependencies_copy(graph)))
+        return copy;
+    gwi_graph_free(copy);
+    return NULL;
 }
 
 GWI_API(cuGraphClone)(CUgraph *phGraphClone, CUgraph originalGraph)
 {
     GWI_ENTER;
-    const gwi_graph *graph = gwi_object_find(originalGraph, GWI_GRAPH);
+    gwi_graph *graph = gwi_object_find(originalGraph, GWI_GRAPH);
     if (phGraphClone == NULL || graph == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     *phGraphClone = (CUgraph)graph_copy(graph);
@@ -329,7 +335,7 @@ GWI_API(cuGraphAddChildGraphNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 {
     GWI_ENTER;
-    const gwi_graph *child = gwi_object_find(childGraph, GWI_GRAPH);
+    gwi_graph *child = gwi_object_find(childGraph, GWI_GRAPH);
     if (child == NULL || childGraph == hGraph)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     gwi_work work = {.kind = GWI_WORK_CHILD};

@@ -334,6 +334,7 @@ typedef struct gwi_node {
     struct gwi_node **after; /* owned: the nodes that this one depends on */
     size_t after_count;
     struct gwi_node *next;
+    struct gwi_node *copy; /* only valid while the graph is copied */
     bool visited;
 } gwi_node;
 

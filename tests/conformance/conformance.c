@@ -831,6 +831,48 @@ static void capture(void)
     is("end-4", cuStreamEndCapture(s, &graph), 901);
 }
 
+/* Add a node that sets the byte at `p`. */
+static CUgraphNode fill_node(CUgraph graph, CUdeviceptr p, unsigned char value)
+{
+    CUDA_MEMSET_NODE_PARAMS params = {.dst = p, .value = value, .elementSize = 1, .width = 1, .height = 1};
+    CUgraphNode node = NULL;
+    need(cuGraphAddMemsetNode(&node, graph, NULL, 0, &params, context), "cuGraphAddMemsetNode");
+    return node;
+}
+
+/* Run a graph and return the byte at `p`. */
+static unsigned char byte_after(CUgraph graph, CUdeviceptr p)
+{
+    CUgraphExec exec = NULL;
+    unsigned char back = 0;
+    need(cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiateWithFlags");
+    need(cuGraphLaunch(exec, NULL), "cuGraphLaunch");
+    need(cuMemcpyDtoH(&back, p, 1), "cuMemcpyDtoH");
+    need(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+    return back;
+}
+
+/* A node may depend on a node that was added after it. Copies of the graph must keep that dependency. */
+static void graph_order(void)
+{
+    CUgraph graph = NULL, clone = NULL, parent = NULL;
+    CUgraphNode child = NULL;
+    up();
+    CUdeviceptr p = must_alloc(1);
+    is("create", cuGraphCreate(&graph, 0), 0);
+    CUgraphNode last = fill_node(graph, p, 1);
+    CUgraphNode middle = fill_node(graph, p, 2);
+    CUgraphNode first = fill_node(graph, p, 3);
+    const CUgraphNode from[] = {first, middle}, to[] = {middle, last};
+    is("add-dependencies", cuGraphAddDependencies(graph, from, to, 2), 0);
+    is("clone", cuGraphClone(&clone, graph), 0);
+    is("create-parent", cuGraphCreate(&parent, 0), 0);
+    is("add-child", cuGraphAddChildGraphNode(&child, parent, NULL, 0, graph), 0);
+    is("original", byte_after(graph, p), 1);
+    is("clone-value", byte_after(clone, p), 1);
+    is("child-value", byte_after(parent, p), 1);
+}
+
 static void resolver(void)
 {
     void *fn = NULL;
@@ -1096,6 +1138,7 @@ static const struct {
     {"pools", pools},
     {"vmm", vmm},
     {"capture", capture},
+    {"graph-order", graph_order},
     {"resolver", resolver},
     {"illegal-address", illegal_address},
     {"misaligned", misaligned},
