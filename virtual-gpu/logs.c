@@ -12,13 +12,15 @@ enum { LINES_KEPT = 100, LINE_BYTES_MAX = 256 };
 
 typedef struct callback_entry {
     struct callback_entry *next;
+    uint64_t number; /* counts registrations from 1 on */
     CUlogsCallback function;
     void *argument;
 } callback_entry;
 
 static struct {
     pthread_mutex_t lock;
-    callback_entry *callbacks; /* owned */
+    callback_entry *callbacks; /* owned; in the order of registration */
+    uint64_t callback_count;   /* callbacks registered so far */
     char lines[LINES_KEPT][LINE_BYTES_MAX];
     uint32_t line_count; /* lines written so far; an iterator is a value of this count */
 } logs = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -35,20 +37,33 @@ static const char *result_name(int result)
     return NULL;
 }
 
+/* Find the first callback after number `after`, up to `last`. Call with the lock held. */
+static bool find_callback(uint64_t after, uint64_t last, callback_entry *ret_entry)
+{
+    for (const callback_entry *entry = logs.callbacks; entry != NULL && entry->number <= last; entry = entry->next)
+        if (entry->number > after) {
+            *ret_entry = *entry;
+            return true;
+        }
+    return false;
+}
+
+/* Callbacks run without the lock, because they may call us. The list may change meanwhile, so each one is searched by
+ * its number. */
 void gwi_log_line(const char *line, CUlogLevel level)
 {
     char copy[LINE_BYTES_MAX];
+    callback_entry entry = {.number = 0};
     snprintf(copy, sizeof copy, "%s", line);
     pthread_mutex_lock(&logs.lock);
     snprintf(logs.lines[logs.line_count++ % LINES_KEPT], LINE_BYTES_MAX, "%s", copy);
-    /* Callbacks run without the lock, on a copy of the entries. At most 8 callbacks run. */
-    callback_entry entries[8];
-    int count = 0;
-    for (const callback_entry *entry = logs.callbacks; entry != NULL && count < 8; entry = entry->next)
-        entries[count++] = *entry;
+    uint64_t last = logs.callback_count; /* a callback that is registered later is not called for this line */
+    while (find_callback(entry.number, last, &entry)) {
+        pthread_mutex_unlock(&logs.lock);
+        entry.function(entry.argument, level, copy, strlen(copy));
+        pthread_mutex_lock(&logs.lock);
+    }
     pthread_mutex_unlock(&logs.lock);
-    for (int i = 0; i < count; i++)
-        entries[i].function(entries[i].argument, level, copy, strlen(copy));
 }
 
 void gwi_log_result(const char *symbol, int result)
@@ -69,8 +84,11 @@ GWI_API(cuLogsRegisterCallback)(CUlogsCallback callbackFunc, void *userData, CUl
     entry->function = callbackFunc;
     entry->argument = userData;
     pthread_mutex_lock(&logs.lock);
-    entry->next = logs.callbacks;
-    logs.callbacks = entry;
+    entry->number = ++logs.callback_count;
+    callback_entry **end = &logs.callbacks;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = entry;
     pthread_mutex_unlock(&logs.lock);
     if (callback_out != NULL)
         *callback_out = (CUlogsCallbackHandle)entry;

@@ -1081,6 +1081,32 @@ static void log_line(void *data, CUlogLevel level, char *message, size_t length)
     }
 }
 
+enum { CALLBACKS = 20 };
+static char log_order[CALLBACKS + 1];
+
+static void log_letter(void *letter, CUlogLevel level, char *message, size_t length)
+{
+    (void)level;
+    (void)length;
+    if (strncmp(message, "Returning 2 ", 12) == 0)
+        strncat(log_order, letter, 1);
+}
+
+/* Every callback is called, in the order in which they were registered. */
+static void many_log_callbacks(void)
+{
+    static char letters[] = "abcdefghijklmnopqrst";
+    CUlogsCallbackHandle handles[CALLBACKS];
+    CUdeviceptr p = 0;
+    bool registered = true;
+    for (int i = 0; i < CALLBACKS; i++)
+        registered = cuLogsRegisterCallback(log_letter, &letters[i], &handles[i]) == 0 && registered;
+    is("register-many", registered, 1);
+    is("unregister-one", cuLogsUnregisterCallback(handles[4]), 0);
+    is("alloc-many", cuMemAlloc(&p, (size_t)1 << 50), 2);
+    is("all-called", strcmp(log_order, "abcdfghijklmnopqrst"), 0);
+}
+
 static void logs(void)
 {
     CUlogsCallbackHandle handle = NULL;
@@ -1094,6 +1120,7 @@ static void logs(void)
     is("unregister", cuLogsUnregisterCallback(handle), 0);
     is("dump", cuLogsDumpToMemory(NULL, dumped, &bytes, 0), 0);
     is("dumped", strstr(dumped, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, 1);
+    many_log_callbacks();
 }
 
 /* About a thousand launches fit in the queue behind a running kernel. The next launch waits. */
