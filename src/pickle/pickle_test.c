@@ -1,5 +1,5 @@
 /* Tests malicious and damaged input first, then what Python and PyTorch write. */
-#include "gw_pickle.h"
+#include "gwi_store.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -338,6 +338,42 @@ static void memory_is_bounded(void **state)
     gw_pickle_free(p);
 }
 
+static void add_texts(out *o, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        char text[32] = {'X'};
+        int bytes = snprintf(text + 5, sizeof text - 5, "text %u", i);
+        text[1] = (char)bytes;
+        add(o, text, 5 + (size_t)bytes);
+    }
+}
+
+/* Every limit below the memory that a file needs must be enforced, whichever table reaches it. */
+static void every_table_is_bounded(void **state)
+{
+    (void)state;
+    static out o;
+    gw_pickle_options options = {.memory_max = UINT64_C(1) << 40};
+    gw_pickle *p = NULL;
+    gw_pickle_value root;
+    gw_error err;
+    o.bytes = 0;
+    add(&o, BYTES("\x80\x02]("));
+    add_texts(&o, 5000);
+    add(&o, BYTES("e."));
+    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
+    uint64_t needed = p->memory;
+    gw_pickle_free(p);
+    p = NULL;
+    for (options.memory_max = 1000; options.memory_max < needed; options.memory_max += 1000) {
+        assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_UNSUPPORTED);
+        assert_null(p);
+    }
+    options.memory_max = needed;
+    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
+    gw_pickle_free(p);
+}
+
 static void many_texts(void **state)
 {
     (void)state;
@@ -347,14 +383,8 @@ static void many_texts(void **state)
     gw_error err;
     o.bytes = 0;
     add(&o, BYTES("\x80\x02]("));
-    for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = 0; i < 5000; i++) {
-            char text[32] = {'X'};
-            int bytes = snprintf(text + 5, sizeof text - 5, "text %u", i);
-            text[1] = (char)bytes;
-            add(&o, text, 5 + (size_t)bytes);
-        }
-    }
+    add_texts(&o, 5000);
+    add_texts(&o, 5000);
     add(&o, BYTES("e."));
     assert_int_equal(read_bytes(o.data, o.bytes, NULL, &p, &root, &err), GW_OK);
     for (unsigned i = 0; i < 5000; i++) {
@@ -378,6 +408,7 @@ int main(void)
         cmocka_unit_test(folded_values),
         cmocka_unit_test(folded_is_shared_and_final),
         cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(every_table_is_bounded),
         cmocka_unit_test(many_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

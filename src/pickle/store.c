@@ -6,6 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Check that `more` bytes do not exceed the limit. */
+static gw_status check_memory(const gw_pickle *store, uint64_t more, gw_error *err)
+{
+    if (more > store->memory_max - store->memory)
+        return gw_fail(err, GW_UNSUPPORTED, "more than %" PRIu64 " MiB of memory would be needed",
+                       store->memory_max >> 20);
+    return GW_OK;
+}
+
 gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_t *capacity, size_t element_bytes,
                          gw_error *err)
 {
@@ -14,10 +23,11 @@ gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_
     uint64_t wider = *capacity + *capacity / 2;
     wider = wider < wanted ? wanted : wider;
     wider = wider < 4 ? 4 : wider;
-    uint64_t more = (wider - *capacity) * element_bytes;
-    if (wider > UINT64_MAX / 2 / element_bytes || more > store->memory_max - store->memory)
-        return gw_fail(err, GW_UNSUPPORTED, "more than %" PRIu64 " MiB of memory would be needed",
-                       store->memory_max >> 20);
+    bool wraps = wider > UINT64_MAX / 2 / element_bytes;
+    uint64_t more = wraps ? UINT64_MAX : (wider - *capacity) * element_bytes;
+    gw_status st = check_memory(store, more, err);
+    if (st != GW_OK)
+        return st;
     if (!gw_array_resize(array, wider, element_bytes))
         return gw_fail(err, GW_NOMEM, "no memory for %" PRIu64 " bytes more", more);
     *capacity = wider;
@@ -56,11 +66,15 @@ static gw_status widen_slots(gw_pickle *store, gw_error *err)
     if (store->slot_count >= 2 * (store->text_count + 1))
         return GW_OK;
     uint32_t count = store->slot_count == 0 ? 1024 : 2 * store->slot_count;
+    uint64_t more = (uint64_t)(count - store->slot_count) * sizeof *store->slot;
+    gw_status st = check_memory(store, more, err);
+    if (st != GW_OK)
+        return st;
     uint32_t *slot = calloc(count, sizeof *slot);
     if (slot == NULL)
         return gw_fail(err, GW_NOMEM, "no memory for %u texts", count);
     free(store->slot);
-    store->memory += (uint64_t)(count - store->slot_count) * sizeof *slot;
+    store->memory += more;
     store->slot = slot;
     store->slot_count = count;
     for (uint32_t id = 0; id < store->text_count; id++)
