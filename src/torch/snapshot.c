@@ -90,10 +90,16 @@ static uint64_t time_of(const feeder *f, const gwi_torch_entry *entry)
     return entry->time_us >= f->first_us && f->first_us != 0 ? (entry->time_us - f->first_us) * 1000 : 0;
 }
 
+/* Return the age of something that happened at `t_ns`. Entries are not sorted by time, so the time may be in the
+ * future. */
+static uint64_t age_since(const feeder *f, uint64_t t_ns)
+{
+    return t_ns < f->now_ns ? f->now_ns - t_ns : 0;
+}
+
 static uint64_t age_of(const feeder *f, const gwi_torch_entry *entry)
 {
-    uint64_t t_ns = time_of(f, entry);
-    return t_ns < f->now_ns ? f->now_ns - t_ns : 0;
+    return age_since(f, time_of(f, entry));
 }
 
 /* ---- sites ---- */
@@ -371,7 +377,7 @@ static void tell_blocks(feeder *f, const trace *t, const moment *at)
     for (size_t i = 0; i < count; i++) {
         gw_live_set live = at->live;
         const gw_live_entry *entry = gw_live_set_find(&live, list[i].address);
-        uint64_t age_ns = list[i].t_ns == UINT64_MAX ? GW_AGE_UNKNOWN : f->now_ns - list[i].t_ns;
+        uint64_t age_ns = list[i].t_ns == UINT64_MAX ? GW_AGE_UNKNOWN : age_since(f, list[i].t_ns);
         fact(f, GW_EV_ALLOCATOR_BLOCK, site_of(f, entry->stack), entry->address, entry->bytes, age_ns, GW_BLOCK_LIVE);
     }
     free(list);

@@ -216,6 +216,39 @@ static void empty_snapshot(void **state)
     gw_verdict_free(verdict);
 }
 
+/* The threads of a program may read the clock in another order than they allocate. A block with a later time than the
+ * out-of-memory after it is a new block, not one of unknown age. */
+static void a_block_from_after_the_failure_is_new(void **state)
+{
+    (void)state;
+#define TEXT(length, text) "\x8c" length text
+#define TWO_BLOCKS         "](" BLOCK BLOCK "e"
+#define BLOCK              "}(" TEXT("\x05", "state") TEXT("\x10", "active_allocated") TEXT("\x04", "size") "M\x00\x02u"
+#define SEGMENT            "}(" TEXT("\x07", "address") "M\x00\x10" TEXT("\x0a", "total_size") "M\x00\x04" BLOCKS "u"
+#define BLOCKS             TEXT("\x06", "blocks") TWO_BLOCKS
+#define ACTION(name, size) "}(" TEXT("\x06", "action") name TEXT("\x04", "size") "M" size
+#define TIME(time)         TEXT("\x07", "time_us") "M" time "u"
+#define ALLOC(at, time)    ACTION(TEXT("\x05", "alloc"), "\x00\x02") TEXT("\x04", "addr") "M" at TIME(time)
+#define REFUSED(time)      ACTION(TEXT("\x03", "oom"), "\x00\x7f") TEXT("\x0b", "device_free") "K\x00" TIME(time)
+#define SEGMENTS           TEXT("\x08", "segments") "](" SEGMENT "e"
+#define TRACES(entries)    TEXT("\x0d", "device_traces") "](](" entries "ee"
+    static const char data[] = "\x80\x04}(" SEGMENTS TRACES(ALLOC("\x00\x10", "\x00\x10") ALLOC("\x00\x12", "\x00\x30")
+                                                                REFUSED("\x00\x20")) "u.";
+    gw_model *model = NULL;
+    gw_error err;
+    put_copy(data, sizeof data - 1);
+    if (gw_torch_snapshot_model(copy_path, &model, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    const gw_allocator_report *report = &model->allocator[0];
+    assert_true(report->is_oom);
+    assert_int_equal(report->live_count, 2);
+    assert_int_equal(report->live[0].address, 0x1000);
+    assert_int_equal(report->live[1].address, 0x1200);
+    assert_true(report->live[1].has_time);
+    assert_int_equal(report->live[1].t_ns, report->t_ns);
+    gw_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +256,7 @@ int main(void)
         cmocka_unit_test(ten_thousand_damaged_copies),
         cmocka_unit_test(other_files),
         cmocka_unit_test(empty_snapshot),
+        cmocka_unit_test(a_block_from_after_the_failure_is_new),
     };
     return cmocka_run_group_tests(tests, read_fixture, NULL);
 }
