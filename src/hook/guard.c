@@ -8,6 +8,11 @@
  * the device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
  * of other processes does not count against the limit, but the reported free memory is never more than there really is.
  *
+ * Every further context needs as much as the first one, in any order of plain and primary contexts, until it is
+ * destroyed (H100, driver 580.159.04: 526.8 MiB the first, then 523.6 MiB each). The primary context exists from its
+ * first retain or the first green context on, until it is reset, or until it was released as often as it was retained
+ * and all green contexts are destroyed. A reset does not change the number of retains.
+ *
  * The ledger exists only while the guard is on. It is changed only while the hook's lock is held. The lock is never
  * held during a real call. */
 #include "gw_hook_special.h"
@@ -20,7 +25,8 @@
 enum { DEVICE_MAX = 64, ROW_COUNT = 1 << 18 };
 static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 768u << 20;
 
-typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING, ROW_CONTEXT } row_kind;
+/* A CONTEXT is plain; a GREEN context has no bytes. */
+typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING, ROW_CONTEXT, ROW_GREEN } row_kind;
 
 typedef struct row {
     uint64_t key; /* address, handle or context */
@@ -38,10 +44,11 @@ static struct {
     uint32_t used_rows; /* rows that are not EMPTY */
     uint32_t live_rows; /* rows that are neither EMPTY nor GONE */
     struct {
-        uint64_t used_bytes;    /* sum of blocks, handles, further contexts, and allocations in progress */
-        uint64_t context_bytes; /* size of the first context; 0: there is none yet */
-        uint64_t primary;       /* the primary context */
-        uint32_t retained;
+        uint64_t used_bytes;    /* sum of blocks, handles, plain contexts, and allocations in progress */
+        uint64_t context_bytes; /* size of a context; 0: there was none yet */
+        uint64_t primary;       /* handle of the primary context; 0: unknown */
+        bool has_primary;       /* the primary context exists */
+        uint32_t retained, greens;
     } device[DEVICE_MAX];
 } guard;
 
@@ -145,12 +152,14 @@ static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t con
         (row){.key = key, .bytes = bytes, .context = context, .kind = (uint8_t)kind, .device = (uint8_t)device};
     if (kind != ROW_MAPPING)
         guard.device[device].used_bytes += bytes;
+    guard.device[device].greens += kind == ROW_GREEN;
 }
 
 static void ledger_drop(row *r)
 {
     if (r->kind != ROW_MAPPING)
         guard.device[r->device].used_bytes -= r->bytes;
+    guard.device[r->device].greens -= r->kind == ROW_GREEN;
     r->kind = ROW_GONE;
     guard.live_rows--;
 }
@@ -238,7 +247,8 @@ static int current_device(void)
 
 static uint64_t used_on(int device)
 {
-    return guard.device[device].used_bytes + guard.device[device].context_bytes;
+    return guard.device[device].used_bytes +
+           (guard.device[device].has_primary ? guard.device[device].context_bytes : 0);
 }
 
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes)
@@ -265,19 +275,28 @@ static void measure_context(int device, uint64_t context)
 
 /* ---- calls from the wrappers ---- */
 
+/* Return the bytes that a call needs. Call with the lock held. The size of the first context is known only after it was
+ * created, so it counts as 0. */
+static uint64_t needed_by(unsigned fn, int device, uint64_t bytes)
+{
+    if (gw_api_fns[fn].kind != GW_EV_CTX_CREATE)
+        return rounded(bytes);
+    bool exists = fn == GW_FN_cuDevicePrimaryCtxRetain && guard.device[device].has_primary;
+    return exists ? 0 : guard.device[device].context_bytes;
+}
+
 bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
 {
     int saved_errno = errno;
     bool refused = false;
-    uint64_t used = 0, wanted = rounded(bytes);
+    uint64_t used = 0, wanted;
     if (device == -1)
         device = current_device();
     if (device < 0 || device >= DEVICE_MAX)
-        goto out;                                /* the driver will return the error */
-    if (gw_api_fns[fn].kind == GW_EV_CTX_CREATE) /* the size of the first context is known only after it was created */
-        wanted = fn != GW_FN_cuDevicePrimaryCtxRetain ? guard.device[device].context_bytes : 0;
+        goto out; /* the driver will return the error */
     if (!gwi_lock())
         goto out;
+    wanted = needed_by(fn, device, bytes);
     used = used_on(device);
     /* A request of 0 bytes (host memory, an existing context) is never refused, even if the card is full. */
     refused = wanted > 0 && (wanted > guard.limit_bytes || used > guard.limit_bytes - wanted);
@@ -297,21 +316,50 @@ out:
 
 static void context_made(uint64_t context, int device, uint64_t kind)
 {
-    bool first = guard.device[device].context_bytes == 0;
-    if (kind == GW_CONTEXT_PRIMARY) {
+    switch (kind) {
+    case GW_CONTEXT_PRIMARY:
         guard.device[device].primary = context;
         guard.device[device].retained++;
-    } else if (!first && kind == GW_CONTEXT_PLAIN) {
+        guard.device[device].has_primary = true;
+        break;
+    case GW_CONTEXT_GREEN:
+        ledger_add(ROW_GREEN, context, 0, context, device);
+        guard.device[device].has_primary = true;
+        break;
+    case GW_CONTEXT_PLAIN:
         ledger_add(ROW_CONTEXT, context, guard.device[device].context_bytes, context, device);
+        break;
+    default:
+        break;
     }
 }
 
-static void primary_released(int device, bool all)
+static void primary_gone(int device)
 {
-    uint32_t left = guard.device[device].retained;
-    guard.device[device].retained = all || left == 0 ? 0 : left - 1;
-    if (guard.device[device].retained == 0)
-        context_gone(guard.device[device].primary);
+    guard.device[device].has_primary = false;
+    context_gone(guard.device[device].primary);
+}
+
+static void primary_settle(int device)
+{
+    if (guard.device[device].retained == 0 && guard.device[device].greens == 0)
+        primary_gone(device);
+}
+
+static void primary_released(int device)
+{
+    if (guard.device[device].retained > 0)
+        guard.device[device].retained--;
+    primary_settle(device);
+}
+
+static void green_gone(uint64_t context)
+{
+    row *green = ledger_find(ROW_GREEN, context);
+    if (green == NULL)
+        return;
+    ledger_drop(green);
+    primary_settle(green->device);
 }
 
 static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int device)
@@ -347,11 +395,15 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
         break;
     case GW_EV_CTX_DESTROY:
         context_gone(arg[0]);
+        green_gone(arg[0]);
         break;
     case GW_EV_CTX_RELEASE:
+        if (named >= 0)
+            primary_released(named);
+        break;
     case GW_EV_CTX_RESET:
         if (named >= 0)
-            primary_released(named, kind == GW_EV_CTX_RESET);
+            primary_gone(named);
         break;
     default:
         break;
@@ -364,14 +416,14 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t ar
     uint64_t pending = gwi_slot_take_pending(slot, &pending_device);
     bool first = kind == GW_EV_CTX_CREATE && result == 0 && arg[3] != GW_CONTEXT_FROM_GREEN && arg[2] < DEVICE_MAX &&
                  guard.device[arg[2]].context_bytes == 0;
+    if (first)
+        measure_context((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]);
     if (!gwi_lock())
         return;
     guard.device[pending_device].used_bytes -= pending;
     if (result == 0)
         settle(kind, arg, context, device);
     gwi_unlock();
-    if (first)
-        measure_context((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]);
 }
 
 static unsigned narrow(size_t bytes)

@@ -21,7 +21,11 @@ static walk seen;
 typedef int init_fn(unsigned);
 typedef int version_fn(int *);
 typedef int retain_fn(CUcontext *, int);
+typedef int release_fn(int);
+typedef int context_fn(CUcontext *, unsigned, int);
 typedef int set_fn(CUcontext);
+typedef int green_fn(void **, void *, int, unsigned);
+typedef int green_destroy_fn(void *);
 typedef int alloc_fn(uint64_t *, size_t);
 typedef int free_fn(uint64_t);
 typedef int alloc_async_fn(uint64_t *, size_t, void *);
@@ -223,6 +227,97 @@ static void part_guard_unmap(void)
     CHECK(free_mib() == before_mib - 2, "%llu MiB", (unsigned long long)free_mib());
 }
 
+static CUcontext plain_context(int result)
+{
+    CUcontext context = NULL;
+    CHECK(OURS(context_fn, "cuCtxCreate_v2")(&context, 0, 0) == result, "cuCtxCreate_v2");
+    return context;
+}
+
+static void retain(int result)
+{
+    CUcontext context = NULL;
+    CHECK(OURS(retain_fn, "cuDevicePrimaryCtxRetain")(&context, 0) == result, "cuDevicePrimaryCtxRetain");
+}
+
+static void release(void)
+{
+    CHECK(OURS(release_fn, "cuDevicePrimaryCtxRelease_v2")(0) == 0, "cuDevicePrimaryCtxRelease_v2");
+}
+
+static void green_context(void *context) /* the fake driver leaves the handle unchanged */
+{
+    CHECK(OURS(green_fn, "cuGreenCtxCreate")(&context, NULL, 0, 1) == 0, "cuGreenCtxCreate");
+}
+
+static void expect_free_mib(uint64_t mib, const char *when)
+{
+    uint64_t left = free_mib();
+    CHECK(left == mib, "%s: %llu MiB", when, (unsigned long long)left);
+}
+
+/* Each context uses 64 MiB, whichever is the first, until it is destroyed. A green context uses the primary context. A
+ * reset does not change how often the primary context was retained. Real cards do the same. */
+static void part_guard_contexts(void)
+{
+    void *const green[] = {(void *)(uintptr_t)0x66, (void *)(uintptr_t)0x67};
+    setenv("GPUWHY_MEMORY", "536870912", 1);
+    open_both();
+    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
+    CUcontext context = plain_context(0);
+    CHECK(OURS(set_fn, "cuCtxSetCurrent")(context) == 0, "set");
+    expect_free_mib(448, "plain");
+    retain(0);
+    expect_free_mib(384, "plain and primary");
+    retain(0);
+    expect_free_mib(384, "retained twice");
+    release();
+    expect_free_mib(384, "released once");
+    release();
+    expect_free_mib(448, "released twice");
+    retain(0);
+    expect_free_mib(384, "retained again");
+    CHECK(OURS(release_fn, "cuDevicePrimaryCtxReset_v2")(0) == 0, "reset");
+    expect_free_mib(448, "reset");
+    retain(0);
+    release();
+    expect_free_mib(384, "retained before and after the reset, released once");
+    release();
+    expect_free_mib(448, "released twice");
+    CHECK(OURS(set_fn, "cuCtxDestroy_v2")(context) == 0, "destroy");
+    expect_free_mib(512, "no context");
+    green_context(green[0]);
+    green_context(green[1]);
+    expect_free_mib(448, "two green contexts");
+    retain(0);
+    release();
+    expect_free_mib(448, "the green contexts still use the primary context");
+    CHECK(OURS(green_destroy_fn, "cuGreenCtxDestroy")(green[0]) == 0, "destroy");
+    expect_free_mib(448, "one green context");
+    CHECK(OURS(green_destroy_fn, "cuGreenCtxDestroy")(green[1]) == 0, "destroy");
+    expect_free_mib(512, "no context");
+}
+
+/* Two contexts fit. */
+static void part_guard_third_context(void)
+{
+    setenv("GPUWHY_MEMORY", "167772160", 1);
+    open_both();
+    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
+    (void)plain_context(0);
+    CUcontext second = plain_context(0);
+    CHECK(OURS(set_fn, "cuCtxSetCurrent")(second) == 0, "set");
+    expect_free_mib(32, "two contexts");
+    retain(2);
+    expect_free_mib(32, "refused");
+    CHECK(OURS(set_fn, "cuCtxDestroy_v2")(second) == 0, "destroy");
+    retain(0);
+    retain(0);
+    green_context((void *)(uintptr_t)0x66);
+    expect_free_mib(32, "plain and primary");
+    (void)plain_context(2);
+}
+
 /* A context made from a green context has no device, so nothing is reported for device 0. */
 static void part_green(void)
 {
@@ -369,6 +464,8 @@ int main(int argc, char **argv)
                  {"guard_zero", part_guard_zero},
                  {"guard_churn", part_guard_churn},
                  {"guard_unmap", part_guard_unmap},
+                 {"guard_contexts", part_guard_contexts},
+                 {"guard_third_context", part_guard_third_context},
                  {"green", part_green},
                  {"order", part_order},
                  {"loader", part_loader},
