@@ -307,7 +307,6 @@ GWI_API(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
         if (result != 0)
             return gwi_leave(result);
         context->flags = device->primary_flags;
-        context->retain_count = 0;
     }
     context->retain_count++;
     *pctx = (CUcontext)context;
@@ -320,10 +319,12 @@ GWI_API(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
     gwi_device *device = gwi_device_find(dev);
     if (device == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    if (device->primary == NULL || !device->primary->alive)
+    /* A reset ends the context but does not change the number of retains. */
+    gwi_context *context = device->primary;
+    if (context == NULL || context->retain_count == 0)
         return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--device->primary->retain_count == 0)
-        context_end(device->primary);
+    if (--context->retain_count == 0)
+        context_end(context);
     return gwi_leave(0);
 }
 GWI_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);

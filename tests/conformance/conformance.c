@@ -271,6 +271,32 @@ static void contexts(void)
     is("still-alive", cuMemAlloc(&address, 1), 0);
 }
 
+static int is_active(void)
+{
+    unsigned flags = 0;
+    int active = 0;
+    need(cuDevicePrimaryCtxGetState(device, &flags, &active), "cuDevicePrimaryCtxGetState");
+    return active;
+}
+
+/* A reset does not change the number of retains. */
+static void retains(void)
+{
+    up();
+    is("reset", cuDevicePrimaryCtxReset(device), 0);
+    is("reset-active", is_active(), 0);
+    is("retain", cuDevicePrimaryCtxRetain(&context, device), 0);
+    is("release", cuDevicePrimaryCtxRelease(device), 0);
+    is("still-active", is_active(), 1);
+    is("release-last", cuDevicePrimaryCtxRelease(device), 0);
+    is("not-active", is_active(), 0);
+    is("release-too-often", cuDevicePrimaryCtxRelease(device), 201);
+    is("retain-2", cuDevicePrimaryCtxRetain(&context, device), 0);
+    is("reset-2", cuDevicePrimaryCtxReset(device), 0);
+    is("release-after-reset", cuDevicePrimaryCtxRelease(device), 0);
+    is("release-too-often-2", cuDevicePrimaryCtxRelease(device), 201);
+}
+
 static void memory(void)
 {
     static char bytes[8192];
@@ -1150,6 +1176,7 @@ static const struct {
     {"no-context", no_context},
     {"devices", devices},
     {"contexts", contexts},
+    {"retains", retains},
     {"memory", memory},
     {"pages", pages},
     {"fragmentation", fragmentation},
