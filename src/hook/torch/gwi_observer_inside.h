@@ -174,7 +174,9 @@ py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
-bool gwi_py_find(python *py);
+/* Look up everything that the observer uses. On false, *ret_missing is the symbol that Python lacks, or NULL if there
+ * is no Python in the process. */
+bool gwi_py_find(python *py, const char **ret_missing);
 void gwi_py_give_back(py_object *object); /* takes NULL */
 /* Returns the number; sets `*ret_known` to false if the object is not a number. */
 uint64_t gwi_py_number(py_object *object, bool *ret_known);

@@ -20,11 +20,14 @@ void gwi_obs_note(gw_note reason, const char *text)
     gwi_obs.port->fact(GW_EV_NOTE, reason, 0, 0, 0, text);
 }
 
-bool gwi_py_find(python *py)
+bool gwi_py_find(python *py, const char **ret_missing)
 {
+    *ret_missing = NULL;
+    if (dlsym(RTLD_DEFAULT, "Py_IsInitialized") == NULL)
+        return false;
 #define GW_X(name, result, parameters)                                                                                 \
     {                                                                                                                  \
-        void *found = dlsym(RTLD_DEFAULT, #name);                                                                      \
+        void *found = dlsym(RTLD_DEFAULT, *ret_missing = #name);                                                       \
         if (found == NULL)                                                                                             \
             return false;                                                                                              \
         memcpy(&py->name, &found, sizeof found);                                                                       \
@@ -33,14 +36,17 @@ bool gwi_py_find(python *py)
 #undef GW_X
 #define GW_X(name)                                                                                                     \
     {                                                                                                                  \
-        py->types.name = dlsym(RTLD_DEFAULT, #name);                                                                   \
+        py->types.name = dlsym(RTLD_DEFAULT, *ret_missing = #name);                                                    \
         if (py->types.name == NULL)                                                                                    \
             return false;                                                                                              \
     }
     PY_TYPES(GW_X)
 #undef GW_X
-    py->none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
-    return py->none != NULL;
+    py->none = dlsym(RTLD_DEFAULT, *ret_missing = "_Py_NoneStruct");
+    if (py->none == NULL)
+        return false;
+    *ret_missing = NULL;
+    return true;
 }
 
 void gwi_py_give_back(py_object *object)

@@ -346,8 +346,20 @@ static int history_pending(void *unused)
 
 /* ---- entry points ---- */
 
+static void note_missing(const char *symbol)
+{
+    char text[GWI_OBS_REASON_BYTES];
+    int error = errno;
+    snprintf(text, sizeof text, "this Python has no %s", symbol);
+    uint32_t guard = gwi_obs.port->guard_enter();
+    gwi_obs_note(GW_NOTE_OBSERVER_REFUSED, text);
+    gwi_obs.port->guard_leave(guard);
+    errno = error;
+}
+
 void gwi_observer_start(const gwi_observer_port *port)
 {
+    const char *missing = NULL;
     const char *attach_wanted = getenv("GPUWHY_ATTACH");
     const char *history = getenv("GPUWHY_HISTORY");
     const char *deep = getenv("GPUWHY_DEEP");
@@ -364,7 +376,9 @@ void gwi_observer_start(const gwi_observer_port *port)
     /* Look up the functions here and only once, because dlsym takes the loader's lock. Later calls come from threads
      * that may hold other locks. */
     if (!off)
-        gwi_obs.have_python = gwi_py_find(&gwi_obs.py);
+        gwi_obs.have_python = gwi_py_find(&gwi_obs.py, &missing);
+    if (missing != NULL)
+        note_missing(missing);
     atomic_store_explicit(&gwi_obs.phase, gwi_obs.have_python ? PHASE_WAITING : PHASE_OFF, memory_order_release);
 }
 

@@ -1100,6 +1100,24 @@ def test_no_leaked_references(lib):
     check(sys.getrefcount(None) - none_before < 100, "references to None grow")
 
 
+def test_a_missing_function_is_named(lib):
+    for symbol in (b"PyType_GetFlags", b"PyWrapperDescr_Type", b"_Py_NoneStruct"):
+        lib.lib.test_clear()
+        lib.lib.test_hide(symbol)
+        lib.lib.test_start()
+        lib.poke(1)
+        facts = lib.facts()
+        check(len(facts) == 1 and facts[0][0] == NOTE, facts)
+        check(facts[0][2] == f"this Python has no {symbol.decode()}", facts)
+
+
+def test_without_python_there_is_no_note(lib):
+    lib.lib.test_hide(b"Py_IsInitialized")
+    lib.lib.test_start()
+    lib.poke(1)
+    check(lib.facts() == [], lib.facts())
+
+
 def run_one(name, path):
     lib = Library(path)
     globals()[name](lib)

@@ -27,6 +27,9 @@ void test_taken(uint64_t bytes, uint64_t card_bytes);
 void test_clear(void);
 void test_course(uint64_t address, uint64_t order, uint64_t age_ns, uint32_t site, uint32_t wanted_site);
 void test_refuse(int kind, int times);
+void test_hide(const char *symbol);
+void *__wrap_dlsym(void *library, const char *symbol);
+void *__real_dlsym(void *library, const char *symbol);
 int test_kind(const char *name);
 int test_field_count(void);
 const char *test_field_name(int index);
@@ -69,6 +72,19 @@ static void leave(uint32_t before)
     guard_depth--;
     if ((uint32_t)guard_depth != before)
         unguarded_facts++;
+}
+
+/* The linker replaces the observer's dlsym() by this one, which does not find the symbol that the test hides. */
+static char hidden[64];
+
+void test_hide(const char *symbol)
+{
+    snprintf(hidden, sizeof hidden, "%s", symbol);
+}
+
+void *__wrap_dlsym(void *library, const char *symbol)
+{
+    return strcmp(symbol, hidden) == 0 ? NULL : __real_dlsym(library, symbol);
 }
 
 /* A fake course of allocations (gwi_course.h). The test sets its values. */
