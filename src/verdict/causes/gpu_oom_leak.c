@@ -179,7 +179,7 @@ typedef struct handle_leak {
 } handle_leak;
 
 /* Return the bytes per object, computed from the driver's first and current totals. Returns 0 if they are not known. */
-static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
+static uint64_t bytes_each(const gwi_case *c, uint64_t count)
 {
     const gwi_memory *memory = &c->memory;
     const gw_device *device = &c->model->device[memory->device];
@@ -189,7 +189,6 @@ static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
     if (device->known && device->bytes_free_first != 0 && device->bytes_total > device->bytes_free_first &&
         !memory->limit_is_guard)
         used_first = device->bytes_total - device->bytes_free_first;
-    (void)cls;
     return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
 }
 
@@ -216,7 +215,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
     if (leak->count < leak->count_few || held < taken / 2 || !(is_most || matters))
         return GW_CERTAINTY_NONE;
-    uint64_t one = bytes_each(c, leak->cls, leak->count);
+    uint64_t one = bytes_each(c, leak->count);
     char place[GWI_PLACE_TEXT_MAX];
     const gw_group *maker = find_maker(c, leak->cls);
     gwi_headline(finding, "%" PRIu64 " %ss were created and never destroyed; each takes device memory", leak->count,
