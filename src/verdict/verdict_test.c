@@ -1295,6 +1295,16 @@ static void feed_other_process_by_difference(void)
     close_program(1);
 }
 
+/* The request would have fitted without the unknown memory, but perhaps not without its part that is not in this
+ * program's own context. */
+static void feed_other_process_by_difference_near_its_own_context(void)
+{
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, 19 * gib / 2);
+    gw_feed_no_room(&feed, 6 * gib, 2 * gib, 16 * gib);
+    close_program(1);
+}
+
 static void feed_preallocation(void)
 {
     open_program(16 * gib);
@@ -2609,7 +2619,10 @@ static const row rows[] = {
     FAULT(other_process_of_the_same_run, "gpu-oom-other-process", GW_ESTABLISHED,
           .value = {{(double)(13 * gib), "bytes"}}, .says = {"200"}),
     FAULT(other_process_near_its_share_is_small, "gpu-oom-capacity", GW_ESTABLISHED, .ruled_out = {"other processes"}),
-    FAULT(other_process_by_difference, "gpu-oom-other-process", GW_SUPPORTED),
+    FAULT(other_process_by_difference, "gpu-oom-other-process", GW_SUPPORTED, .says = {"including its own context"},
+          .silent = {"but not by this program"}),
+    NOT_NAMED(other_process_by_difference_near_its_own_context, "gpu-oom-other-process",
+              .no_alternative = {"gpu-oom-other-process"}),
     FAULT(preallocation, "gpu-oom-preallocation", GW_SUPPORTED, .says = {"XLA_PYTHON_CLIENT_PREALLOCATE"}),
     NAMED(preallocation_near_jax_alone, "gpu-oom-capacity"),
     FAULT(library_handle, "gpu-oom-library-handle", GW_SUPPORTED),

@@ -137,23 +137,28 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
     /* If there is no count of the other processes, use the memory that no known process holds, if it is more than our
-     * contexts need. */
+     * contexts need. It includes our contexts, whose size is unknown: with their libraries, at most 1 GiB each. */
     const uint64_t context_bytes = (uint64_t)1 << 30;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
-    uint64_t foreign = 0;
-    if (memory->foreign_known)
-        foreign = memory->foreign_bytes;
-    else if (by_difference)
+    uint64_t foreign = 0, foreign_least = 0;
+    if (memory->foreign_known) {
+        foreign = foreign_least = memory->foreign_bytes;
+    } else if (by_difference) {
         foreign = memory->rest_bytes;
-    if (foreign == 0 || foreign * 10 < memory->limit_bytes || !memory->has_free || !gwi_would_fit(memory, foreign) ||
-        (memory->wanted_bytes == 0 && foreign * 4 < memory->limit_bytes))
+        foreign_least = foreign - context_bytes * memory->context_count;
+    }
+    if (foreign == 0 || foreign * 10 < memory->limit_bytes || !memory->has_free ||
+        !gwi_would_fit(memory, foreign_least) || (memory->wanted_bytes == 0 && foreign * 4 < memory->limit_bytes))
         return GW_CERTAINTY_NONE;
     gw_bytes_text(bytes, foreign);
     if (memory->foreign_pid != 0)
         gwi_headline(finding, "another process (pid %" PRIu32 ") held %s of the GPU", memory->foreign_pid, bytes);
     else
-        gwi_headline(finding, "%s of the GPU's memory were in use, but not by this program", bytes);
+        gwi_headline(finding,
+                     "%s of the GPU's memory were in use that this program had not allocated, including its own "
+                     "contexts",
+                     bytes);
     gwi_say_request(c, finding);
     if (memory->foreign_pid != 0)
         gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)foreign, "bytes",
@@ -161,7 +166,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
         gwi_measure(finding, memory->t_ns, "driver", (double)foreign, "bytes",
-                    "%s were in use that no recorded process had allocated (total minus free minus this process)",
+                    "%s were in use that no recorded process had allocated, including the contexts of this program "
+                    "(total minus free minus its allocations)",
                     bytes);
     if (memory->foreign_pid == 0)
         say_candidates(c, finding);
@@ -171,7 +177,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool more_unseen = !by_difference && is_more_unseen(memory);
     if (more_unseen)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
-                    "another %s were in use that no recorded process had allocated",
+                    "another %s were in use that no recorded process had allocated, including the contexts of this run",
                     gw_bytes_text(own, memory->rest_bytes));
     if (memory->foreign_pid != 0)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
