@@ -457,6 +457,19 @@ static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread,
     return shared > 0 || thread->ring_total <= thread->ring_count;
 }
 
+static bool is_default(uint64_t stream)
+{
+    return (stream & ~UINT64_C(7)) == 0;
+}
+
+static bool is_stream_of(const gw_unordered *it, uint64_t stream)
+{
+    for (uint32_t i = 0; i < it->stream_count; i++)
+        if (it->stream[i] == stream)
+            return true;
+    return false;
+}
+
 static void look_at_thread(gw_unordered *it, const gw_thread *thread)
 {
     uint64_t work = gw_launches(thread->counter) + thread->counter[GW_COUNT_FILL];
@@ -475,10 +488,8 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
          * for it. */
         if (call->is_launch || gw_begins(call->fn_name, "cuMemset"))
             it->default_count += is_legacy(call->stream);
-        if (!call->is_launch)
-            continue;
-        for (uint32_t k = 0; k < it->stream_count; k++)
-            it->launch_count += it->stream[k] == call->stream || (call->stream & ~7ull) == 0;
+        if (call->is_launch)
+            it->launch_count += is_stream_of(it, call->stream) || is_default(call->stream);
     }
 }
 
