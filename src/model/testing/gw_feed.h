@@ -63,7 +63,6 @@ void gw_feed_free(gw_feed *feed, uint64_t address);
 /* Feed a refused request, then the driver's totals after it. */
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
 /* Feed successful hot calls. gw_feed_copy(), gw_feed_read() and gw_feed_sync() make them on the default stream. */
-void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
 /* Feed any successful hot call, with `what` and `stream` as in gw_ring_entry. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
