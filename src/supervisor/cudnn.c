@@ -53,12 +53,9 @@ static const char *why_not(const gwi_record *record)
     return NULL;
 }
 
-static bool name_file(gwi_cudnn *log, const char *recording)
+static bool name_file(gwi_cudnn *log, const gwi_record *record)
 {
-    size_t bytes = strlen(recording), ending = strlen(".gpuwhy");
-    bool has_ending = bytes > ending && strcmp(recording + bytes - ending, ".gpuwhy") == 0;
-    return gw_path_format(log->path, NULL, "%.*s.cudnn.log", (int)(has_ending ? bytes - ending : bytes), recording) ==
-           GW_OK;
+    return gw_path_format(log->path, NULL, "%.*s.cudnn.log", gwi_record_stem_bytes(record), record->path) == GW_OK;
 }
 
 static bool give_back(int fd, uint64_t from, uint64_t to)
@@ -69,7 +66,7 @@ static bool give_back(int fd, uint64_t from, uint64_t to)
 void gwi_cudnn_ask(gwi_cudnn *log, gwi_record *record)
 {
     const char *why = why_not(record);
-    if (why == NULL && !name_file(log, record->path))
+    if (why == NULL && !name_file(log, record))
         why = "its name is too long";
     if (why == NULL) {
         log->fd = open(log->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

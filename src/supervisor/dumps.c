@@ -39,13 +39,11 @@ static const char flags_variable[] = "CUDA_COREDUMP_GENERATION_FLAGS";
 
 static bool choose_file(gwi_dumps *dumps, const gwi_record *record, const char *run_folder)
 {
-    const char *ending = strrchr(record->path, '.');
-    size_t bytes =
-        ending != NULL && strcmp(ending, ".gpuwhy") == 0 ? (size_t)(ending - record->path) : strlen(record->path);
+    int bytes = gwi_record_stem_bytes(record);
     dumps->is_temporary = record->path[0] == '\0' || record->is_temporary || strchr(record->path, '%') != NULL ||
-                          bytes + sizeof ".1234567890.cudacore" > PATH_BYTES_MAX;
+                          (size_t)bytes + sizeof ".1234567890.cudacore" > PATH_BYTES_MAX;
     if (!dumps->is_temporary)
-        return gw_path_format(dumps->pattern, NULL, "%.*s.%%p.cudacore", (int)bytes, record->path) == GW_OK;
+        return gw_path_format(dumps->pattern, NULL, "%.*s.%%p.cudacore", bytes, record->path) == GW_OK;
     return run_folder[0] != '\0' && gw_path_format(dumps->pattern, NULL, "%s/gpu.%%p.cudacore", run_folder) == GW_OK;
 }
 

@@ -94,6 +94,9 @@ typedef struct gwi_record {
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);
+/* Return the length of the recording's path without the ending ".gpuwhy". The names of files that belong to the
+ * recording begin with this part. */
+int gwi_record_stem_bytes(const gwi_record *record);
 /* Create the file at `output`, or in the state folder if `output` is NULL. If that fails, create it in the run folder
  * and print the reason to stderr. Returns GW_OK even if nothing can be written, because the program runs anyway.
  * GW_USAGE: `output` already exists. */

@@ -47,6 +47,13 @@ void gwi_record_init(gwi_record *record)
     *record = (gwi_record){.t0_monotonic_ns = gw_monotonic_ns(), .lock_fd = -1};
 }
 
+int gwi_record_stem_bytes(const gwi_record *record)
+{
+    static const char ending[] = ".gpuwhy";
+    size_t bytes = strlen(record->path);
+    return (int)(gw_ends_with(record->path, ending) ? bytes - strlen(ending) : bytes);
+}
+
 /* ---- opening ---- */
 
 static gw_status create(gwi_record *record, const char *path, uint64_t bytes_max, gw_error *err)

@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Discard the output of the second run, so that nobody mistakes it for output of the first run. */
@@ -32,13 +31,10 @@ static void output_back(int kept)
 
 static gw_status name_second(const gw_supervisor *first, gw_path out)
 {
-    const char *ending = strstr(first->record.path, ".gpuwhy");
     if (first->record.is_temporary || first->record.path[0] == '\0')
         return first->run_folder[0] == '\0' ? GW_MISSING
                                             : gw_path_format(out, NULL, "%s/blame.gpuwhy", first->run_folder);
-    size_t bytes = ending != NULL && strcmp(ending, ".gpuwhy") == 0 ? (size_t)(ending - first->record.path)
-                                                                    : strlen(first->record.path);
-    return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", (int)bytes, first->record.path);
+    return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", gwi_record_stem_bytes(&first->record), first->record.path);
 }
 
 /* On GW_EXIT_OK, second->status and its recording are valid. */
