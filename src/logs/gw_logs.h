@@ -64,7 +64,10 @@ typedef struct gw_log {
     size_t file_count;
     gw_log_find *find; /* sorted by `order`, then by sign */
     size_t find_count;
-    uint64_t count[GW_SIGN_COUNT]; /* number of lines with the sign, including lines that are not stored */
+    /* Number of lines with the sign, including lines that are not stored. It may be too high: once enough first finds
+     * of a sign are stored, a further line is only searched for the sign's literals, because matching the exact pattern
+     * would take as long as the rest. */
+    uint64_t count[GW_SIGN_COUNT];
 } gw_log;
 
 /* True if this build has the matcher (Hyperscan and PCRE2). Without the matcher, gw_log_read() and gw_log_open() return
