@@ -166,13 +166,20 @@ static void library(const char *line)
     gw_feed_fact(&feed, "library", line);
 }
 
-static void refused_by_the_runtime(void)
+static void refused_by_the_runtime_of(const char *exe)
 {
-    gw_feed_open(&feed, 16 * gib);
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, exe);
+    gw_feed_begin_cuda(&feed, 16 * gib);
     gw_feed_call(&feed, "cuInit", GW_EV_DRIVER, 0, 12020, 700, 0, 0);
     library("kind=cudart part= place=wheel version=13.0.96 from=3 major_only=0 "
             "path=/v/site-packages/nvidia/cu13/lib/libcudart.so.13");
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
+}
+
+static void refused_by_the_runtime(void)
+{
+    refused_by_the_runtime_of("/usr/bin/prog");
 }
 
 static void an_old_driver_that_was_outlived(void **state)
@@ -193,6 +200,37 @@ static void an_old_driver_that_was_outlived(void **state)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
     expect("driver-too-old", GW_SUPPORTED);
+}
+
+/* An exception about the driver is no proof if the program caught it and ended for another reason. */
+static void an_old_driver_in_an_exception(void **state)
+{
+#define TOO_OLD "RuntimeError: The NVIDIA driver on your system is too old (found version 12020)."
+    static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
+                                         TOO_OLD};
+    static const struct {
+        const char *exe, *words;
+        bool uncaught;
+        int code;
+        gw_certainty certainty;
+    } rows[] = {
+        {"/usr/bin/python3.12", TRACE TOO_OLD "\n", false, 1, GW_SUPPORTED},
+        {"/usr/bin/python3.12", TRACE TOO_OLD "\n", true, 1, GW_ESTABLISHED},
+        {"/usr/bin/prog", TRACE TOO_OLD "\n", false, 3, GW_SUPPORTED}, /* by os._exit(3) */
+        {"/usr/bin/prog", TRACE TOO_OLD "\nfalling back to CPU\n", false, 1, GW_SUPPORTED},
+        {"/usr/bin/prog", TRACE TOO_OLD "\n", false, 1, GW_ESTABLISHED},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        refused_by_the_runtime_of(rows[i].exe);
+        gw_feed_stderr(&feed, rows[i].words);
+        for (size_t k = 0; rows[i].uncaught && k < sizeof raised / sizeof raised[0]; k++)
+            gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[k]);
+        gw_feed_wait(&feed, second_ns);
+        gw_feed_exit(&feed, rows[i].code, 0);
+        expect("driver-too-old", rows[i].certainty);
+    }
+#undef TOO_OLD
 }
 
 static void with_two_cudnn(const char *words)
@@ -682,7 +720,7 @@ int main(void)
         cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
         cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
         cmocka_unit_test(a_neighbour_of_a_small_leak),       cmocka_unit_test(no_context_beside_a_recorded_process),
-        cmocka_unit_test(a_killed_worker_that_was_replaced),
+        cmocka_unit_test(a_killed_worker_that_was_replaced), cmocka_unit_test(an_old_driver_in_an_exception),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
  *
  * Established only by: the result 35 or 36, or 222, of a call in a process whose CUDA runtime has a newer major version
  * than the driver; or the runtime's own message with such versions; or the result with the runtime's message. The run
- * must have ended because of this failure: gwi_sure_of_end(), or for a message alone, an exception about the GPU or the
- * last output, in the last seconds.
+ * must have ended because of this failure: gwi_sure_of_end(), or for a message alone, an exception about the GPU that
+ * was not caught, or without an exception, the last output, in the last seconds.
  * Supported by: 35 or 36 with a driver that is new enough for the CUDA family, so that only a single call is missing;
  * the message without versions. */
 #include "gwi_start.h"
@@ -57,7 +57,8 @@ static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *tol
     if (!below)
         return gwi_sure_of_words(c);
     bool are_last = t_ns + soon_ns >= c->model->t_end_ns && gwi_are_last_words(c, told, NULL);
-    return c->exception == GW_EXCEPTION_GPU || are_last ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool is_end = c->exception == GW_EXCEPTION_GPU ? gwi_exception_is_end(c) : are_last;
+    return is_end ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -32,6 +32,8 @@ bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
 /* True if the last line of stderr contains `part` or reports `failure`, and does not announce that the program
  * continues. `part` or `failure` may be NULL. */
 bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure);
+/* True if an exception about the GPU ended the program. False also if the program may have caught the exception. */
+bool gwi_exception_is_end(const gwi_case *c);
 /* Return `most`, or less if the failure may not be why the run ended. Returns HYPOTHESIS if the run ended well or for
  * another reason: an exception that is not about the GPU, or a signal. Returns SUPPORTED at most, unless the program
  * itself reports that the failure ended it: by an exception about the GPU after which it did not go on, or by its last

@@ -244,13 +244,21 @@ static bool went_on_after_exception(const gw_stderr_facts *facts)
 
 /* True if the exception on stderr may have been caught. An observed interpreter reports its uncaught exception
  * (hook/observer_raised.c). Without such a report, the program caught and printed the exception, or gpuwhy could not
- * read it. */
+ * read it. Before the first driver call, an interpreter is not observed. */
 static bool may_be_caught(const gwi_case *c)
 {
-    const char *exe = c->process != NULL ? c->process->exe : NULL;
+    const char *exe = c->process != NULL && c->process->t_first_call_ns != 0 ? c->process->exe : NULL;
     const char *name = exe == NULL ? NULL : strrchr(exe, '/');
     name = name == NULL ? exe : name + 1;
     return name != NULL && gw_begins(name, "python") && c->process->raised == NULL && c->model->asked_phase == NULL;
+}
+
+/* An interpreter exits with 1 after an uncaught exception. Another exit code, or the text of a caught exception, proves
+ * nothing. */
+bool gwi_exception_is_end(const gwi_case *c)
+{
+    return c->ended && c->exception == GW_EXCEPTION_GPU && (c->exit_code == 1 || c->signal != 0) &&
+           !gwi_exception_is_uncertain(c) && !may_be_caught(c) && !went_on_after_exception(&c->model->stderr_facts);
 }
 
 /* True if the program itself reports that the failure ended it: by an exception about the GPU, or by its last output
@@ -262,11 +270,8 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
     uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
     if (!c->ended)
         return false;
-    /* An interpreter exits with 1 after an uncaught exception. Another exit code, or the text of a caught exception,
-     * proves nothing. */
     if (c->exception == GW_EXCEPTION_GPU)
-        return (c->exit_code == 1 || c->signal != 0) && !gwi_exception_is_uncertain(c) && !may_be_caught(c) &&
-               !went_on_after_exception(&c->model->stderr_facts);
+        return gwi_exception_is_end(c);
     return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
 }
 
