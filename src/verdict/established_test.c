@@ -233,14 +233,20 @@ static void an_old_driver_in_an_exception(void **state)
 #undef TOO_OLD
 }
 
-static void with_two_cudnn(const char *words)
+static void with_two_cudnn_until(const char *words, uint64_t wait_ns, int code)
 {
     open_run();
     library("kind=cudnn version=9.1.0.70 from=3 major_only=0 "
             "path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9");
     library("kind=cudnn version=9.3.0 from=1 major_only=0 path=/usr/lib/libcudnn_ops.so.9.3.0");
     gw_feed_stderr(&feed, words);
-    gw_feed_exit(&feed, 1, 0);
+    gw_feed_wait(&feed, wait_ns);
+    gw_feed_exit(&feed, code, 0);
+}
+
+static void with_two_cudnn(const char *words)
+{
+    with_two_cudnn_until(words, 0, 1);
 }
 
 static void two_cudnn_and_another_end(void **state)
@@ -252,6 +258,24 @@ static void two_cudnn_and_another_end(void **state)
     expect_unproven("cudnn-mixed-libraries");
     with_two_cudnn(TRACE "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED\n");
     expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a missing file causes the same message */
+}
+
+/* The status proves nothing if the program caught the exception, or went on for long after the message. */
+static void two_cudnn_that_were_outlived(void **state)
+{
+#define MISMATCH "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
+    (void)state;
+    with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\n");
+    expect("cudnn-mixed-libraries", GW_ESTABLISHED);
+    with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\nfalling back to the CPU\n");
+    expect("cudnn-mixed-libraries", GW_SUPPORTED);
+    with_two_cudnn_until(TRACE "RuntimeError: " MISMATCH "\n", 0, 3); /* by os._exit(3) */
+    expect("cudnn-mixed-libraries", GW_SUPPORTED);
+    with_two_cudnn_until(MISMATCH "\n", second_ns, 1);
+    expect("cudnn-mixed-libraries", GW_ESTABLISHED);
+    with_two_cudnn_until(MISMATCH "\n", 3600 * second_ns, 1);
+    expect("cudnn-mixed-libraries", GW_SUPPORTED);
+#undef MISMATCH
 }
 
 /* ---- failed calls that a program may survive ---- */
@@ -721,6 +745,7 @@ int main(void)
         cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
         cmocka_unit_test(a_neighbour_of_a_small_leak),       cmocka_unit_test(no_context_beside_a_recorded_process),
         cmocka_unit_test(a_killed_worker_that_was_replaced), cmocka_unit_test(an_old_driver_in_an_exception),
+        cmocka_unit_test(two_cudnn_that_were_outlived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,9 +28,14 @@ static bool is_mismatch(const char *text)
     return strstr(text, "CUDNN_STATUS_") != NULL && strstr(text, "VERSION_MISMATCH") != NULL;
 }
 
-static told_line find_told(const gwi_case *c)
+static bool is_near_end(const gwi_case *c, uint64_t t_ns)
 {
     const uint64_t before_end_ns = 5000000000u;
+    return t_ns + before_end_ns >= c->model->t_end_ns;
+}
+
+static told_line find_told(const gwi_case *c)
+{
     static const char *const certain[] = {"VERSION_MISMATCH", NULL};
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_stderr_line *lines[] = {&facts->library_status, &facts->exception, &facts->fatal};
@@ -40,9 +45,14 @@ static told_line find_told(const gwi_case *c)
                 return (told_line){lines[i]->text, "stderr", lines[i]->t_ns, is_mismatch(lines[i]->text)};
     const gw_cudnn_line *logged = gwi_cudnn_error(c, certain);
     if (logged != NULL)
-        return (told_line){logged->status, "library log", logged->t_last_ns,
-                           logged->t_last_ns + before_end_ns >= c->model->t_end_ns};
+        return (told_line){logged->status, "library log", logged->t_last_ns, is_near_end(c, logged->t_last_ns)};
     return (told_line){0};
+}
+
+/* True if the program did not catch the exception, or without one, did not go on for long after the message. */
+static bool is_the_end(const gwi_case *c, const told_line *told)
+{
+    return c->exception == GW_EXCEPTION_GPU ? gwi_exception_is_end(c) : is_near_end(c, told->t_ns);
 }
 
 /* Explain the status in the program's output with the table of the mapped cuDNN version. */
@@ -113,7 +123,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     /* Another exception ended the program, so the program had survived this status. */
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
-    if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain)
+    if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain && is_the_end(c, &told))
         return GW_ESTABLISHED;
     return clash->kind == GW_CLASH_CUDNN_VERSIONS || told.is_certain ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
