@@ -88,7 +88,8 @@ static bool has_consequence(const gwi_log_case *c, const gwi_statement *root)
         if (bad && find->order > root->find->order && strcmp(find->text, root->find->text) != 0)
             return true;
     }
-    return c->exception != NULL && c->exception->order == root->find->order;
+    return c->exception != NULL && c->exception->order == root->find->order &&
+           gwi_log_has_traceback(c->log, c->exception);
 }
 
 /* ---- words ---- */
