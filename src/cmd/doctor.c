@@ -73,7 +73,7 @@ static void print_page(const gw_checkup *checkup)
     }
     fputs(gw_text_str(&page), stdout);
     gw_text_free(&page);
-    printf("\n%zu passed, %zu warning%s, %zu will fail, %zu unknown\n", checkup->counts[GW_CHECK_PASS],
+    printf("\n%zu passed, %zu warning%s, %zu failed, %zu unknown\n", checkup->counts[GW_CHECK_PASS],
            checkup->counts[GW_CHECK_WARN], checkup->counts[GW_CHECK_WARN] == 1 ? "" : "s",
            checkup->counts[GW_CHECK_FAIL], checkup->counts[GW_CHECK_UNKNOWN]);
 }
@@ -124,7 +124,7 @@ int gwi_cmd_doctor(int argc, char **argv)
     if (options.help)
         return help();
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {
-        gw_say("doctor: %s: put the interpreter after --", argv[index]);
+        gw_say("doctor: %s: write the interpreter after `--`", argv[index]);
         return GW_EXIT_USAGE;
     }
     if (access(options.root[0] == '\0' ? "/" : options.root, X_OK) != 0) {

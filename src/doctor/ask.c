@@ -91,9 +91,9 @@ void gw_doctor_ask_nvml(gw_facts *facts)
     gw_text answer = {0};
     int status = 0;
     if (asked.pid < 0)
-        gw_facts_set(facts, "nvml.why", "no child process could be started");
+        gw_facts_set(facts, "nvml.why", "cannot start a child process");
     else if (!finish(&asked, &answer, &status))
-        gw_facts_set(facts, "nvml.why", "NVML did not answer for 30 s, perhaps because a card hangs");
+        gw_facts_set(facts, "nvml.why", "NVML did not respond for 30 s, perhaps because a card hangs");
     else if (!WIFEXITED(status))
         gw_facts_set(facts, "nvml.why", "NVML crashed (signal %d)", WTERMSIG(status));
     gw_facts_parse(facts, gw_text_str(&answer), "nvml. card.");
@@ -130,11 +130,11 @@ void gw_doctor_ask_python(gw_facts *facts, const char *root, char *const *words,
     gw_text answer = {0};
     int status = 0;
     if (asked.pid < 0)
-        gw_facts_set(facts, "python.why", "no child process could be started");
+        gw_facts_set(facts, "python.why", "cannot start a child process");
     else if (!finish(&asked, &answer, &status))
         gw_facts_set(facts, "python.why", "%s took more than 30 s", words[0]);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && answer.bytes == 0)
-        gw_facts_set(facts, "python.why", "there is no program %s", words[0]);
+        gw_facts_set(facts, "python.why", "%s does not exist", words[0]);
     else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || strstr(gw_text_str(&answer), "python.version=") == NULL)
         gw_facts_set(facts, "python.why", "%s is not a Python interpreter, or cannot start", words[0]);
     gw_doctor_take_python(facts, root, gw_text_str(&answer));

@@ -95,9 +95,9 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
     if (fewer)
         gwi_check(checkup, "since", "cards-gone", GW_CHECK_FAIL,
                   "Check the kernel log for Xid 79, the power supply and the seating of the card",
-                  "%s: %s now, %s then", key, now, then);
+                  "%s: %s now, %s before", key, now, then);
     else
-        gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", key,
+        gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s before", key,
                   now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
@@ -131,13 +131,13 @@ static void compare_libraries(const gw_facts *facts, const gw_facts *before, gw_
         version_in(now, version);
         version_in(then, version_then);
         if (path != NULL && (now == NULL || strcmp(version, version_then) != 0))
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", path + strlen(" path="),
-                      now != NULL ? version : "missing", version_then);
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s before",
+                      path + strlen(" path="), now != NULL ? version : "missing", version_then);
     }
     for (long long i = 0; i < gwi_library_count(facts); i++) {
         const char *now = gw_facts_getf(facts, "library.%03lld", i), *path = now == NULL ? NULL : strstr(now, " path=");
         if (path != NULL && library_at(before, path) == NULL)
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing then", path + strlen(" path="));
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing before", path + strlen(" path="));
     }
 }
 

@@ -42,12 +42,10 @@ static const struct {
     {"fabric", "failed", "fabric-not-ready", GW_CHECK_FAIL, "could not be registered with the NVLink fabric",
      "Check the log of nvidia-fabricmanager. Its version must be exactly that of the driver"},
     {"persistence", "off", "persistence", GW_CHECK_PASS,
-     "is initialised again for the first program after an idle time (persistence is off): its start takes a second or "
-     "more longer",
-     NULL},
-    {"throttle.thermal", NULL, "thermal-throttle", GW_CHECK_WARN, "is slowed down by heat",
+     "is reinitialised after each idle period (persistence is off): start-up takes a second or more longer", NULL},
+    {"throttle.thermal", NULL, "thermal-throttle", GW_CHECK_WARN, "is throttled because of heat",
      "Check fans, airflow and inlet temperature"},
-    {"throttle.brake", NULL, "power-limit-or-brake", GW_CHECK_WARN, "is slowed down at the request of the power supply",
+    {"throttle.brake", NULL, "power-limit-or-brake", GW_CHECK_WARN, "is throttled at the request of the power supply",
      "Check power supplies, cables and the limits of the rack"},
 };
 
@@ -143,10 +141,10 @@ static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long co
     if (slow == 0)
         return;
     gwi_check(checkup, section, "pcie-degraded", GW_CHECK_UNKNOWN,
-              "Run a program that copies much data: gpuwhy run -- PROGRAM records the speed of the link and reports a "
-              "slow one",
-              "%lld of %lld cards: the PCIe link is below its maximum speed now (%s: %s of %s). This is normal for "
-              "idle cards. The speed under load is unknown",
+              "Run a program that copies a lot of data: gpuwhy run -- PROGRAM records the speed of the link and "
+              "reports a slow one",
+              "%lld of %lld cards: the PCIe link is currently below its maximum speed (%s: %s of %s). This is normal "
+              "for idle cards. The speed under load is unknown",
               slow, count, gw_facts_getf(facts, "pci.card.%lld.pci", first),
               gw_facts_getf(facts, "pci.card.%lld.speed", first),
               gw_facts_getf(facts, "pci.card.%lld.speed_max", first));
@@ -222,7 +220,7 @@ static void check_seen(const gw_facts *facts, gw_checkup *checkup, long long cou
         gwi_check(checkup, section, "gpu-off-bus", GW_CHECK_UNKNOWN,
                   "Check the kernel log for NVRM lines about the other cards",
                   "%lld cards are on the bus, but the driver uses only %lld: the others belong to a virtual machine, "
-                  "or failed",
+                  "or have failed",
                   bus, driver);
     else if (gw_facts_number(facts, "driver.cards", &driver) && gw_facts_number(facts, "nvml.cards", &nvml) &&
              nvml < driver && gw_facts_get(facts, "container") == NULL)

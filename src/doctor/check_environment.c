@@ -19,7 +19,7 @@ static const struct {
     {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", NULL, "a GPU exception writes a dump and ends the program"},
     {"CUDA_CACHE_DISABLE", NULL, "compiled PTX is not cached: every start compiles it again"},
     {"CUDA_MODULE_LOADING", "EAGER",
-     "all kernels are loaded at the start: slower, and takes hundreds of MiB of GPU memory"},
+     "all kernels are loaded at the start, which is slower and takes hundreds of MiB of GPU memory"},
     {"PYTORCH_NO_CUDA_MEMORY_CACHING", NULL, "PyTorch calls the driver for every tensor: very slow"},
     {"NCCL_P2P_DISABLE", NULL, "copies between cards go through the host: slower"},
     {"NCCL_IB_DISABLE", NULL, "InfiniBand is not used: communication between hosts is slower"},

@@ -20,7 +20,7 @@ static void check_shm(const gw_facts *facts, gw_checkup *checkup)
         gwi_check(checkup, section, "shm-exhausted", GW_CHECK_WARN,
                   gw_facts_get(facts, "container") != NULL ? "Start the container with --shm-size=8g, or --ipc=host"
                                                            : "mount -o remount,size=8G /dev/shm",
-                  "/dev/shm has %s: when it is full, data loader workers and NCCL die of a bus error", text);
+                  "/dev/shm has %s: when it is full, data loader workers and NCCL end with a bus error", text);
     else
         gwi_check(checkup, section, "shm-exhausted", GW_CHECK_PASS, NULL, "/dev/shm has %s", text);
 }
@@ -69,10 +69,11 @@ static void check_platform(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *clock = gw_facts_get(facts, "clocksource");
     if (gwi_is(clock, "hpet") || gwi_is(clock, "acpi_pm") || gwi_is(clock, "jiffies"))
-        gwi_check(
-            checkup, section, "clock", GW_CHECK_WARN, "Boot with clocksource=tsc if the processor's clock is reliable",
-            "the clock source is %s, which takes a microsecond to read: frameworks and profilers read it all the time",
-            clock);
+        gwi_check(checkup, section, "clock", GW_CHECK_WARN,
+                  "Boot with clocksource=tsc if the processor's clock is reliable",
+                  "the clock source is %s, which takes a microsecond to read, and frameworks and profilers read it all "
+                  "the time",
+                  clock);
     long long nodes, cards = gwi_card_count(facts);
     if (!gw_facts_number(facts, "numa.nodes", &nodes) || nodes < 2)
         return;

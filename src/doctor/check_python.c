@@ -79,7 +79,7 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
                      other->release, other->cuda, other->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
         if (cover == GW_COVER_NONE)
             gwi_check(checkup, section, "arch-not-in-binary", sure ? GW_CHECK_FAIL : GW_CHECK_WARN, todo,
-                      "torch %s has no code for card %lld %s (compute capability %s); it has %s", release, i,
+                      "torch %s has no code for card %lld %s (compute capability %s); it has code for %s", release, i,
                       name != NULL ? name : "", capability, list);
         else if (cover == GW_COVER_PTX)
             gwi_check(checkup, section, "arch-not-in-binary", GW_CHECK_WARN, todo,
@@ -134,7 +134,7 @@ static void check_torch(const gw_facts *facts, gw_checkup *checkup)
     }
     if (strstr(release, "+cpu") != NULL || gwi_is(cuda, "none")) {
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
-                  "Install the CUDA build (https://pytorch.org/get-started) from the index URL given there",
+                  "Install the CUDA build (https://pytorch.org/get-started) from the index URL that is given there",
                   "torch %s is a CPU-only build: it will not use the card", release);
         return;
     }
@@ -179,7 +179,7 @@ void gwi_check_python(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *version = gw_facts_get(facts, "python.version"), *why = gw_facts_get(facts, "python.why");
     if (why != NULL)
-        gwi_check(checkup, section, "python", GW_CHECK_UNKNOWN, NULL, "the interpreter did not answer: %s", why);
+        gwi_check(checkup, section, "python", GW_CHECK_UNKNOWN, NULL, "the interpreter did not respond: %s", why);
     if (version == NULL)
         return;
     bool any = gw_facts_get(facts, "python.package.torch") != NULL ||

@@ -34,12 +34,12 @@ typedef enum gw_library_kind {
 
 /* X(name, word, words for a sentence) */
 #define GW_LIBRARY_PLACES(X)                                                                                           \
-    X(OTHER, "other", "a folder of its own")                                                                           \
-    X(SYSTEM, "system", "the system's folders")                                                                        \
+    X(OTHER, "other", "a separate folder")                                                                             \
+    X(SYSTEM, "system", "a system folder")                                                                             \
     X(TOOLKIT, "toolkit", "a CUDA toolkit")                                                                            \
     X(WHEEL, "wheel", "a Python package")                                                                              \
     X(CONDA, "conda", "a conda environment")                                                                           \
-    X(STUBS, "stubs", "a toolkit's stubs, which only serve to link")                                                   \
+    X(STUBS, "stubs", "a toolkit's stubs folder (only for linking)")                                                   \
     X(COMPAT, "compat", "a forward-compatibility package")
 
 typedef enum gw_library_place {

@@ -236,7 +236,7 @@ MACHINES = {
                              {("nvml", "unknown")}, ["libnvidia-ml.so.1 is not there"]),
     "old-cudnn-on-the-path": (machine({CUDNN_OLD: "", "proc/self/environ": environ(LD_LIBRARY_PATH="/x:/opt/old/")}),
                               {("cudnn-mixed-libraries", "warn")}, ["/opt/old/libcudnn.so.9.3.0", "9.1.0.70"]),
-    "old-cudnn-elsewhere": (machine({"usr/local/lib/libcudnn.so.8.9.7": ""}), set(), ["8.9.7 in the system's folders"]),
+    "old-cudnn-elsewhere": (machine({"usr/local/lib/libcudnn.so.8.9.7": ""}), set(), ["8.9.7 in a system folder"]),
     "half-updated-cudnn": (machine({f"{LIB}/libcudnn.so.9.1.0": "", f"{LIB}/libcudnn_ops.so.9.3.0": ""}),
                            {("cudnn-mixed-libraries", "fail")}, ["parts of two versions"]),
     "conda-and-pip": (machine({"python.answers": torch("2.5.1", "12.4") + "python.conda_cuda=cudnn-9.1.0\n"}),
@@ -282,7 +282,7 @@ MACHINES = {
                      {("driver-library-mismatch", "unknown")}, ["Windows host"]),
     "values-that-are-no-text": (machine({"proc/self/environ": environ(CUDA_LAUNCH_BLOCKING="1\x1b[31m\xff\xfe", LD_LIBRARY_PATH="/\xff:/" + "y" * 6000)}),
                                 {("debug-knob-left-on", "warn")}, ["CUDA_LAUNCH_BLOCKING=1"]),
-    "interpreter-does-not-answer": (machine({"python.answers": "python.why=there is no program python9\n"}, (SITE,)),
+    "interpreter-does-not-answer": (machine({"python.answers": "python.why=python9 does not exist\n"}, (SITE,)),
                                     {("python", "unknown")}, ["python9"]),
     "files-full-of-nonsense": (
         machine({"sys/module/nvidia/version": "\x01\x02" * 3000, "proc/self/limits": "Max open files", "proc/self/cgroup": ":::\n::\n5",
@@ -325,7 +325,7 @@ def check(name, root):
     if status != int(any(state == "fail" for _, state in found)):
         raise AssertionError(f"exit status {status} with {sorted(found)}")
     plain = subprocess.run([GPUWHY, "doctor", "--root", root], capture_output=True, text=True, timeout=240)
-    if plain.returncode != status or f"{page['counts']['fail']} will fail" not in plain.stdout:
+    if plain.returncode != status or f"{page['counts']['fail']} failed" not in plain.stdout:
         raise AssertionError(f"the page and the JSON differ:\n{plain.stdout}")
 
 
@@ -343,10 +343,10 @@ def check_against(folder):
                          (LIB, f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info")))
     status, page = doctor(later, "--against", folder / "facts")
     since = {c["text"]: c["state"] for c in page["checks"] if c["section"] == "since"}
-    if since.get("driver.module: 580.95.05 now, 580.65.06 then") != "warn" or \
-            since.get("driver.cards: 1 now, 2 then") != "fail" or status != 1 or \
-            since.get(f"/{SITE}/nvidia/cudnn/lib/libcudnn.so.9: 9.3.0.75 now, 9.1.0.70 then") != "warn" or \
-            since.get(f"/{LIB}/libcuda.so.580.95.05: missing then") != "warn":
+    if since.get("driver.module: 580.95.05 now, 580.65.06 before") != "warn" or \
+            since.get("driver.cards: 1 now, 2 before") != "fail" or status != 1 or \
+            since.get(f"/{SITE}/nvidia/cudnn/lib/libcudnn.so.9: 9.3.0.75 now, 9.1.0.70 before") != "warn" or \
+            since.get(f"/{LIB}/libcuda.so.580.95.05: missing before") != "warn":
         raise AssertionError(f"what has changed is not said: {since}")
     for content in ("", "nonsense\n", None):
         path = folder / "bad"
