@@ -75,7 +75,7 @@ static gs_status next_step(gs_arena *arena, bool is_free, const char *call, cons
         return GS_DEAD;
     if (arena->step == gwi_plan_step_count(arena->plan))
         return gwi_refuse(scope, GS_DIFFERS, call, file, line,
-                          "the plan is over after %zu steps: gs_arena_restart() begins an iteration", arena->step);
+                          "the plan ended after %zu steps: call gs_arena_restart() to begin an iteration", arena->step);
     *ret_step = gwi_plan_step_at(arena->plan, arena->step);
     if (ret_step->is_free != is_free)
         return gwi_refuse(scope, GS_DIFFERS, call, file, line, "step %zu of the plan is %s of block %zu", arena->step,
@@ -118,7 +118,7 @@ gs_status gs_arena_free_at(gs_arena *arena, CUdeviceptr address, const char *fil
         return status;
     if (address != arena->base + step.offset)
         return gwi_refuse(arena->helper.scope, GS_DIFFERS, "gs_arena_free", file, line,
-                          "step %zu of the plan frees block %zu, which lies elsewhere", arena->step, step.block);
+                          "step %zu of the plan frees block %zu, which has another address", arena->step, step.block);
     arena->step++;
     return GS_OK;
 }
@@ -180,7 +180,7 @@ gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, s
         if (sizes[i] > workspace->block_bytes)
             status = grow(workspace, sizes[i], file, line);
         if (status == GS_NO_MEMORY) {
-            log_refused(workspace, sizes[i], "no room on the card", file, line);
+            log_refused(workspace, sizes[i], "the card is full", file, line);
             status = GS_OK;
         } else if (status == GS_OK) {
             *ret_choice = i;
@@ -191,6 +191,6 @@ gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, s
     if (status != GS_OK)
         return status;
     return gwi_refuse(scope, GS_NO_MEMORY, "gs_workspace_choose", file, line,
-                      "none of %zu sizes fits a budget of %llu bytes", count,
+                      "none of %zu sizes fits in a budget of %llu bytes", count,
                       (unsigned long long)workspace->budget_bytes);
 }

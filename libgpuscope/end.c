@@ -71,13 +71,14 @@ static void set_ending_locked(gs_scope *scope, bool is_ending)
 static gs_status shut(ending *end)
 {
     gs_status status = GS_OK;
-    char why[200] = "the scope is being ended already";
+    char why[200] = "the scope is already being ended";
     pthread_mutex_lock(&gwi_lock);
     /* After a fork, only one thread runs, and its id is new. So ignore the entries: they belong to the parent's
      * threads. */
     const gwi_entry *other = gwi_driver_is_forked() ? NULL : other_entry_locked(end->scope);
     if (other != NULL)
-        snprintf(why, sizeof why, "thread %ld is inside, since %s:%d", other->thread, other->file, other->line);
+        snprintf(why, sizeof why, "thread %ld is still inside; it entered at %s:%d", other->thread, other->file,
+                 other->line);
     if (other != NULL || end->scope->is_ending)
         status = GS_BUSY;
     else
@@ -298,7 +299,7 @@ static void compare_memory(ending *end)
     report->free_end_bytes = free_bytes;
     report->missing_bytes = (int64_t)(scope->free_begin_bytes - free_bytes) - taken_by_others;
     if (report->missing_bytes > 0 && (uint64_t)report->missing_bytes > report->allowed_bytes)
-        gwi_log(scope, "%lld bytes of device memory are missing after the end; a context keeps %llu at most",
+        gwi_log(scope, "%lld bytes of device memory are missing after the end; a context keeps at most %llu",
                 (long long)report->missing_bytes, (unsigned long long)report->allowed_bytes);
 }
 

@@ -178,7 +178,7 @@ static void ask_driver(gs_failure *failure)
     gs_failure beneath;
     gwi_describe(&beneath, GS_FROM_DRIVER, code, "cuMemGetInfo_v2", "", 0);
     size_t used = strlen(failure->text);
-    snprintf(failure->text + used, sizeof failure->text - used, "; beneath it: %s", beneath.text);
+    snprintf(failure->text + used, sizeof failure->text - used, "; caused by: %s", beneath.text);
 }
 
 gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *call, const char *note, const char *file,
@@ -255,7 +255,7 @@ char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes)
         snprintf(launch, sizeof launch, "\nthis thread's newest launch before it: %s at %s:%d", failure->launch_call,
                  failure->launch_file, failure->launch_line);
     snprintf(out, out_bytes, "%s%s: %s%s%s", place, failure->call, failure->text,
-             failure->is_sticky ? " (sticky: only a new process helps)" : "", launch);
+             failure->is_sticky ? " (sticky: restart the process)" : "", launch);
     return out;
 }
 

@@ -115,7 +115,7 @@ static gs_status pool_of(gs_scope *scope, CUmemoryPool *ret_pool, const char *fi
         pthread_mutex_lock(&gwi_lock);
         scope->has_no_pools = true;
         pthread_mutex_unlock(&gwi_lock);
-        gwi_log(scope, "no memory pools here: stream-ordered memory is plain memory in this scope");
+        gwi_log(scope, "memory pools are not supported here: stream-ordered memory is plain memory in this scope");
         return GS_OK;
     }
     gs_status status = gwi_thing_new(scope, GS_KIND_POOL, 0, "gs_alloc_ordered", file, line, &thing);

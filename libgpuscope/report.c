@@ -25,7 +25,7 @@ static void print_memory(const gs_report *report, FILE *out)
     char begin[GW_BYTES_TEXT_MAX], end[GW_BYTES_TEXT_MAX], allowed[GW_BYTES_TEXT_MAX];
     int64_t missing = report->missing_bytes;
     if (!report->has_memory) {
-        fprintf(out, "  the driver's free memory: not known\n");
+        fprintf(out, "  the driver's free memory: unknown\n");
         return;
     }
     gw_bytes_text(begin, report->free_begin_bytes);
@@ -51,11 +51,11 @@ void gs_report_print(const gs_report *report, FILE *out)
     for (size_t i = 0; i < report->entry_count; i++)
         print_held(&report->entries[i], out);
     if (report->is_dead)
-        fprintf(out, "  nothing could be released one by one: the context was let go\n");
+        fprintf(out, "  nothing could be released one by one: the context was abandoned\n");
     else
         print_memory(report, out);
     if (report->context == GS_CONTEXT_UNSURE)
-        fprintf(out, "  the context could not be released for sure\n");
+        fprintf(out, "  the context might not have been released\n");
 }
 
 void gs_report_free(gs_report *report)

@@ -137,7 +137,7 @@ gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int li
     if (gwi_is_dead(scope))
         return GS_DEAD;
     if (innermost == NULL)
-        return gwi_refuse(scope, GS_MISUSE, call, file, line, "this thread has not entered the scope: gs_enter()");
+        return gwi_refuse(scope, GS_MISUSE, call, file, line, "this thread has not entered the scope: call gs_enter()");
     if (innermost->scope->device != scope->device)
         return gwi_refuse(scope, GS_MISUSE, call, file, line,
                           "this thread's innermost scope is on device %d, not on %d", innermost->scope->device->ordinal,

@@ -129,7 +129,7 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
 {
     gwi_thing *thing = calloc(1, sizeof *thing);
     if (thing == NULL)
-        return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to note it down");
+        return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to record it");
     thing->kind = kind;
     thing->bytes = bytes;
     thing->taken_bytes = is_device_memory(kind) ? gwi_taken_bytes(bytes) : 0;
@@ -152,9 +152,9 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
     unsigned long long wanted = thing->taken_bytes;
     free(thing);
     if (limit_bytes == 0)
-        return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to note it down");
+        return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to record it");
     return gwi_refuse(scope, GS_NO_MEMORY, call, file, line,
-                      "%llu bytes are wanted; the scope's limit is %llu, of which %llu are taken", wanted,
+                      "%llu bytes requested; the scope's limit is %llu, of which %llu are in use", wanted,
                       (unsigned long long)limit_bytes, (unsigned long long)taken_bytes);
 }
 

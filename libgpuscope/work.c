@@ -12,7 +12,7 @@ static gs_status working(const char *call, const char *file, int line, gs_scope 
     gs_scope *scope = gwi_current();
     *ret_scope = scope;
     if (scope == NULL)
-        return gwi_refuse(NULL, GS_MISUSE, call, file, line, "this thread has not entered a scope: gs_enter()");
+        return gwi_refuse(NULL, GS_MISUSE, call, file, line, "this thread has not entered a scope: call gs_enter()");
     return gwi_is_dead(scope) ? GS_DEAD : GS_OK;
 }
 

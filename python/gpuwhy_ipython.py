@@ -44,7 +44,7 @@ def _of_torch(value):
     if not value.is_cuda:
         return ()
     storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
-    note = "carries its graph, which holds more" if value.grad_fn is not None else ""
+    note = "its autograd graph holds more memory" if value.grad_fn is not None else ""
     gradient = value.grad if value.is_leaf else None
     return ((storage.data_ptr(), storage.nbytes(), note),) + (() if gradient is None else _of_torch(gradient) or ())
 
@@ -303,7 +303,7 @@ def render(cell, verdict, names, gone, cut):
         label = ""
     if len(rows) > NAMES_SHOWN_MAX or cut:
         lines += _paragraph(label, f"and {max(len(rows) - NAMES_SHOWN_MAX, 0)} more names"
-                            + (" (not all were followed to their end)" if cut else ""))
+                            + (" (the search was incomplete)" if cut else ""))
     label = "Next"
     for number, text in enumerate(verdict["next"], 1):
         lines += _paragraph(label, f"{number}. {text}", 3)
@@ -417,7 +417,7 @@ class Cells:
             return  # the cell handled the failure
         if any(abs(failure["t_s"] - told) < SAME_FAILURE_S for told in self.told):
             if failure["context_lost"]:
-                self.show(f"gpuwhy   {cell}: the GPU was lost to this process in {failure['phase'] or 'an earlier cell'} "
+                self.show(f"gpuwhy   {cell}: this process lost the GPU in {failure['phase'] or 'an earlier cell'} "
                           f"({verdict['cause']}): restart the kernel")
             return
         self.told.add(failure["t_s"])

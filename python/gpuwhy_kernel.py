@@ -22,7 +22,7 @@ def load_verdicts(shell, program):
         module.load(shell, program)
     except Exception as reason:
         sys.modules.pop("gpuwhy_ipython", None)
-        print(f"gpuwhy: cells get no verdicts: {type(reason).__name__}: {reason}", file=sys.__stderr__)
+        print(f"gpuwhy: no verdicts for cells: {type(reason).__name__}: {reason}", file=sys.__stderr__)
 
 
 def main():

@@ -290,7 +290,7 @@ static bool parse_front(const char *name, const struct bytes *bytes, size_t *ret
 #ifndef TRAINER_FUZZ_IGNORE_SUM
     uint32_t sum = checksum(0, bytes->data + FRONT_BYTES, bytes->count - FRONT_BYTES);
     if (sum != get_u32(bytes->data + 12))
-        return because(reason, "%s: damaged: its checksum is %08x, but the file has %08x", name, sum,
+        return because(reason, "%s: damaged: the checksum is %08x instead of %08x", name, sum,
                        get_u32(bytes->data + 12));
 #endif
     *ret_head_bytes = head_bytes;
@@ -397,17 +397,17 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
     bool is_inside = is->position == 0 || (is->batch <= is->image_count && is->position <= is->image_count - is->batch);
     if (!is_inside || is->update_number > is->step)
         return because(reason,
-                       "the checkpoint is at image %" PRIu64 " of %" PRIu64 ", update %" PRIu64 " of step %" PRIu64
-                       ": impossible",
+                       "the checkpoint has an impossible position: image %" PRIu64 " of %" PRIu64 ", update %" PRIu64
+                       " of step %" PRIu64,
                        is->position, is->image_count, is->update_number, is->step);
     *ret_note = '\0';
     if (strcmp(is->precision, wants->precision) != 0 || is->micro_batch != wants->micro_batch ||
         is->devices != wants->devices || is->rate != wants->rate || is->momentum != wants->momentum ||
         is->weight_decay != wants->weight_decay)
         snprintf(ret_note, note_bytes,
-                 "it was made with %s, micro-batch %" PRIu64 ", %" PRIu64
-                 " devices, rate %g, momentum %g, weight decay "
-                 "%g: the results will differ from those of an uninterrupted run",
+                 "the checkpoint was made with %s, micro-batch %" PRIu64 ", %" PRIu64
+                 " devices, rate %g, momentum %g, weight decay %g: the results will differ from those of an "
+                 "uninterrupted run",
                  is->precision, is->micro_batch, is->devices, is->rate, is->momentum, is->weight_decay);
     return true;
 }

@@ -18,8 +18,13 @@ enum {
 
 static bool is_good(dnnl_status_t status, const char *what, struct reason *reason)
 {
-    static const char *const texts[] = {"",        "no memory", "invalid arguments", "unimplemented",
-                                        "no more", "it failed", "not required"};
+    static const char *const texts[] = {"",
+                                        "no memory",
+                                        "invalid arguments",
+                                        "unimplemented",
+                                        "no further implementation",
+                                        "runtime error",
+                                        "not required"};
     return status == dnnl_success ||
            because(reason, "oneDNN: %s: %s (%d)", what,
                    (size_t)status < sizeof texts / sizeof *texts ? texts[status] : "?", (int)status);

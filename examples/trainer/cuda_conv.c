@@ -487,7 +487,7 @@ static void tell_refused(struct cuda *cuda, const struct conv *conv)
 {
     char line[300], what[160];
     describe(&conv->problem, what, sizeof what);
-    snprintf(line, sizeof line, "%s: the GPU refuses algorithm %zu of %zu", what, conv->chosen + 1, conv->way_count);
+    snprintf(line, sizeof line, "%s: the GPU rejects algorithm %zu of %zu", what, conv->chosen + 1, conv->way_count);
     if (cuda->options.log != NULL)
         cuda->options.log(cuda->options.log_user, line);
 }

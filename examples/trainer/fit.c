@@ -88,7 +88,7 @@ static bool plan(struct attempt *attempt, size_t images, uint64_t workspace_byte
 static void say_refused(const struct attempt *attempt, uint64_t bytes)
 {
     char needs[24], has[24];
-    say(attempt->request, "refused: micro-batch %zu, checkpointing %s, %s: needs %s by plan, but only %s are available",
+    say(attempt->request, "refused: micro-batch %zu, checkpointing %s, %s: the plan needs %s, but only %s is available",
         attempt->fit.schedule.images, attempt->fit.schedule.checkpointing ? "on" : "off",
         precision_text(attempt->fit.schedule.precision), size_text(bytes, needs),
         size_text(attempt->budget_bytes, has));
@@ -193,7 +193,7 @@ static void say_chosen(const struct fit_request *request, const struct fit *fit,
     say(request, "chosen: micro-batch %zu (%zu in a step), checkpointing %s, %s, workspaces up to %s",
         fit->schedule.images, devices_part / fit->schedule.images, fit->schedule.checkpointing ? "on" : "off",
         precision_text(fit->schedule.precision), size_text(fit->workspace_bytes, workspace));
-    say(request, "memory: %s by plan, %s taken by context and libraries, %s in reserve: %s%s%s",
+    say(request, "memory: %s for the plan, %s for context and libraries, %s in reserve: %s%s%s",
         size_text(fit->plan_bytes, plan_text), size_text(fit->taken_bytes, taken),
         size_text(fit->reserve_bytes, reserve), size_text(bytes, sum), fit->limit_bytes == 0 ? "" : " of ",
         fit->limit_bytes == 0 ? "" : size_text(fit->limit_bytes, limit));
@@ -219,9 +219,7 @@ static bool none_fits(const struct attempt *attempt, const struct fit *fit, stru
 {
     char least[24], has[24], limit[24], taken[24];
     because(
-        reason,
-        "nothing fits: at least %s are needed by plan, but of %s only %s are left: %s are used by "
-        "context and libraries",
+        reason, "nothing fits: the plan needs at least %s, but of %s only %s is left: context and libraries use %s",
         attempt->least_bytes == UINT64_MAX ? "more bytes than can be counted" : size_text(attempt->least_bytes, least),
         size_text(fit->limit_bytes, limit), size_text(attempt->budget_bytes, has), size_text(fit->taken_bytes, taken));
     reason->is_memory = true;

@@ -63,20 +63,20 @@ static void parse(int argc, char **argv, struct settings *s)
         {"optimizer", OPTION_TEXT, &s->optimizer, "sgd or adam"},
         {"rate", OPTION_TEXT, &s->rate, "learning rate"},
         {"momentum", OPTION_TEXT, &s->momentum, "momentum of sgd"},
-        {"weight-decay", OPTION_TEXT, &s->weight_decay, "this part of the weights is added to the gradients"},
+        {"weight-decay", OPTION_TEXT, &s->weight_decay, "fraction of the weights that is added to the gradients"},
         {"loss-scale", OPTION_TEXT, &s->loss_scale, "none, dynamic, or a number"},
         {"scale-after", OPTION_NUMBER, &s->scale_after,
          "number of good steps after which a dynamic loss scale doubles (2000)"},
-        {"checkpointing", OPTION_TEXT, &s->checkpointing, "on, off or auto: compute activations again to save memory"},
+        {"checkpointing", OPTION_TEXT, &s->checkpointing, "on, off or auto: recompute activations to save memory"},
         {"memory", OPTION_NUMBER, &s->memory, "limit on each GPU, including the context"},
         {"workspace", OPTION_NUMBER, &s->workspace, "maximum workspace of one step (1 GiB)"},
         {"gpus", OPTION_NUMBER, &s->gpus, "number of GPUs that share each step"},
         {"runs", OPTION_NUMBER, &s->runs, "number of complete trainings in this process, one after the other"},
         {"seed", OPTION_NUMBER, &s->seed, "seed of initial values, data and order"},
-        {"deterministic", OPTION_FLAG, &s->deterministic, "the same sums in the same order each time"},
+        {"deterministic", OPTION_FLAG, &s->deterministic, "compute the same sums in the same order each time"},
         {"tune", OPTION_FLAG, &s->tune, "time algorithms first, and use the fastest"},
         {"evaluate", OPTION_FLAG, &s->evaluate, "evaluate with the test images at the end"},
-        {"evaluate-every", OPTION_NUMBER, &s->evaluate_every, "evaluate also after this many steps"},
+        {"evaluate-every", OPTION_NUMBER, &s->evaluate_every, "also evaluate after each multiple of this many steps"},
         {"random-labels", OPTION_FLAG, &s->random_labels, "random labels, from which nothing can be learned"},
         {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and on a signal"},
         {"every", OPTION_NUMBER, &s->every, "steps between checkpoints"},
@@ -85,14 +85,15 @@ static void parse(int argc, char **argv, struct settings *s)
         {"results-every", OPTION_NUMBER, &s->results_every, "number of steps between reads of the GPU's results"},
         {"progress-every", OPTION_NUMBER, &s->progress_every,
          "number of steps between progress lines if stderr is not a terminal"},
-        {"warn-memory", OPTION_NUMBER, &s->warn_memory, "warn if this process uses more on a GPU; 0: no warning"},
+        {"warn-memory", OPTION_NUMBER, &s->warn_memory,
+         "warn if this process uses more memory on a GPU; 0: no warning"},
         {"warn-temperature", OPTION_NUMBER, &s->warn_temperature,
          "warn above this many degrees Celsius; 0: no warning"},
         {"plan", OPTION_FLAG, &s->plan, "print the memory plan, and do not train"},
         {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
         {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Trains a convolutional network; docs/trainer.md has more.");
+    options_parse(argc, argv, rows, "Trains a convolutional network (see docs/trainer.md).");
 }
 
 /* ---- names ---- */
@@ -264,7 +265,7 @@ static int run_all(struct train_options *options, long long runs)
         if (run == 2)
             second = result;
         if (run > 2 && !is_alike(&second, &result)) {
-            fprintf(stderr, "trainer: run %lld used other memory than run 2\n", run);
+            fprintf(stderr, "trainer: run %lld used a different amount of memory than run 2\n", run);
             status = EXIT_FAILED;
         }
     }

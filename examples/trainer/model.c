@@ -123,11 +123,11 @@ static bool read_options(struct reader *reader, struct layer *layer, unsigned al
         } else if (takes(reader, "from")) {
             const char *name = next_word(reader);
             if (name == NULL)
-                return bad(reader, "from what?");
+                return bad(reader, "the name after \"from\" is missing");
             if (!named(reader, name, &layer->from[0]))
                 return false;
         } else {
-            return bad_word(reader, "not understood:", word);
+            return bad_word(reader, "unknown word:", word);
         }
     }
     return true;
@@ -155,7 +155,7 @@ static bool slides(const struct reader *reader, struct layer *layer)
 static bool read_input(struct reader *reader, struct layer *layer)
 {
     if (reader->model->layer_count != 0)
-        return bad(reader, "only the first line is the input");
+        return bad(reader, "only the first line may be the input");
     return number(reader, "channels", 1, &layer->out.channels) && number(reader, "the height", 1, &layer->out.height) &&
            number(reader, "the width", 1, &layer->out.width) && read_options(reader, layer, 0);
 }
@@ -222,7 +222,7 @@ static bool read_add(struct reader *reader, struct layer *layer)
 {
     const char *name = next_word(reader);
     if (name == NULL)
-        return bad(reader, "add what?");
+        return bad(reader, "the name after \"add\" is missing");
     return named(reader, name, &layer->from[1]) && read_options(reader, layer, TAKES_RELU);
 }
 
@@ -322,7 +322,7 @@ static bool read_layer(struct reader *reader)
     if (!find_kind(reader, word, &layer.kind))
         return false;
     if (model->layer_count == 0 && layer.kind != LAYER_INPUT)
-        return bad(reader, "the first line is the input");
+        return bad(reader, "the first line must be the input");
     if (model->layer_count == LAYERS_MAX)
         return bad(reader, "too many layers");
     if (!kinds[layer.kind].read(reader, &layer))

@@ -70,7 +70,9 @@ void team_leave(struct team *team, int wait_s)
     pthread_cond_broadcast(&team->changed);
     while (team->has_failed && team->left < team->count)
         if (pthread_cond_timedwait(&team->changed, &team->lock, &until) != 0) {
-            fprintf(stderr, "trainer: %s\ntrainer: another device did not come back for %d s: the process ends\n",
+            fprintf(stderr,
+                    "trainer: %s\n"
+                    "trainer: another device did not respond for %d s: ending the process\n",
                     team->reason.text, wait_s);
             _exit(3);
         }

@@ -128,7 +128,7 @@ static bool go_on(struct training *training, struct reason *reason)
         struct reason why = *reason;
         return because(reason, "%s: %s", path, why.text);
     }
-    report_say(training->report, "continues from %s: step %" PRIu64, path, training->start.step);
+    report_say(training->report, "continuing from %s: step %" PRIu64, path, training->start.step);
     report_log(training->report, "{\"resumed\":%" PRIu64 "}", training->start.step);
     if (*note != '\0')
         report_say(training->report, "note: %s", note);

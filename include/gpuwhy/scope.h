@@ -63,20 +63,20 @@ typedef struct gs_scope gs_scope;
 /* X(name, text). The numbers are part of the interface, so add new statuses at the end. */
 #define GS_STATUSES(X)                                                                                                 \
     X(OK, "success")                                                                                                   \
-    X(NO_MEMORY, "the card, or the scope's share of it, has no room; nothing else is wrong")                           \
+    X(NO_MEMORY, "the card is full, or the scope's limit is reached; nothing else is wrong")                           \
     X(FAILED, "a call failed; the scope stays usable")                                                                 \
-    X(DEAD, "a sticky error made the context useless; only a new process helps")                                       \
-    X(NO_DRIVER, "no driver library, or one that lacks what is needed")                                                \
+    X(DEAD, "a sticky error destroyed the context; restart the process")                                               \
+    X(NO_DRIVER, "the driver library is missing or lacks a function")                                                  \
     X(NO_DEVICE, "no such card")                                                                                       \
-    X(NO_LIBRARY, "a CUDA library is not there, or lacks what is needed")                                              \
-    X(MISUSE, "the request makes no sense; the failure's text says why")                                               \
-    X(BUSY, "other threads are still inside")                                                                          \
-    X(UNSUPPORTED, "this driver or card cannot do that")                                                               \
-    X(NO_HOST_MEMORY, "the host has no memory left")                                                                   \
-    X(DIFFERS, "an iteration does not repeat what was planned")                                                        \
-    X(CHILD_DIED, "the child process ended without an answer")                                                         \
-    X(TIMEOUT, "the time was over")                                                                                    \
-    X(NOT_READY, "the work is not over yet")
+    X(NO_LIBRARY, "a CUDA library is missing or lacks a function")                                                     \
+    X(MISUSE, "invalid request; the failure's text gives the reason")                                                  \
+    X(BUSY, "other threads are still inside the scope")                                                                \
+    X(UNSUPPORTED, "not supported by this driver or card")                                                             \
+    X(NO_HOST_MEMORY, "the host has no free memory")                                                                   \
+    X(DIFFERS, "an iteration differs from the plan")                                                                   \
+    X(CHILD_DIED, "the child process ended without a result")                                                          \
+    X(TIMEOUT, "timed out")                                                                                            \
+    X(NOT_READY, "the work is not finished yet")
 
 typedef enum gs_status {
 #define GS_X(name, text) GS_##name,

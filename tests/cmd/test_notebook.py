@@ -243,7 +243,7 @@ class Words(unittest.TestCase):
 
     def test_many_names(self):
         text = self.render([(f"n{i}", {i: (i, "", "")}) for i in range(1, 20)], cut=True)
-        self.assertIn(f"and {19 - notebook.NAMES_SHOWN_MAX} more names (not all", text)
+        self.assertIn(f"and {19 - notebook.NAMES_SHOWN_MAX} more names (the search was incomplete", text)
         self.assertIn("Held by  n19: 19 B", text)
 
     def test_where(self):
@@ -272,8 +272,8 @@ class Cell(Case):
     def test_explain_refuses(self):
         done = self.run_gpuwhy("run", "-o", self.folder / "r", "--", "true")
         self.assertEqual(done.returncode, 0)
-        for words, said in ((("--cell", "In [1]", "r"), "no phase of the name In [1]"),
-                            (("--cell", "", "r"), "no phase of the name"),
+        for words, said in ((("--cell", "In [1]", "r"), "no phase named In [1]"),
+                            (("--cell", "", "r"), "no phase named"),
                             (("--cell", "x", "r", "r"), "takes one recording")):
             done = self.run_gpuwhy("explain", *words)
             self.assertEqual(done.returncode, 2)

@@ -85,7 +85,7 @@ def no_driver(place):
     run = execute(behind_sanitizer([DEMO, "--runs", "1"]), folder, environment)
     said = run.stderr.decode()
     expect(run.status == 1 and "dlopen(libcuda.so.1): " in said, f"exit {run.status}: {said}")
-    expect("run 1: no driver library" in run.stdout.decode(), run.stdout.decode())
+    expect("run 1: the driver library is missing" in run.stdout.decode(), run.stdout.decode())
 
 
 # ---- the installed library -----------------------------------------------------------------------------------------

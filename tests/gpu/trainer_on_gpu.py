@@ -244,7 +244,7 @@ def part_batch(bench, card):
 
 def taken(answer):
     """Memory of context and libraries, as printed before the training."""
-    match = re.search(r"memory: .* by plan, ([\d.]+) (\w+) taken", answer["err"])
+    match = re.search(r"memory: .* for the plan, ([\d.]+) (\w+) for context", answer["err"])
     units = {"B": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": GIB}
     return float(match.group(1)) * units[match.group(2)] if match else None
 

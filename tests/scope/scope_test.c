@@ -545,7 +545,7 @@ static void nobody_is_left_inside(void **state)
     pthread_barrier_wait(&visitor.barrier);
     assert_int_equal(gs_end(visitor.scope, NULL), GS_BUSY);
     assert_int_equal(gs_first_failure(visitor.scope, &failure), 1);
-    assert_non_null(strstr(failure.text, "is inside, since"));
+    assert_non_null(strstr(failure.text, "is still inside; it entered at"));
     pthread_barrier_wait(&visitor.barrier);
     pthread_join(thread, &status);
     assert_int_equal((intptr_t)status, GS_OK);

@@ -176,7 +176,7 @@ static void refuses_damage(void **state)
     }
     bytes.count--;
     rewrite(&bytes);
-    unreadable("damaged: its checksum is ");
+    unreadable("damaged: the checksum is ");
     bytes.data[0] = 'X';
     rewrite(&bytes);
     unreadable("not a checkpoint of this trainer");

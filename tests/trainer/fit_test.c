@@ -80,7 +80,7 @@ static void keeps_the_promise(void **state)
             } else {
                 assert_false(has_fitted); /* what fits still fits with more memory */
                 assert_true(reason.is_memory);
-                assert_non_null(strstr(reason.text, "nothing fits: at least "));
+                assert_non_null(strstr(reason.text, "nothing fits: the plan needs at least "));
             }
         }
         assert_true(has_fitted);
@@ -129,7 +129,7 @@ static void chooses_in_order(void **state)
     request.options.memory_bytes = beside + without - 1; /* then a smaller micro-batch */
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.images, 128);
-    assert_non_null(strstr(said, "refused: micro-batch 256, checkpointing off, fp32: needs "));
+    assert_non_null(strstr(said, "refused: micro-batch 256, checkpointing off, fp32: the plan needs "));
     assert_non_null(strstr(said, "batch normalisation uses micro-batches of 128"));
 
     request.options.memory_bytes = beside + plan_bytes(&model, 32, PRECISION_FP32, false, 0) - 1;

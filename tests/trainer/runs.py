@@ -209,7 +209,7 @@ def keeps_the_promise(place):
     run = run_observed([TRAINER, "--backend", "dry", "--model", "small", "--batch", "6400", "--images", "6400",
                         "--steps", "2", "--micro-batch", "6400", "--checkpointing", "off"], Card("2GiB"),
                        new_folder(place.path, "forced"))
-    expect(run.status == 1 and "nothing fits: at least " in run.stderr.decode(), run.stderr.decode())
+    expect(run.status == 1 and "nothing fits: the plan needs at least " in run.stderr.decode(), run.stderr.decode())
 
 
 def prints_plans(place):
@@ -252,7 +252,7 @@ def refuses_damage(place):
     damaged[len(kept) // 2] ^= 1
     checkpoint.write_bytes(damaged)
     _, err = place.cpu(*options, "--resume", status=1)
-    expect("c: damaged: its checksum is " in err, err)
+    expect("c: damaged: the checksum is " in err, err)
     checkpoint.write_bytes(kept)
     _, err = place.cpu(*options, "--resume", "--seed", "2", status=1)
     expect("c: the checkpoint is for seed 1, not 2" in err, err)

@@ -364,7 +364,7 @@ static void refuses_what_cannot_be(void **state)
     refused(options, "the back end fake cannot compute in fp16");
     options = small();
     options.fit.memory_bytes = 1000;
-    refused(options, "nothing fits: at least ");
+    refused(options, "nothing fits: the plan needs at least ");
     options = small();
     options.resumes = true;
     refused(options, "no checkpoint is given");
