@@ -42,7 +42,7 @@ bool gwi_device_ready(gwi_device *device)
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED || shadow == MAP_FAILED) {
-        gwi_say("the host refuses address space for the virtual card");
+        gwi_say("the host has no address space for the virtual card");
         if (addresses != MAP_FAILED)
             munmap(addresses, mapped);
         if (shadow != MAP_FAILED)

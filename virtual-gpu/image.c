@@ -171,7 +171,7 @@ static int read_fatbin(const unsigned char *data, size_t bytes, const gwi_image_
                        char *reason, size_t reason_bytes)
 {
     if (bytes < 16)
-        return fail(200, reason, reason_bytes, "fat binary: cut off inside its head");
+        return fail(200, reason, reason_bytes, "fat binary: truncated in its header");
     size_t offset = (size_t)number_at(data, 6, 2);
     const unsigned char *best = NULL;
     int best_score = 0;
@@ -180,7 +180,7 @@ static int read_fatbin(const unsigned char *data, size_t bytes, const gwi_image_
         uint64_t head = number_at(part, 4, 4);
         uint64_t size = number_at(part, 8, 8);
         if (head < PART_HEAD_BYTES || head > bytes - offset || size > bytes - offset - head)
-            return fail(200, reason, reason_bytes, "fat binary: a part reaches beyond the end");
+            return fail(200, reason, reason_bytes, "fat binary: a part extends past the end");
         if (part_score(part, wants) > best_score) {
             best = part;
             best_score = part_score(part, wants);

@@ -172,7 +172,7 @@ int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_
 {
     elf file = {.data = data, .bytes = bytes, .image = image};
     if (bytes < sizeof file.head) {
-        snprintf(reason, reason_bytes, "cubin: cut off inside its head");
+        snprintf(reason, reason_bytes, "cubin: truncated in its header");
         return 200;
     }
     memcpy(&file.head, data, sizeof file.head);
@@ -182,7 +182,7 @@ int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_
     }
     if (file.head.e_shentsize != sizeof(Elf64_Shdr) || file.head.e_shoff > bytes ||
         (bytes - file.head.e_shoff) / sizeof(Elf64_Shdr) < file.head.e_shnum) {
-        snprintf(reason, reason_bytes, "cubin: its section table reaches beyond the end");
+        snprintf(reason, reason_bytes, "cubin: the section table extends past the end");
         return 200;
     }
     unsigned flags = file.head.e_flags;
@@ -196,6 +196,6 @@ int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_
     if (code == 0)
         code = read_globals(&file);
     if (code != 0)
-        snprintf(reason, reason_bytes, code == 2 ? "out of host memory" : "cubin: a section reaches beyond the end");
+        snprintf(reason, reason_bytes, code == 2 ? "out of host memory" : "cubin: a section extends past the end");
     return code;
 }

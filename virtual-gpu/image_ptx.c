@@ -157,7 +157,7 @@ static int read_initial(reader *rd, const variable *var, gwi_global_info *global
         global->initial = calloc(1, (size_t)global->bytes);
     do {
         if (!next(rd))
-            return fail(rd, 218, "an initial value never ends");
+            return fail(rd, 218, "an initial value is not terminated");
         if (is(rd, "{")) {
             depth++;
         } else if (is(rd, "}")) {
@@ -244,7 +244,7 @@ static int read_body(reader *rd, gwi_kernel_info *kernel)
             continue; /* the current token is already the one after the variable */
         }
         if (depth > 0 && !next(rd))
-            return fail(rd, 218, "a body never ends");
+            return fail(rd, 218, "a body is not terminated");
     } while (depth > 0);
     return 0;
 }
@@ -253,7 +253,7 @@ static int read_entry(reader *rd)
 {
     next(rd);
     if (rd->token_bytes == 0 || !is_word(rd->token[0]))
-        return fail(rd, 218, "an entry lacks its name");
+        return fail(rd, 218, "an entry has no name");
     gwi_kernel_info *kernel = gwi_image_add_kernel(rd->image, rd->token, rd->token_bytes);
     if (kernel == NULL)
         return fail(rd, 2, "out of host memory");
@@ -270,7 +270,7 @@ static int read_entry(reader *rd)
             } while (is(rd, ","));
             kernel->threads_max = (uint32_t)threads;
         } else if (!next(rd)) {
-            return fail(rd, 218, "an entry lacks its body");
+            return fail(rd, 218, "an entry has no body");
         }
     }
     return code != 0 || is(rd, ";") ? code : read_body(rd, kernel);
@@ -280,7 +280,7 @@ static int read_func(reader *rd)
 {
     while (!is(rd, "{") && !is(rd, ";"))
         if (!next(rd))
-            return fail(rd, 218, "a function never ends");
+            return fail(rd, 218, "a function is not terminated");
     return is(rd, ";") ? 0 : read_body(rd, NULL);
 }
 
@@ -292,11 +292,11 @@ static int read_version(reader *rd)
     char text[16] = "";
     memcpy(text, rd->token, rd->token_bytes < sizeof text - 1 ? rd->token_bytes : sizeof text - 1);
     if (sscanf(text, "%4u.%4u", &major, &minor) != 2)
-        return fail(rd, 218, "no version");
+        return fail(rd, 218, "the version is missing");
     rd->image->ptx_version = (int)(major * 10 + minor);
     rd->directives_seen = true;
     if (rd->image->ptx_version > rd->wants->ptx_version_max)
-        return fail(rd, 222, "a version newer than this driver");
+        return fail(rd, 222, "the version is newer than this driver supports");
     return 0;
 }
 
@@ -307,7 +307,7 @@ static int read_target(reader *rd)
     unsigned arch = 0;
     memcpy(text, rd->token, rd->token_bytes < sizeof text - 1 ? rd->token_bytes : sizeof text - 1);
     if (sscanf(text, "sm_%4u", &arch) != 1 || arch < 10 || (int)arch > rd->wants->compute_capability)
-        return fail(rd, 218, "a target that this card is not");
+        return fail(rd, 218, "the target is not for this card");
     return 0;
 }
 

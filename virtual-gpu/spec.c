@@ -100,7 +100,7 @@ static gw_status card_read(const gwi_embedded *source, gw_virt_card *card, int d
         if (strcmp(buffer, "like") == 0) {
             const gwi_embedded *other = card_find(equals + 1, strlen(equals + 1));
             if (other == NULL || depth > 4)
-                return gw_fail(err, GW_CORRUPT, "card %s: like=%s leads nowhere", source->name, equals + 1);
+                return gw_fail(err, GW_CORRUPT, "card %s: like=%s names an unknown card", source->name, equals + 1);
             st = card_read(other, card, depth + 1, err);
         } else {
             st = card_line(card, buffer, equals + 1, err);
@@ -199,12 +199,11 @@ static gw_status fault_option(const char *value, gw_virt_spec *spec, gw_error *e
     if (spec->fault_count == GW_VIRT_FAULTS_MAX)
         return gw_fail(err, GW_USAGE, "more than %d faults", GW_VIRT_FAULTS_MAX);
     if (!fault_parse(value, &spec->faults[spec->fault_count]))
-        return gw_fail(
-            err, GW_USAGE,
-            "fault=%s: not one of oom-at:N, init:CODE, CODE@FUNCTION[:N], KIND@kernel:NAME, KIND@launch:N, nor "
-            "of a card's own: xid:N, lost, ecc, thermal, power-cap, power-brake, link:GENxLANES, each with "
-            "[#CARD][@TIME|@launch:N|@FUNCTION[:N]]",
-            value);
+        return gw_fail(err, GW_USAGE,
+                       "fault=%s: not one of oom-at:N, init:CODE, CODE@FUNCTION[:N], KIND@kernel:NAME, KIND@launch:N, "
+                       "or a card fault: xid:N, lost, ecc, thermal, power-cap, power-brake, link:GENxLANES, each with "
+                       "[#CARD][@TIME|@launch:N|@FUNCTION[:N]]",
+                       value);
     spec->fault_count++;
     return GW_OK;
 }
@@ -242,7 +241,8 @@ static gw_status card_word(const char *word, size_t bytes, gw_virt_spec *spec, g
     if (digits > 0 && digits < bytes && word[digits] == 'x') {
         long count = digits < 4 ? strtol(word, NULL, 10) : 0;
         if (count < 1 || count > GW_VIRT_DEVICES_MAX)
-            return gw_fail(err, GW_USAGE, "%.*s: from 1 to %d cards", (int)bytes, word, GW_VIRT_DEVICES_MAX);
+            return gw_fail(err, GW_USAGE, "%.*s: the number of cards must be 1 to %d", (int)bytes, word,
+                           GW_VIRT_DEVICES_MAX);
         spec->device_count = (unsigned)count;
         word += digits + 1;
         bytes -= digits + 1;
@@ -271,7 +271,7 @@ gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error 
         text += bytes + 1;
         bytes = strcspn(text, ",");
         if (bytes >= sizeof word)
-            return gw_fail(err, GW_USAGE, "an option longer than %zu bytes", sizeof word - 1);
+            return gw_fail(err, GW_USAGE, "an option is longer than %zu bytes", sizeof word - 1);
         memcpy(word, text, bytes);
         word[bytes] = '\0';
         char *equals = strchr(word, '=');

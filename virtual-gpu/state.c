@@ -33,7 +33,7 @@ gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_er
 {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s", folder, GWI_SHARED_NAME) >= (int)sizeof path)
-        return gw_fail(err, GW_USAGE, "%.100s...: a path too long", folder);
+        return gw_fail(err, GW_USAGE, "%.100s...: the path is too long", folder);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "%s: %s", path, strerror(errno));

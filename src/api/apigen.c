@@ -196,7 +196,7 @@ static void add_param(row *r, const char *from, size_t bytes)
     while (start > 0 && is_word(text[start - 1]))
         start--;
     if (start == 0 || start == end || !is_identifier(text + start))
-        die_at(r->line, "parameter '%s' of %s: wanted a type and a name", text, r->symbol);
+        die_at(r->line, "parameter '%s' of %s: expected a type and a name", text, r->symbol);
     if (r->param_count == PARAMS_MAX)
         die_at(r->line, "%s has more than %d parameters", r->symbol, PARAMS_MAX);
     if (find_param(r, text + start, end - start))
@@ -230,12 +230,12 @@ static void add_route(row *r, const char *token)
     if (r->route_count == ROUTES_MAX)
         die_at(r->line, "%s has more than %d routes", r->symbol, ROUTES_MAX);
     if (at == NULL || at == token)
-        die_at(r->line, "route '%s' of %s: wanted name@version", token, r->symbol);
+        die_at(r->line, "route '%s' of %s: expected name@version", token, r->symbol);
     to->name = copy_text(token, (size_t)(at - token));
     to->version = (int)strtol(at + 1, &end, 10);
     to->per_thread = *end == ':';
     if (end == at + 1 || to->version < 1000 || (*end != '\0' && *end != ':') || !is_identifier(to->name))
-        die_at(r->line, "route '%s' of %s: wanted name@version or name@version:ptsz", token, r->symbol);
+        die_at(r->line, "route '%s' of %s: expected name@version or name@version:ptsz", token, r->symbol);
     if (to->per_thread && strcmp(end, ":ptsz") != 0 && strcmp(end, ":ptds") != 0)
         die_at(r->line, "route '%s' of %s: after ':' only ptsz or ptds", token, r->symbol);
     if (to->per_thread != r->per_thread || (to->per_thread && !gw_ends_with(r->symbol, end + 1)))
@@ -253,7 +253,7 @@ static void read_routes(row *r, const char *text)
         if (*token != '=')
             add_route(r, token);
         else if (r->c_name != NULL || !is_identifier(token + 1))
-            die_at(r->line, "'%s' of %s: wanted one =name", token, r->symbol);
+            die_at(r->line, "'%s' of %s: expected one =name", token, r->symbol);
         else
             r->c_name = token + 1;
         if (at[bytes] == '\0')
@@ -317,8 +317,8 @@ static void check_expression(const row *r, const char *key, const char *value)
         if (depth < 0)
             break;
         if (*at == '*' && (is_word(at[1]) || at[1] == '(' || at[1] == '*') && !is_plain_output(value))
-            die_at(r->line, "%s=%s of %s: `*` reads an output and stands alone: write a gw_out_ helper", key, value,
-                   r->symbol);
+            die_at(r->line, "%s=%s of %s: `*` reads an output and must be the only expression: write a gw_out_ helper",
+                   key, value, r->symbol);
     }
     if (depth != 0)
         die_at(r->line, "%s=%s of %s: brackets do not match", key, value, r->symbol);
@@ -336,7 +336,7 @@ static void check_values(row *r)
     const char *refuse = r->value[VALUE_REFUSE];
     if (refuse != NULL) {
         if (strncmp(refuse, bytes_mark, sizeof bytes_mark - 1) != 0)
-            die_at(r->line, "refuse=%s of %s: wanted refuse=bytes:EXPRESSION", refuse, r->symbol);
+            die_at(r->line, "refuse=%s of %s: expected refuse=bytes:EXPRESSION", refuse, r->symbol);
         r->value[VALUE_REFUSE] = refuse + sizeof bytes_mark - 1;
     }
     if (r->value[VALUE_DEVICE] != NULL && refuse == NULL)
@@ -347,7 +347,7 @@ static void check_values(row *r)
             continue;
         if (k >= VALUE_AFTER) {
             if (!is_identifier(value))
-                die_at(r->line, "%s=%s of %s: wanted a name", keys[k], value, r->symbol);
+                die_at(r->line, "%s=%s of %s: expected a name", keys[k], value, r->symbol);
             continue;
         }
         check_expression(r, keys[k], value);
@@ -417,7 +417,7 @@ static void read_row(char *text, int line)
             break;
     }
     if (count != COLUMNS)
-        die_at(line, "%d columns, wanted four: symbol | routes | effect | parameters", count);
+        die_at(line, "%d columns, expected four: symbol | routes | effect | parameters", count);
     if (row_count == ROWS_MAX)
         die_at(line, "more than %d rows", ROWS_MAX);
     r->line = line;
@@ -438,7 +438,7 @@ static void read_row(char *text, int line)
 static void check_pair(const row *a, const row *b)
 {
     if (strcmp(a->symbol, b->symbol) == 0)
-        die_at(b->line, "%s stands already at line %d", b->symbol, a->line);
+        die_at(b->line, "%s is already in line %d", b->symbol, a->line);
     for (int i = 0; i < a->route_count; i++)
         for (int j = 0; j < b->route_count; j++) {
             const route *x = &a->routes[i], *y = &b->routes[j];

@@ -9,13 +9,13 @@
 #define GW_STATUSES(X)                                                                                                 \
     X(OK, "success")                                                                                                   \
     X(END, "nothing more to read")                                                                                     \
-    X(IO, "the system refused to open, read or write")                                                                 \
+    X(IO, "cannot open, read or write")                                                                                \
     X(CORRUPT, "the data are damaged")                                                                                 \
     X(VERSION, "the data were written by a newer version")                                                             \
-    X(UNSUPPORTED, "this build lacks the part that is needed")                                                         \
-    X(USAGE, "the request makes no sense")                                                                             \
+    X(UNSUPPORTED, "not supported by this build")                                                                      \
+    X(USAGE, "invalid request")                                                                                        \
     X(NOMEM, "out of host memory")                                                                                     \
-    X(MISSING, "what was asked for does not exist")
+    X(MISSING, "not found")
 
 typedef enum gw_status {
 #define GW_X(name, text) GW_##name,

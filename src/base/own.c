@@ -93,7 +93,7 @@ gw_status gw_own_file_check(int fd, uid_t owner, const char *name, gw_error *err
         return gw_fail(err, GW_UNSUPPORTED, "%s: belongs to user %u, not to user %u", name, (unsigned)file.st_uid,
                        (unsigned)owner);
     if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0 || file.st_nlink > 1)
-        return gw_fail(err, GW_UNSUPPORTED, "%s: other users may have written to it (mode %03o, %lu names)", name,
+        return gw_fail(err, GW_UNSUPPORTED, "%s: other users may have written to it (mode %03o, %lu links)", name,
                        (unsigned)file.st_mode & 0777, (unsigned long)file.st_nlink);
     return GW_OK;
 }

@@ -114,8 +114,7 @@ static gw_status read_dynamic(gwi_elf *elf, gw_error *err)
     if (!dyn_value(elf, DT_SYMTAB, 0, &symbols_at) || !count_symbols(elf, &elf->symbol_count))
         return GW_OK;
     if (elf->symbol_count > SYMBOLS_MAX)
-        return gw_fail(err, GW_CORRUPT, "%s: %u dynamic symbols are more than a library has", elf->path,
-                       elf->symbol_count);
+        return gw_fail(err, GW_CORRUPT, "%s: too many dynamic symbols (%u)", elf->path, elf->symbol_count);
     elf->symbol = at_address(elf, symbols_at, (uint64_t)elf->symbol_count * sizeof *elf->symbol, NULL);
     if (elf->symbol_count != 0 && (elf->symbol == NULL || (uintptr_t)elf->symbol % 8 != 0))
         return gw_fail(err, GW_CORRUPT, "%s: the dynamic symbol table is outside the file", elf->path);
@@ -157,7 +156,7 @@ gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err)
         goto out;
     }
     if ((uint64_t)info.st_size < sizeof(Elf64_Ehdr)) {
-        st = gw_fail(err, GW_CORRUPT, "%s: not an ELF file: it has %lld bytes", path, (long long)info.st_size);
+        st = gw_fail(err, GW_CORRUPT, "%s: not an ELF file (%lld bytes)", path, (long long)info.st_size);
         goto out;
     }
     void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

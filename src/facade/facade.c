@@ -155,9 +155,9 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
                                     .is_absolute = sym->st_shndx == SHN_ABS};
     }
     if (n == 0)
-        return gw_fail(err, GW_MISSING, "%s: exports no name", driver->path);
+        return gw_fail(err, GW_MISSING, "%s: exports no symbols", driver->path);
     if (n > NAMES_MAX)
-        return gw_fail(err, GW_UNSUPPORTED, "%s: %u names are more than a driver exports", driver->path, n);
+        return gw_fail(err, GW_UNSUPPORTED, "%s: too many exported symbols (%u)", driver->path, n);
     qsort(im->row, n, sizeof *im->row, row_by_name);
     for (uint32_t i = 0; i < n; i++) { /* versioned names occur several times */
         if (im->count == 0 || strcmp(im->row[im->count - 1].name, im->row[i].name) != 0)
@@ -485,7 +485,7 @@ gw_status gw_facade_write(const char *driver_path, const char *hook_path, const 
         return gw_fail(err, GW_USAGE, "facade: the paths of driver and hook must be absolute: %s, %s", driver_path,
                        hook_path);
     if (!gwi_facade_code_supported())
-        return gw_fail(err, GW_UNSUPPORTED, "facade: not written for this machine yet");
+        return gw_fail(err, GW_UNSUPPORTED, "facade: this processor architecture is not supported");
     if (access(hook_path, R_OK) != 0)
         return gw_fail(err, GW_MISSING, "hook %s: %s", hook_path, strerror(errno));
     gw_status st = open_driver(driver_path, &driver, err);

@@ -118,7 +118,7 @@ static void probe(int fd)
     if (lib == NULL)
         snprintf(text, sizeof text, "!%s", dlerror());
     else if (dlinfo(lib, RTLD_DI_LINKMAP, &map) != 0 || map == NULL || map->l_name[0] != '/')
-        snprintf(text, sizeof text, "!the loader does not say where it found it");
+        snprintf(text, sizeof text, "!the loader does not report the path of the library");
     else
         snprintf(text, sizeof text, "%s", map->l_name);
     size_t bytes = strlen(text);

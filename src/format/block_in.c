@@ -81,8 +81,7 @@ static gw_status check_file_head(gwi_in *in, gw_error *err)
     bool crc = !CRC_MATTERS || head.head_crc == gwi_crc32c(0, &head, sizeof head - 4);
     if (magic && crc) {
         if (head.version > GWI_FILE_VERSION)
-            return gw_fail(err, GW_VERSION,
-                           "%s: offset 8: written by version %u of the format, this build reads up to %u", in->path,
+            return gw_fail(err, GW_VERSION, "%s: offset 8: format version %u; this build reads up to %u", in->path,
                            head.version, (unsigned)GWI_FILE_VERSION);
         in->created_realtime_ns = head.created_realtime_ns;
         return GW_OK;
@@ -226,11 +225,11 @@ static gw_status pass_over(gwi_in *in, verdict why, gw_error *err)
         in->truncated = true;
         return GW_END;
     }
-    const char *what = why == HEAD_BAD ? "no block where one should start" : "damaged block";
+    const char *what = why == HEAD_BAD ? "expected a block" : "damaged block";
     if (next >= in->file_bytes)
         return gw_fail(err, GW_CORRUPT, "%s: offset %llu: %s; nothing readable follows", in->path,
                        (unsigned long long)offset, what);
-    return gw_fail(err, GW_CORRUPT, "%s: offset %llu: %s; reading goes on at offset %llu", in->path,
+    return gw_fail(err, GW_CORRUPT, "%s: offset %llu: %s; reading continues at offset %llu", in->path,
                    (unsigned long long)offset, what, (unsigned long long)next);
 }
 
@@ -247,7 +246,7 @@ gw_status gwi_in_find(gwi_in *in, gw_error *err)
     if (in->ended) {
         uint64_t offset = in->offset;
         in->offset = in->file_bytes;
-        return fail_at(in, offset, GW_CORRUPT, "more bytes behind the END block", err);
+        return fail_at(in, offset, GW_CORRUPT, "extra bytes after the END block", err);
     }
     verdict seen = GOOD;
     gw_status st = look(in, &seen, err);
@@ -257,7 +256,7 @@ gw_status gwi_in_find(gwi_in *in, gw_error *err)
         return pass_over(in, seen, err);
     if (in->sequence_known && in->head.sequence != in->sequence) {
         in->sequence_known = false; /* report this once: the next call reads the block */
-        return gw_fail(err, GW_CORRUPT, "%s: offset %llu: block %u stands where block %u should", in->path,
+        return gw_fail(err, GW_CORRUPT, "%s: offset %llu: found block %u, expected block %u", in->path,
                        (unsigned long long)in->offset, in->head.sequence, in->sequence);
     }
     in->sequence = in->head.sequence + 1;
@@ -290,7 +289,7 @@ gw_status gwi_in_unpack(gwi_in *in, gw_error *err)
         return GW_OK;
     }
     if (in->head.codec == GWI_CODEC_NONE)
-        return fail_at(in, in->block_offset, GW_CORRUPT, "a plain block whose two lengths differ", err);
-    return gw_fail(err, GW_UNSUPPORTED, "%s: offset %llu: packed with codec %u, which this build lacks", in->path,
+        return fail_at(in, in->block_offset, GW_CORRUPT, "an uncompressed block with two different lengths", err);
+    return gw_fail(err, GW_UNSUPPORTED, "%s: offset %llu: compressed with codec %u, which this build lacks", in->path,
                    (unsigned long long)in->block_offset, in->head.codec);
 }

@@ -32,8 +32,8 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
             int reason = n < 0 ? errno : ENOSPC;
             /* Remove the incomplete block, because a reader would report it as damage. */
             if (done > 0 && ftruncate(out->fd, (off_t)out->end) != 0)
-                return gw_fail(err, GW_IO, "%s: write at offset %llu: %s, and cutting the rest off failed", out->path,
-                               (unsigned long long)out->end, strerror(reason));
+                return gw_fail(err, GW_IO, "%s: write at offset %llu: %s; the incomplete block could not be removed",
+                               out->path, (unsigned long long)out->end, strerror(reason));
             return gw_fail(err, GW_IO, "%s: write at offset %llu: %s", out->path, (unsigned long long)out->end,
                            strerror(reason));
         }

@@ -216,9 +216,9 @@ static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_err
         !section_fits(head, head->chunk_offset, head->chunk_count, CHUNKS_MAX, GW_CHUNK_BYTES))
         return gw_fail(err, GW_CORRUPT, "%s: its sections do not fit into %u bytes", buffer->name, head->bytes);
     if (head->clock > GW_CLOCK_CNTVCT || now_ticks(buffer, now) == 0)
-        return gw_fail(err, GW_CORRUPT, "%s: clock %u does not exist here", buffer->name, head->clock);
+        return gw_fail(err, GW_CORRUPT, "%s: clock %u is not available", buffer->name, head->clock);
     if (head->start_monotonic_ns > now->monotonic_ns || head->start_ticks > now_ticks(buffer, now))
-        return gw_fail(err, GW_CORRUPT, "%s: begins in the future", buffer->name);
+        return gw_fail(err, GW_CORRUPT, "%s: its start time is in the future", buffer->name);
     return GW_OK;
 }
 
@@ -264,9 +264,8 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
 {
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
     if (buffer->head.ready != 1)
-        return buffer->head.ready == 0
-                   ? GW_MISSING
-                   : gw_fail(err, GW_CORRUPT, "%s: offset 16: neither ready nor unready", buffer->name);
+        return buffer->head.ready == 0 ? GW_MISSING
+                                       : gw_fail(err, GW_CORRUPT, "%s: offset 16: invalid ready flag", buffer->name);
     /* Read the head again, now that it is known to be complete. */
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
     gwi_now now = gwi_now_take(); /* after the head, or a new process would appear to start in the future */

@@ -307,8 +307,9 @@ static gw_status introduce(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 static gw_status refuse(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 {
     char why[160];
-    snprintf(why, sizeof why, "%s: made by another build (%u functions, table %08x; expected %u, %08x)", buffer->name,
-             buffer->head.fn_count, buffer->head.fn_table_hash, drain->expected_fn_count, drain->expected_fn_hash);
+    snprintf(why, sizeof why, "%s: written by another build (%u functions, table %08x; expected %u, %08x)",
+             buffer->name, buffer->head.fn_count, buffer->head.fn_table_hash, drain->expected_fn_count,
+             drain->expected_fn_hash);
     buffer->useless = true;
     return say(drain, buffer->head.pid, "buffer.refused", why, err);
 }

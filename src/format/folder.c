@@ -102,7 +102,7 @@ static gw_status read_meta(const char *folder_path, run_facts *facts, gwi_dict *
     }
     st = st == GW_END ? GW_OK : st;
     if (st == GW_OK && !facts->t0_known)
-        st = gw_fail(err, GW_CORRUPT, "%s: does not say when the run began", path);
+        st = gw_fail(err, GW_CORRUPT, "%s: contains no start time", path);
     if (st == GW_OK) {
         *ret_dict = source.dict;
         source.dict = (gwi_dict){0};
@@ -163,7 +163,7 @@ gw_status gwi_folder_drain(gwi_folder *folder, const gwi_dict *dict, int *ret_fd
         int reason = errno;
         if (fd >= 0)
             close(fd);
-        return gw_fail(err, GW_IO, "memory for what the buffers hold: %s", strerror(reason));
+        return gw_fail(err, GW_IO, "memory for the contents of the buffers: %s", strerror(reason));
     }
     gw_status st = gwi_writer_on_fd(fd, "(buffers)", 0, dict->fn_name, dict->fn_count, &writer, err);
     if (st == GW_OK)

@@ -233,19 +233,19 @@ typedef enum gw_owner_kind {
 /* arg0 of NOTE: why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is written after a refused
  * request: arg1 is the limit of the address space in bytes, arg2 the limit of the data; 0: unlimited. */
 #define GW_NOTES(X)                                                                                                    \
-    X(TEXT_ONLY, "see text")                                                                                           \
-    X(SLOTS_FULL, "more threads than slots: later threads are counted, not recorded")                                  \
+    X(TEXT_ONLY, "see the text")                                                                                       \
+    X(SLOTS_FULL, "too many threads: later ones are counted, not recorded")                                            \
     X(BUFFER_FULL, "the buffer was full: events were lost")                                                            \
-    X(UNREACHED, "a wrapped function that no route leads to")                                                          \
-    X(SIGNATURE_UNKNOWN, "an entry point whose signature could not be decided: passed through")                        \
-    X(NAME_UNKNOWN, "an entry point that this build does not know: passed through")                                    \
-    X(OBSERVER_ATTACHED, "the framework's own evidence is attached")                                                   \
-    X(OBSERVER_REFUSED, "the framework's own evidence could not be attached")                                          \
-    X(EXPORT_TABLE, "the program asked the driver for a private table")                                                \
-    X(VIRTUAL_LACKS, "the virtual card lacks an entry point that was called")                                          \
+    X(UNREACHED, "a wrapped function that cuGetProcAddress never returned")                                            \
+    X(SIGNATURE_UNKNOWN, "an entry point with an uncertain signature: its calls are passed through")                   \
+    X(NAME_UNKNOWN, "an unknown entry point: its calls are passed through")                                            \
+    X(OBSERVER_ATTACHED, "gpuwhy has attached to the framework")                                                       \
+    X(OBSERVER_REFUSED, "gpuwhy could not attach to the framework")                                                    \
+    X(EXPORT_TABLE, "the program requested a private table from the driver")                                           \
+    X(VIRTUAL_LACKS, "the program called an entry point that the virtual card lacks")                                  \
     X(DRIVER_MISSING, "the next driver could not be opened")                                                           \
     X(CHILD_INHERITED, "a child process used the parent's driver state")                                               \
-    X(SITES_FULL, "more call sites than are kept: of later ones nothing is known")                                     \
+    X(SITES_FULL, "too many call sites: later ones are not recorded")                                                  \
     X(ADDRESS_LIMIT, "the address space or the data of the process is limited")
 
 typedef enum gw_note {

@@ -64,10 +64,10 @@ enum { GW_SITE_FRAMES_MAX = 192, GW_SITE_NATIVE_MAX = 96, GW_SITE_PYTHON_MAX = 9
 
 /* X(name, value, text for the user) */
 #define GW_SITE_FLAGS(X)                                                                                               \
-    X(NATIVE_CUT, 1, "the native stack is longer than what is kept")                                                   \
-    X(NATIVE_LOST, 2, "the native stack could not be followed to its end")                                             \
-    X(PYTHON_CUT, 4, "the Python stack is longer than what is kept")                                                   \
-    X(PYTHON_UNKNOWN, 8, "there is a Python interpreter whose frames could not be read")                               \
+    X(NATIVE_CUT, 1, "the native stack is too deep to be recorded in full")                                            \
+    X(NATIVE_LOST, 2, "the native stack could not be unwound to its end")                                              \
+    X(PYTHON_CUT, 4, "the Python stack is too deep to be recorded in full")                                            \
+    X(PYTHON_UNKNOWN, 8, "the frames of a Python interpreter could not be read")                                       \
     X(PYTHON_BORROWED, 16, "this thread runs no Python: the frames are the last ones seen on the main thread")
 
 typedef enum gw_site_flag {
@@ -79,14 +79,14 @@ typedef enum gw_site_flag {
 /* The result of looking up the name of a native address, as stored in SYMBOL items. Values never change. X(name,
  * value, text about the file for the user) */
 #define GW_SYMBOL_STATES(X)                                                                                            \
-    X(NOT_ASKED, 0, "was not looked at")                                                                               \
-    X(LINE, 1, "has lines")                                                                                            \
-    X(FUNCTION, 2, "tells no lines there")                                                                             \
+    X(NOT_ASKED, 0, "was not examined")                                                                                \
+    X(LINE, 1, "has line information")                                                                                 \
+    X(FUNCTION, 2, "has no line information there")                                                                    \
     X(NONE, 3, "has no symbol there")                                                                                  \
-    X(MISSING, 4, "is not there any more")                                                                             \
-    X(CHANGED, 5, "is not the one that ran")                                                                           \
+    X(MISSING, 4, "no longer exists")                                                                                  \
+    X(CHANGED, 5, "differs from the file that ran")                                                                    \
     X(DAMAGED, 6, "cannot be read")                                                                                    \
-    X(UNSUPPORTED, 7, "was not read: the recording build lacked elfutils")                                             \
+    X(UNSUPPORTED, 7, "was not read: gpuwhy was built without elfutils")                                               \
     X(LATE, 8, "took too long to read")
 
 typedef enum gw_symbol_state {

@@ -19,7 +19,7 @@ static gw_status read_dict(gwi_source *source, gw_error *err)
     gwi_dict dict = {0};
     st = gwi_dict_decode(source->in.raw, source->in.head.raw_bytes, &dict);
     if (st != GW_OK)
-        return block_fault(source, st, "the dictionary makes no sense", err);
+        return block_fault(source, st, "the dictionary is invalid", err);
     gwi_dict_free(&source->dict);
     source->dict = dict;
     source->dict_known = true;
@@ -88,7 +88,7 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
         return GW_OK;
     }
     if (!source->dict_known)
-        return block_fault(source, GW_CORRUPT, "events, but the recording has no readable dictionary", err);
+        return block_fault(source, GW_CORRUPT, "events without a readable dictionary", err);
     if (!gwi_decoder_start(source->decoder, &source->dict, source->in.raw, source->in.head.raw_bytes))
         return block_fault(source, GW_CORRUPT, "too short for a block of events", err);
     source->mode = GWI_IN_EVENTS;
@@ -105,7 +105,7 @@ static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
     if (why == GW_NOMEM)
         return block_fault(source, why, "no memory for an item", err);
     if (why != GW_END)
-        return block_fault(source, why, "the items of this block make no sense from some point on", err);
+        return block_fault(source, why, "an item of this block is invalid", err);
     gw_status st = gwi_in_find(&source->in, err);
     return st == GW_OK ? enter_block(source, err) : st;
 }

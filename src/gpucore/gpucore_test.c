@@ -392,7 +392,7 @@ static void test_other_files(void **state)
     gw_gpucore *core = NULL;
     gw_error err = {0};
     assert_int_equal(gw_gpucore_read(self, "self", &core, &err), GW_CORRUPT);
-    assert_non_null(strstr(err.text, "no GPU core dump"));
+    assert_non_null(strstr(err.text, "not a GPU core dump"));
     close(self);
 }
 

@@ -125,7 +125,7 @@ static gw_status read_notes(Elf *elf, const char *name, bool is_own, gw_hostcore
             take_notes(data, is_own, core);
     }
     if (core->tid == 0)
-        return gw_fail(err, GW_CORRUPT, "%s: its notes tell of no thread", name);
+        return gw_fail(err, GW_CORRUPT, "%s: its notes contain no thread", name);
     return GW_OK;
 }
 
@@ -139,10 +139,10 @@ gw_status gw_hostcore_read(int fd, const char *name, gw_hostcore *ret_core, gw_e
         return gw_fail(err, GW_IO, "%s: %s", name, elf_errmsg(-1));
     gw_status st = GW_OK;
     if (elf_kind(elf) != ELF_K_ELF || gelf_getehdr(elf, &head) == NULL || head.e_type != ET_CORE)
-        st = gw_fail(err, GW_CORRUPT, "%s: no core dump", name);
+        st = gw_fail(err, GW_CORRUPT, "%s: not a core dump", name);
     else if (gelf_getclass(elf) != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB ||
              (head.e_machine != EM_X86_64 && head.e_machine != EM_AARCH64))
-        st = gw_fail(err, GW_UNSUPPORTED, "%s: a core dump of another kind of machine", name);
+        st = gw_fail(err, GW_UNSUPPORTED, "%s: a core dump of another machine type", name);
     else
         st = read_notes(elf, name, head.e_machine == OWN_MACHINE, &core, err);
     elf_end(elf);

@@ -124,11 +124,11 @@ static const char *check_grid(const gw_gpucore_fault *fault)
 {
     for (int i = 0; i < 3; i++) {
         if (fault->block_dim[i] == 0 || fault->block_dim[i] > THREADS_MAX || fault->grid_dim[i] == 0)
-            return "its grid has no shape that a grid can have";
+            return "invalid grid dimensions";
         if (fault->block[i] >= fault->grid_dim[i])
-            return "its block is outside of its grid";
+            return "block outside the grid";
         if (fault->thread[i] >= fault->block_dim[i])
-            return "its thread is outside of its block";
+            return "thread outside the block";
     }
     return NULL;
 }
@@ -192,11 +192,11 @@ static gw_status add_lane(gathered *all, size_t section, uint64_t row, const uin
     take_three(fault.thread, lane + LANE_THREAD);
     const char *why = NULL;
     if (fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX)
-        why = "an exception with a number that no driver gives";
+        why = "unknown exception number";
     else if (fault.lane >= 64)
-        why = "a lane that no warp has";
+        why = "lane number out of range";
     else if (fault.thread[0] >= THREADS_MAX || fault.thread[1] >= THREADS_MAX || fault.thread[2] >= THREADS_MAX)
-        why = "a thread that no block has";
+        why = "thread index out of range";
     uint64_t entry = 0;
     const uint8_t *grid = grid_row(all, from->device, gwi_u64(from->block + BLOCK_GRID));
     if (grid != NULL && why == NULL) {
@@ -219,7 +219,7 @@ static gw_status gather_lanes(gathered *all, size_t section, gw_error *err)
     if (gwi_row_count(table) == 0)
         return GW_OK;
     if (!find_family(all->core, section, &from))
-        return refuse(all->core, section, 0, err, "the rows it hangs under cannot be read");
+        return refuse(all->core, section, 0, err, "its parent rows cannot be read");
     for (uint64_t row = 0; row < gwi_row_count(table); row++) {
         const uint8_t *lane = gwi_core_row(all->core, section, row);
         if (lane == NULL)
@@ -247,14 +247,14 @@ static gw_status gather_sms(gathered *all, size_t section, gw_error *err)
         if (sm == NULL)
             return refuse(core, section, row, err, "it cannot be read");
         if (gwi_u32(sm + SM_ID) >= gwi_u32(device_row + DEVICE_SM_COUNT))
-            return refuse(core, section, row, err, "an SM that the device does not have");
+            return refuse(core, section, row, err, "SM number out of range");
         if (table->header.sh_entsize < SM_WITH_EXCEPTION_BYTES || gwi_u32(sm + SM_EXCEPTION) == 0)
             continue;
         gw_gpucore_fault fault = {.exception = gwi_u32(sm + SM_EXCEPTION), .device = device, .sm = gwi_u32(sm + SM_ID)};
         fault.has_pc = gwi_u32(sm + SM_ERROR_PC_VALID) != 0;
         fault.pc = fault.has_pc ? gwi_u64(sm + SM_ERROR_PC) : 0;
         if (fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX)
-            return refuse(core, section, row, err, "an exception with a number that no driver gives");
+            return refuse(core, section, row, err, "unknown exception number");
         if (has_lane(all, sm_key(device, fault.sm)))
             continue; /* the faults of its lanes were already added */
         gw_status st = add(all, &fault, 0, err);

@@ -58,7 +58,7 @@ static gw_status check_head(const gwi_core *core, gw_error *err)
         return gw_fail(err, GW_CORRUPT, "%s: not an ELF file", core->name);
     if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_type != ET_CORE ||
         head.e_machine != MACHINE_CUDA || head.e_ident[EI_OSABI] != ABI_CUDA)
-        return gw_fail(err, GW_CORRUPT, "%s: an ELF file, but no GPU core dump (type %u, machine %u, ABI %u)",
+        return gw_fail(err, GW_CORRUPT, "%s: an ELF file, but not a GPU core dump (type %u, machine %u, ABI %u)",
                        core->name, head.e_type, head.e_machine, head.e_ident[EI_OSABI]);
     return GW_OK;
 }
@@ -78,25 +78,25 @@ static const char *check_kind(gwi_section *section)
     if (type <= TYPE_FIRST || type >= TYPE_FIRST + GWI_TABLE_COUNT) {
         for (size_t i = GWI_GLOBAL_MEMORY; i < GWI_TABLE_COUNT; i++)
             if (name_is(section->name, kinds[i].name))
-                return "its type does not fit its name";
+                return "its type does not match its name";
         return NULL; /* a section of another kind, or of a newer driver */
     }
     section->table = (gwi_table)(type - TYPE_FIRST);
     const struct table_kind *kind = &kinds[section->table];
     if (!ours || !name_is(section->name, kind->name))
-        return "its name does not fit its type";
+        return "its name does not match its type";
     if (kind->row_bytes_min == 0)
         return NULL;
     if (section->header.sh_entsize < kind->row_bytes_min)
         return "its rows are too short";
-    return section->header.sh_size % section->header.sh_entsize != 0 ? "it ends within a row" : NULL;
+    return section->header.sh_size % section->header.sh_entsize != 0 ? "it ends in the middle of a row" : NULL;
 }
 
 static gw_status read_sections(gwi_core *core, gw_error *err)
 {
     size_t names = 0;
     if (elf_getshdrnum(core->elf, &core->count) != 0 || elf_getshdrstrndx(core->elf, &names) != 0)
-        return gw_fail(err, GW_CORRUPT, "%s: its section table: %s", core->name, elf_errmsg(-1));
+        return gw_fail(err, GW_CORRUPT, "%s: section table: %s", core->name, elf_errmsg(-1));
     core->section = calloc(core->count + 1, sizeof *core->section);
     if (core->section == NULL)
         return gw_fail(err, GW_NOMEM, "%s: %zu sections", core->name, core->count);
@@ -146,14 +146,14 @@ static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_err
         if (header->sh_size == 0 || header->sh_type == SHT_NOBITS)
             continue;
         if (header->sh_offset > file_bytes || header->sh_size > file_bytes - header->sh_offset)
-            st = damaged(core, i, err, "it ends behind the file");
+            st = damaged(core, i, err, "it extends past the end of the file");
         spans[count++] = (span){header->sh_offset, header->sh_offset + header->sh_size, i};
     }
     qsort(spans, count, sizeof *spans, by_begin);
     for (size_t i = 1; i < count && st == GW_OK; i++)
         if (spans[i].begin < spans[i - 1].end)
             st = damaged(core, spans[i].section == 0 ? spans[i - 1].section : spans[i].section, err,
-                         "it lies in bytes that something else lies in");
+                         "it overlaps another section");
     free(spans);
     return st;
 }
@@ -215,12 +215,12 @@ static const char *check_link(const gwi_core *core, const gwi_section *section)
         return "it is linked to a section of another type";
     const gwi_section *parent = &core->section[section->header.sh_link];
     if (section->header.sh_info >= gwi_row_count(parent))
-        return "it belongs to a row that is not there";
+        return "it refers to a missing row";
     const char *key = child_key(wanted);
     if (!names_agree(section->name, parent->name, key))
-        return "its name is not of the family that it is linked to";
+        return "its name does not match its parent section";
     if (key != NULL && number_in(section->name, key) != (int64_t)section->header.sh_info)
-        return "its name says another row than its link";
+        return "its name and its link refer to different rows";
     return NULL;
 }
 
@@ -236,7 +236,7 @@ static gw_status check_links(const gwi_core *core, gw_error *err)
             return damaged(core, i, err, why);
     }
     if (devices == 0)
-        return gw_fail(err, GW_CORRUPT, "%s: it has no table of devices", core->name);
+        return gw_fail(err, GW_CORRUPT, "%s: no table of devices", core->name);
     return GW_OK;
 }
 
@@ -247,7 +247,7 @@ static gw_status check_magic(int fd, const char *name, gw_error *err)
     if (got < 0)
         return gw_fail(err, GW_IO, "%s: read: %s", name, strerror(errno));
     if (got >= 2 && magic[0] == 0x1f && magic[1] == 0x8b)
-        return gw_fail(err, GW_UNSUPPORTED, "%s: compressed by gzip; unpack it first", name);
+        return gw_fail(err, GW_UNSUPPORTED, "%s: compressed with gzip; unpack it first", name);
     if (got < 4 || memcmp(magic, ELFMAG, 4) != 0)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, got == 0 ? "empty" : "not an ELF file");
     return GW_OK;

@@ -318,12 +318,12 @@ static void check_names(const table *t, int line, char *text)
     int count = cut(text, names);
     int columns = column_count(t);
     if (count != columns) {
-        bad(t, line, "%d columns are named, wanted %d", count, columns);
+        bad(t, line, "%d columns are named, expected %d", count, columns);
         return;
     }
     for (int i = 0; i < columns; i++) {
         if (strcmp(names[i], t->columns[i].name) != 0)
-            bad(t, line, "column %d is '%s', wanted '%s'", i + 1, names[i], t->columns[i].name);
+            bad(t, line, "column %d is '%s', expected '%s'", i + 1, names[i], t->columns[i].name);
     }
 }
 
@@ -354,16 +354,16 @@ static void add_row(int index, int line, char *text)
     int count = cut(r->text, r->field);
     int columns = column_count(t);
     if (count != columns) {
-        bad(t, line, "%d columns, wanted %d", count, columns);
+        bad(t, line, "%d columns, expected %d", count, columns);
         row_counts[index]--;
         free(r->text);
         return;
     }
     for (int i = 0; i < columns; i++) {
         if (r->field[i][0] == '\0')
-            bad(t, line, "column '%s' is empty: write '-' for what is not known", t->columns[i].name);
+            bad(t, line, "column '%s' is empty: write '-' for unknown", t->columns[i].name);
         else if (!fits(&t->columns[i], r->field[i]))
-            bad(t, line, "'%s' in column '%s', wanted %s", r->field[i], t->columns[i].name, wanted(&t->columns[i]));
+            bad(t, line, "'%s' in column '%s', expected %s", r->field[i], t->columns[i].name, wanted(&t->columns[i]));
     }
 }
 
@@ -421,7 +421,7 @@ static void check_keys(int index)
     for (int i = 0; i < row_counts[index]; i++) {
         for (int k = 0; k < i; k++) {
             if (same_key(&tables[index], &rows[index][k], &rows[index][i]))
-                bad(&tables[index], rows[index][i].line, "this row stands already at line %d", rows[index][k].line);
+                bad(&tables[index], rows[index][i].line, "this row is already in line %d", rows[index][k].line);
         }
     }
 }
@@ -479,7 +479,7 @@ static void fill_in_texts(void)
             if (r->parts[k] == NULL)
                 bad(&tables[index], r->line, "out of memory");
             else if (!is_parts(r->parts[k]))
-                bad(&tables[index], r->line, "'%s' in column '%s', wanted %s", r->parts[k], names[k],
+                bad(&tables[index], r->line, "'%s' in column '%s', expected %s", r->parts[k], names[k],
                     wanted(&tables[index].columns[at]));
             else
                 r->field[at] = r->parts[k];
@@ -611,10 +611,10 @@ static void check_claims(int index, const row *r, const row *before)
     const table *t = &tables[index];
     const char *old = field_of(index, r, "old_code");
     if (!is_dash(old) && strcmp(old, field_of(index, before, "old_code")) == 0)
-        bad(t, r->line, "old_code %s stands already at line %d", old, before->line);
+        bad(t, r->line, "old_code %s is already in line %d", old, before->line);
     for (int i = 0; i < 4; i++) {
         if (shares_part(field_of(index, r, columns[i / 2]), field_of(index, before, columns[i % 2])))
-            bad(t, r->line, "words of its %s stand already at line %d", columns[i / 2], before->line);
+            bad(t, r->line, "words of its %s are already in line %d", columns[i / 2], before->line);
     }
 }
 

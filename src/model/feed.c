@@ -518,7 +518,7 @@ gw_status gw_model_end_phase(gw_model *model, const char *name, const char *trac
     gwi_phases_sort(model);
     const gw_phase *phase = last_of_name(model, name);
     if (phase == NULL)
-        return gw_fail(err, GW_MISSING, "the recording has no phase of the name %.200s", name);
+        return gw_fail(err, GW_MISSING, "the recording has no phase named %.200s", name);
     model->asked_phase = phase;
     const gw_process *process = gw_model_process(model, phase->pid);
     if (bytes == 0 || process == NULL || process->exit_known)

@@ -138,6 +138,11 @@ bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_byte
 /* Format the usual name of a call, such as "cuMemAlloc", without version and variant. Returns `out`. */
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
+
+/* Format what a thread of a hanging process is doing, to follow "thread 12 (left) is": "waiting for a lock (in
+ * futex_do_wait)". */
+enum { GW_DOING_TEXT_MAX = 112 };
+char *gw_doing_text(char out[GW_DOING_TEXT_MAX], const gw_hang_thread *thread);
 const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" if unknown */
 /* Results that leave the context usable. Their text is recognised wherever a program prints it. X(name) as in
  * gw_cuda_results.h. */

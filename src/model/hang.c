@@ -9,7 +9,9 @@
  * Threads and frames belong to the last `hang` of their process. */
 #include "gwi_inner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { HANGS_MAX = 256, HANG_THREADS_MAX = 256, HANG_FRAMES_MAX = 64 };
 
@@ -103,4 +105,29 @@ void gwi_hangs_free(gw_model *model)
         free(model->hang[i].thread);
     }
     free(model->hang);
+}
+
+/* ---- as text ---- */
+
+char *gw_doing_text(char out[GW_DOING_TEXT_MAX], const gw_hang_thread *thread)
+{
+    static const struct {
+        const char *word, *text; /* word: as in GW_WAITS */
+    } rows[] = {{"running", "running"},
+                {"lock", "waiting for a lock"},
+                {"join", "waiting for another thread to end"},
+                {"timed-lock", "waiting for a lock with a time limit"},
+                {"shared-lock", "waiting for a lock that another process can release"},
+                {"input", "waiting for input"},
+                {"sleep", "sleeping"},
+                {"child", "waiting for a child process to end"},
+                {"device", "waiting for a kernel driver"},
+                {"other", "waiting"}};
+    const char *text = "in an unknown state";
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(thread->wait, rows[i].word) == 0)
+            text = rows[i].text;
+    snprintf(out, GW_DOING_TEXT_MAX, "%s%s%s%s", text, thread->where[0] == '\0' ? "" : " (in ", thread->where,
+             thread->where[0] == '\0' ? "" : ")");
+    return out;
 }

@@ -207,7 +207,8 @@ static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error
         return gw_fail(err, GW_CORRUPT, "nothing to put values into");
     gw_pickle_value to = m->stack[height - 1];
     if (to.type != type)
-        return gw_fail(err, GW_CORRUPT, "values for a %s that is none", type == GW_PICKLE_DICT ? "dict" : "list");
+        return gw_fail(err, GW_CORRUPT, "values for something that is not a %s",
+                       type == GW_PICKLE_DICT ? "dict" : "list");
     if (type == GW_PICKLE_DICT && count % 2 != 0)
         return gw_fail(err, GW_CORRUPT, "a key without a value");
     gw_status st = GW_OK;
@@ -216,7 +217,7 @@ static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error
     uint32_t index = (uint32_t)to.number;
     /* A container must not change after it was put into another one or into itself. */
     if (st == GW_OK && m->store->node[index].state != GWI_NODE_OPEN)
-        return gw_fail(err, GW_UNSUPPORTED, "a container is changed after it was used: not plain data");
+        return gw_fail(err, GW_UNSUPPORTED, "a container is changed after its use: not plain data");
     if (st == GW_OK)
         st = gwi_store_append(m->store, index, m->stack + height, count, err);
     m->stack_count = height;
@@ -402,7 +403,7 @@ static gw_status do_frame(machine *m, gw_error *err)
 static gw_status do_stop(machine *m, gw_error *err)
 {
     if (m->stack_count != 1 || m->mark_count != 0)
-        return gw_fail(err, GW_CORRUPT, "it ends with %" PRIu64 " values instead of one", m->stack_count);
+        return gw_fail(err, GW_CORRUPT, "the pickle ends with %" PRIu64 " values instead of one", m->stack_count);
     m->stopped = true;
     return settle(m, &m->stack[0], err);
 }
@@ -413,9 +414,9 @@ static gw_status refuse(unsigned char opcode, gw_error *err)
 {
     const char *name = opcode_name(opcode);
     if (name == NULL)
-        return gw_fail(err, GW_CORRUPT, "0x%02x is no opcode", opcode);
-    return gw_fail(err, GW_UNSUPPORTED, "opcode %s is not read: only plain data are, nothing that is called or built",
-                   name);
+        return gw_fail(err, GW_CORRUPT, "unknown opcode 0x%02x", opcode);
+    return gw_fail(err, GW_UNSUPPORTED,
+                   "opcode %s is not supported: gpuwhy reads only plain data, not calls and objects", name);
 }
 
 static gw_status step(machine *m, unsigned char opcode, gw_error *err)
@@ -535,12 +536,12 @@ gw_status gw_pickle_read(const char *path, const gw_pickle_options *options, gw_
     machine *m = calloc(1, sizeof *m);
     gw_status st = GW_OK;
     if (m == NULL)
-        return gw_fail(err, GW_NOMEM, "%s: no memory to read it", path);
+        return gw_fail(err, GW_NOMEM, "%s: out of memory", path);
     m->window.fd = -1;
     m->options = *options;
     m->store = calloc(1, sizeof *m->store);
     if (m->store == NULL) {
-        st = gw_fail(err, GW_NOMEM, "%s: no memory to read it", path);
+        st = gw_fail(err, GW_NOMEM, "%s: out of memory", path);
         goto out;
     }
     m->store->memory_max = options->memory_max != 0 ? options->memory_max : UINT64_C(2) << 30;

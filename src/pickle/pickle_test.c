@@ -78,15 +78,15 @@ static void nothing_is_called(void **state)
 static void damage_is_named(void **state)
 {
     (void)state;
-    expect_refused(BYTES(""), GW_CORRUPT, "ends in the middle");
+    expect_refused(BYTES(""), GW_CORRUPT, "ends early");
     expect_refused(BYTES("PK\x03\x04"), GW_UNSUPPORTED, "not a pickle");
     expect_refused(BYTES("\x80\x01N."), GW_UNSUPPORTED, "not a pickle");
     expect_refused(BYTES("\x80\x06N."), GW_UNSUPPORTED, "not a pickle");
-    expect_refused(BYTES("\x80\x04\xff."), GW_CORRUPT, "at byte 2: 0xff is no opcode");
+    expect_refused(BYTES("\x80\x04\xff."), GW_CORRUPT, "at byte 2: unknown opcode 0xff");
     expect_refused(BYTES("\x80\x04."), GW_CORRUPT, "0 values");
     expect_refused(BYTES("\x80\x04NN."), GW_CORRUPT, "2 values");
     expect_refused(BYTES("\x80\x04(N."), GW_CORRUPT, "instead of one");
-    expect_refused(BYTES("\x80\x04N"), GW_CORRUPT, "ends in the middle");
+    expect_refused(BYTES("\x80\x04N"), GW_CORRUPT, "ends early");
     expect_refused(BYTES("\x80\x04h\x00."), GW_CORRUPT, "never written");
     expect_refused(BYTES("\x80\x04Nr\x00\x00\x00\x7f."), GW_CORRUPT, "memo entry");
     expect_refused(BYTES("\x80\x04\x94."), GW_CORRUPT, "too few");
@@ -94,14 +94,14 @@ static void damage_is_named(void **state)
                          "e."),
                    GW_CORRUPT, "no mark");
     expect_refused(BYTES("\x80\x04(Ne."), GW_CORRUPT, "nothing to put");
-    expect_refused(BYTES("\x80\x04](Nu."), GW_CORRUPT, "a dict that is none");
+    expect_refused(BYTES("\x80\x04](Nu."), GW_CORRUPT, "something that is not a dict");
     expect_refused(BYTES("\x80\x04}(Nu."), GW_CORRUPT, "key without a value");
     expect_refused(BYTES("\x80\x04](a."), GW_CORRUPT, "too few");
     expect_refused(BYTES("\x80\x04N](Na."), GW_CORRUPT, "too few"); /* must not take the value below the mark */
     expect_refused(BYTES("\x80\x04\x85."), GW_CORRUPT, "too few");
     expect_refused(BYTES("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), GW_UNSUPPORTED, "a text of");
     expect_refused(BYTES("\x80\x04\x8b\xff\xff\xff\xff."), GW_UNSUPPORTED, "an integer of");
-    expect_refused(BYTES("\x80\x04X\xff\xff\x00\x00."), GW_CORRUPT, "ends in the middle");
+    expect_refused(BYTES("\x80\x04X\xff\xff\x00\x00."), GW_CORRUPT, "ends early");
 }
 
 /* A container that contains itself, directly or through another one, would make a program loop forever. */
@@ -110,14 +110,14 @@ static void cycles_are_refused(void **state)
     (void)state;
     expect_refused(BYTES("\x80\x04]\x94h\x00"
                          "a."),
-                   GW_UNSUPPORTED, "changed after it was used");
+                   GW_UNSUPPORTED, "changed after its use");
     expect_refused(BYTES("\x80\x04]\x94]h\x00"
                          "aa."),
-                   GW_UNSUPPORTED, "changed after it was used");
-    expect_refused(BYTES("\x80\x04}\x94Nh\x00s."), GW_UNSUPPORTED, "changed after it was used");
+                   GW_UNSUPPORTED, "changed after its use");
+    expect_refused(BYTES("\x80\x04}\x94Nh\x00s."), GW_UNSUPPORTED, "changed after its use");
     expect_refused(BYTES("\x80\x04]\x94(Ne](h\x00"
                          "eh\x00Na."),
-                   GW_UNSUPPORTED, "changed after it was used");
+                   GW_UNSUPPORTED, "changed after its use");
 }
 
 static void missing_file(void **state)

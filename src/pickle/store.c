@@ -29,7 +29,7 @@ gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_
     if (st != GW_OK)
         return st;
     if (!gw_array_resize(array, wider, element_bytes))
-        return gw_fail(err, GW_NOMEM, "no memory for %" PRIu64 " bytes more", more);
+        return gw_fail(err, GW_NOMEM, "no memory for %" PRIu64 " more bytes", more);
     *capacity = wider;
     store->memory += more;
     return GW_OK;

@@ -33,7 +33,7 @@ static gw_status refill(gwi_window *window, gw_error *err)
     if (count < 0)
         return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (count == 0)
-        return gw_fail(err, GW_CORRUPT, "the file ends in the middle");
+        return gw_fail(err, GW_CORRUPT, "the file ends early");
     window->filled = (size_t)count;
     return GW_OK;
 }

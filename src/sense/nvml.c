@@ -497,7 +497,7 @@ gw_status gwi_nvml_open(const char *path, gwi_nvml_progress *progress, gwi_nvml 
     leave(nvml, entered_ns);
     if (answer != NVML_SUCCESS) {
         gw_status st =
-            gw_fail(err, GW_UNSUPPORTED, "nvmlInit_v2 answered %d (%s)", (int)answer, words_of(nvml, answer));
+            gw_fail(err, GW_UNSUPPORTED, "nvmlInit_v2 returned %d (%s)", (int)answer, words_of(nvml, answer));
         nvml->nvmlShutdown = NULL;
         gwi_nvml_close(nvml);
         return st;
@@ -625,11 +625,11 @@ bool gwi_nvml_listen(gwi_nvml *nvml, gw_error *err)
         nvmlEventTypeDramRetirementEvent | nvmlEventTypeDramRetirementFailure | nvmlEventTypeNonFatalPoisonError |
         nvmlEventTypeFatalPoisonError | nvmlEventTypeGpuUnavailableError | nvmlEventTypeGpuRecoveryAction;
     if (nvml->nvmlEventSetCreate == NULL || nvml->nvmlDeviceRegisterEvents == NULL || nvml->nvmlEventSetWait_v2 == NULL)
-        return gw_fail(err, GW_UNSUPPORTED, "this libnvidia-ml has no events") == GW_OK;
+        return gw_fail(err, GW_UNSUPPORTED, "this libnvidia-ml does not support events") == GW_OK;
     nvmlReturn_t answer = nvml->nvmlEventSetCreate(&nvml->events);
     if (answer != NVML_SUCCESS) {
         nvml->events = NULL;
-        return gw_fail(err, GW_UNSUPPORTED, "nvmlEventSetCreate answered %d (%s)", (int)answer,
+        return gw_fail(err, GW_UNSUPPORTED, "nvmlEventSetCreate returned %d (%s)", (int)answer,
                        words_of(nvml, answer)) == GW_OK;
     }
     bool any = false;
@@ -645,7 +645,7 @@ bool gwi_nvml_listen(gwi_nvml *nvml, gw_error *err)
         any = any || answer == NVML_SUCCESS;
     }
     if (!any)
-        return gw_fail(err, GW_UNSUPPORTED, "no card tells events (%d, %s)", (int)answer, words_of(nvml, answer)) ==
+        return gw_fail(err, GW_UNSUPPORTED, "no card reports events (%d, %s)", (int)answer, words_of(nvml, answer)) ==
                GW_OK;
     return true;
 }

@@ -210,7 +210,7 @@ static void start_listening(worker *s)
     if (!gwi_nvml_listen(s->nvml, &why))
         tell_fact(s->fd, "nvml.no_events", why.text);
     else if (pthread_create(&thread, NULL, listen_to_events, s) != 0)
-        tell_fact(s->fd, "nvml.no_events", "no thread");
+        tell_fact(s->fd, "nvml.no_events", "cannot start a thread");
 }
 
 /* ---- the process ---- */

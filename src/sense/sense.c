@@ -136,8 +136,8 @@ static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
     if (!gwi_cgroup_oom_kills(&sense->cgroup, &count))
         return;
     if (sense->has_oom_kills && count > sense->oom_kills) {
-        snprintf(text, sizeof text, "oom_kill of the control group went from %" PRIu64 " to %" PRIu64, sense->oom_kills,
-                 count);
+        snprintf(text, sizeof text, "the control group's oom_kill count rose from %" PRIu64 " to %" PRIu64,
+                 sense->oom_kills, count);
         tell_event(sense, sink, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, 2, count - sense->oom_kills, text);
     }
     sense->has_oom_kills = true;
@@ -275,7 +275,7 @@ static void take_messages(gw_sense *sense, const gw_sense_now *now, const gw_sen
         take_message(sense, now, sink, &message);
     if (got < 0 && sense->sampler.pid > 0) {
         tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_SUPERVISOR, 0, 0,
-                   "the process that asks NVML ended by itself: nothing more is known of the cards");
+                   "the process that queries NVML ended by itself: the cards are no longer sampled");
         (void)gwi_sampler_stop(&sense->sampler);
     }
 }
@@ -291,7 +291,7 @@ static void look_at_sampler(gw_sense *sense, const gw_sense_sink *sink)
     if (since == 0 || now < since + stuck_ns)
         return;
     sense->stuck_told = true;
-    snprintf(text, sizeof text, "NVML has not answered for %.1f s: %s", (double)(now - since) / 1e9,
+    snprintf(text, sizeof text, "NVML has not responded for %.1f s: %s", (double)(now - since) / 1e9,
              gwi_nvml_row_name(atomic_load_explicit(&progress->inside_row, memory_order_relaxed)));
     tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 1, now - since, text);
 }
@@ -400,7 +400,7 @@ static void wait_for_answer(gw_sense *sense, const gw_sense_now *now, const gw_s
         struct pollfd waited = {.fd = sense->sampler.fd, .events = POLLIN};
         if (time >= until_ns) {
             tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 2, 0,
-                       "NVML did not answer in time at the program's end: the last values are older");
+                       "NVML did not respond in time at the program's end: the last values are older");
             return;
         }
         poll(&waited, 1, (int)((until_ns - time) / 1000000) + 1);
@@ -446,5 +446,5 @@ void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink
     tell_cost(sense, sink);
     if (!gwi_sampler_stop(&sense->sampler))
         tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 3, 0,
-                   "the process that asks NVML cannot be ended: it hangs in the driver");
+                   "the process that queries NVML cannot be killed: it hangs in the driver");
 }

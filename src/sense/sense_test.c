@@ -198,7 +198,7 @@ static void a_call_that_hangs_is_said(void **state)
     assert_true(looks > 10);
     gw_sense_last(sense, &now, &sink, 50);
     gw_sense_close(sense);
-    assert_non_null(strstr(all.last_event, "did not answer in time"));
+    assert_non_null(strstr(all.last_event, "did not respond in time"));
 }
 
 static void a_crash_in_the_library_is_survived(void **state)
@@ -222,7 +222,7 @@ static void a_library_that_does_not_work_is_said(void **state)
     gw_sense *sense = open_senses("init", "");
     gw_sense_last(sense, &now, &sink, WAIT_MS);
     gw_sense_close(sense);
-    assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 answered 18 (versions differ)"));
+    assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 returned 18 (versions differ)"));
 }
 
 /* A program that ends before the sampling begins is not sampled. The sampling begins after an hour here, so that the

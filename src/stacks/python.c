@@ -109,9 +109,9 @@ void gwi_python_try(gwi_python *python, uint64_t base)
         !gw_image_find(&image, "_PyRuntime", &copy.runtime))
         return;
     if (!fits(python, &image, &copy))
-        miss(python, "Python frames: a version or build of Python whose memory is not known");
+        miss(python, "the memory layout of this version or build of Python is unknown");
     else if (python->copy_count == GWI_INTERPRETERS_MAX)
-        miss(python, "Python frames: there are more copies of Python than are looked at");
+        miss(python, "the process has more copies of Python than gpuwhy reads");
     else
         python->copy[python->copy_count++] = copy;
 }
@@ -238,7 +238,7 @@ void gwi_python_list(gwi_python *python)
             whole = list_copy(python, i);
         }
         if (!whole)
-            miss(python, "Python frames: the list of Python's threads could not be read to its end");
+            miss(python, "the list of Python's threads could not be read to its end");
     }
 }
 

@@ -269,7 +269,7 @@ static void find_python(uint32_t pid, gwi_python *python, gw_stack_process *proc
         snprintf(process->no_python, sizeof process->no_python, "%s: %s", path, strerror(errno));
     for (; maps != NULL && getline(&line, &room, maps) > 0; lines++) {
         if (lines == 0 && !may_be_read(pid, line)) {
-            snprintf(process->no_python, sizeof process->no_python, "Python frames: the memory of pid %u: %s", pid,
+            snprintf(process->no_python, sizeof process->no_python, "cannot read the memory of pid %u: %s", pid,
                      strerror(errno));
             break;
         }
@@ -304,8 +304,8 @@ void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread 
     }
     thread->flags |= GW_SITE_PYTHON_UNKNOWN;
     if (process->no_python[0] == '\0')
-        snprintf(process->no_python, sizeof process->no_python,
-                 "Python frames: threads that ran while they were looked at (such as tid %u)", thread->tid);
+        snprintf(process->no_python, sizeof process->no_python, "threads ran while gpuwhy read them (such as tid %u)",
+                 thread->tid);
 }
 
 /* ---- the whole process ---- */
@@ -329,7 +329,7 @@ static gw_status list_threads(uint32_t pid, gw_stack_process *process, gw_error 
     snprintf(path, sizeof path, "/proc/%u/task", pid);
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return errno == ENOENT ? gw_fail(err, GW_MISSING, "there is no process %u", pid)
+        return errno == ENOENT ? gw_fail(err, GW_MISSING, "process %u does not exist", pid)
                                : gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
@@ -351,7 +351,7 @@ gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_proce
     gwi_python *python = NULL;
     gw_status st = GW_NOMEM;
     if (process == NULL || (process->thread = calloc(THREADS_MAX, sizeof *process->thread)) == NULL) {
-        st = gw_fail(err, GW_NOMEM, "look at process %u", pid);
+        st = gw_fail(err, GW_NOMEM, "inspect process %u", pid);
         goto out;
     }
     st = list_threads(pid, process, err);
@@ -362,7 +362,7 @@ gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_proce
     for (size_t i = 0; i < process->thread_count; i++) /* looks up lock owners among all threads */
         look_at_call(pid, process, &process->thread[i]);
     if (stacks && (python = calloc(1, sizeof *python)) == NULL) {
-        st = gw_fail(err, GW_NOMEM, "look at process %u", pid);
+        st = gw_fail(err, GW_NOMEM, "inspect process %u", pid);
         goto out;
     }
     if (stacks) {

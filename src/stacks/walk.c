@@ -186,13 +186,13 @@ static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_
     walking it = {process, thread};
     if (!gwi_may_be_stopped(thread)) {
         snprintf(process->no_stacks, sizeof process->no_stacks,
-                 "threads whose system call would notice a stop (such as tid %u) were left alone", thread->tid);
+                 "threads whose system call would be interrupted by a stop (such as tid %u) were skipped", thread->tid);
         gwi_stacks_unheld(pid, process, thread, python);
         return;
     }
     errno = 0;
     if (!hold(thread->tid, &status)) {
-        snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u cannot be stopped to be read: %s", thread->tid,
+        snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u cannot be stopped: %s", thread->tid,
                  errno == EPERM ? "no permission to trace it" : strerror(errno));
         gwi_stacks_unheld(pid, process, thread, python);
         return;

@@ -339,7 +339,7 @@ static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
     }
     for (size_t i = 0, count = gw_pickle_count(pickle, traces); i < count; i++)
         if (!holds_only(pickle, gw_pickle_at(pickle, traces, i, NULL), GWI_TAG_ENTRY))
-            return gw_fail(err, GW_UNSUPPORTED, "%s: the history of device %zu is no list of entries", path, i);
+            return gw_fail(err, GW_UNSUPPORTED, "%s: the history of device %zu is not a list of entries", path, i);
     return GW_OK;
 }
 

@@ -437,8 +437,9 @@ static void tell_history(feeder *f, const trace *t, moment *at)
 static void tell_handled(feeder *f, uint32_t device, const gwi_torch_entry *handled)
 {
     char text[160], bytes[GW_BYTES_TEXT_MAX];
-    snprintf(text, sizeof text, "device %u: a request of %s was refused, and one of at least that size granted later",
-             device, gw_bytes_text(bytes, handled->bytes));
+    snprintf(text, sizeof text,
+             "device %u: a request for %s was refused, and a request of at least that size succeeded later", device,
+             gw_bytes_text(bytes, handled->bytes));
     pair(f, GW_ITEM_SUPERVISOR, "torch.handled", text);
 }
 

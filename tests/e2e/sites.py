@@ -106,7 +106,7 @@ def without_frame_pointers_or_lines(place):
     _, verdict = observe(place, "bare", [build(place, "bare", "-fomit-frame-pointer")])
     where = verdict["where"]
     expect(where and where["function"] == "train" and where["line"] is None, f"{where and where['text']}")
-    expect("tells no lines" in verdict["where_reason"], verdict["where_reason"])
+    expect("has no line information" in verdict["where_reason"], verdict["where_reason"])
     expect([f["function"] for f in frames(verdict) if f["whose"] == "own"] == ["train", "main"], str(frames(verdict)))
 
 

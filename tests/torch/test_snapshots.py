@@ -32,7 +32,7 @@ LINES = {"leak": ["train.py:44 in train"], "tiny": ["train.py:44 in train"], "un
          "second_run": ["train.py:12 in run"], "validation": ["train.py:71 in validate"],
          "fragmented": ["train.py:52 in keep", "train.py:60 in train"], "capacity": ["train.py:14 in build"],
          "own_limit": ["train.py:14 in build", "train.py:40 in train"],
-         "healthy": ["memory use peaked at", "train.py:40 in train"], "handled": ["was refused, and one"]}
+         "healthy": ["memory use peaked at", "train.py:40 in train"], "handled": ["was refused, and a request"]}
 VERSIONS = ((1, 12), (2, 0), (2, 1), (2, 2), (2, 6), (2, 7))
 failures = []
 

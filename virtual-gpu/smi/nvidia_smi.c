@@ -25,10 +25,10 @@ static const char usage[] = "nvidia-smi (of gpuwhy's virtual cards)\n"
                             "    -L, --list-gpus                      a line for each card\n"
                             "    -q                                   details\n"
                             "    --query-gpu=FIELD,...                values, with --format=csv[,noheader][,nounits]\n"
-                            "    --query-compute-apps=FIELD,...       the same of processes: gpu_name, gpu_bus_id, "
+                            "    --query-compute-apps=FIELD,...       the same for processes: gpu_name, gpu_bus_id, "
                             "gpu_uuid, pid, process_name,\n"
                             "                                         used_memory\n"
-                            "    -l SECONDS, -lms MS                  again and again (--loop, --loop-ms)\n"
+                            "    -l SECONDS, -lms MS                  repeat at this interval (--loop, --loop-ms)\n"
                             "    -i ID                                one card: its index, UUID or PCI bus id\n"
                             "    --version, -h, --help\n";
 
@@ -111,11 +111,11 @@ static bool parse(int argc, char **argv, options *asked)
     }
     if ((asked->loop_s != NULL && !is_number(asked->loop_s)) ||
         (asked->loop_ms != NULL && !is_number(asked->loop_ms))) {
-        fprintf(stderr, "the time between two answers is not a number\n");
+        fprintf(stderr, "the interval is not a number\n");
         return false;
     }
     if ((asked->gpus != NULL || asked->processes != NULL) && !format_parse(asked)) {
-        fprintf(stderr, "\"--format=\" wants csv, and may have noheader and nounits behind it.\n");
+        fprintf(stderr, "\"--format=\" must be csv, optionally followed by noheader and nounits.\n");
         return false;
     }
     return true;

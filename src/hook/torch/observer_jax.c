@@ -186,7 +186,7 @@ static void write_arrays(py_object *arrays, py_object *stats, uint64_t wanted)
     if (rest.count > 0)
         gwi_obs.port->fact(GW_EV_ARRAYS, rest.bytes, rest.count, 1, 0, "");
     if (!all)
-        gwi_obs_note(GW_NOTE_TEXT_ONLY, "counting JAX's live arrays took too long: some were left out");
+        gwi_obs_note(GW_NOTE_TEXT_ONLY, "counting JAX's live arrays took too long: the list is incomplete");
 }
 
 void gwi_obs_jax_at_end(void)

@@ -104,7 +104,7 @@ static void take_error(char *reason, size_t reason_bytes)
     gwi_obs.py.PyErr_Fetch(&type, &value, &traceback);
     py_object *text = value == NULL ? NULL : gwi_obs.py.PyObject_Str(value);
     if (text == NULL || !gwi_py_text(text, reason, reason_bytes))
-        snprintf(reason, reason_bytes, "it failed without saying why");
+        snprintf(reason, reason_bytes, "it failed without giving a reason");
     gwi_obs.py.PyErr_Clear();
     reason[strcspn(reason, "\n")] = '\0';
     gwi_py_give_back(text);
@@ -204,7 +204,7 @@ bool gwi_obs_history_is_off(char *reason)
     py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);
     bool off = answer != NULL && gwi_obs.py.PyObject_IsTrue(answer) == 0;
     if (answer != NULL && !off)
-        snprintf(reason, GWI_OBS_REASON_BYTES, "the program has switched it on itself");
+        snprintf(reason, GWI_OBS_REASON_BYTES, "the program has turned it on itself");
     gwi_py_give_back(answer);
     gwi_obs.py.PyErr_Clear();
     return off;

@@ -221,7 +221,8 @@ static void history_words(char *buffer, size_t buffer_bytes)
                  gwi_obs.deep ? " Python" : "out");
     else
         snprintf(buffer, buffer_bytes,
-                 "history of %u entries without stacks, on since %" PRIu64 " MiB of device memory were taken",
+                 "history of %u entries without stacks, turned on when %" PRIu64
+                 " MiB of device memory had been allocated",
                  gwi_obs.history_entries, taken_mib);
 }
 
@@ -242,14 +243,14 @@ static bool history_at_attach(char *words, size_t words_bytes)
         return true;
     }
     if (!now && gwi_obs_history_is_off(reason)) {
-        snprintf(words, words_bytes, "no history until a sixteenth of the card's memory was taken");
+        snprintf(words, words_bytes, "no history until a sixteenth of the card's memory is allocated");
         return false;
     }
     switched result = now ? switch_history(reason) : SWITCHED_NEVER;
     if (result == SWITCHED_ON)
         history_words(words, words_bytes);
     else
-        snprintf(words, words_bytes, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
+        snprintf(words, words_bytes, "no history%s: %s", result == SWITCHED_NEVER ? " from gpuwhy" : "", reason);
     return true;
 }
 
@@ -267,7 +268,7 @@ static outcome attach(char *reason, bool *ret_done)
     if (gwi_obs.torch_c == NULL)
         return OUTCOME_LATER;
     if (!make_keys()) {
-        snprintf(reason, GWI_OBS_REASON_BYTES, "Python has no memory left");
+        snprintf(reason, GWI_OBS_REASON_BYTES, "Python is out of memory");
         return OUTCOME_REFUSED;
     }
     py_object *method = gwi_obs.py.PyCFunction_NewEx(&oom_method, NULL, NULL);
@@ -335,7 +336,7 @@ static int history_pending(void *unused)
     else if (result == SWITCHED_ON)
         history_words(words, sizeof words);
     else
-        snprintf(words, sizeof words, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
+        snprintf(words, sizeof words, "no history%s: %s", result == SWITCHED_NEVER ? " from gpuwhy" : "", reason);
     if (result != SWITCHED_FAILED || ++gwi_obs.refusals == 1)
         gwi_obs_note(GW_NOTE_TEXT_ONLY, words);
     gwi_obs_leave(&before);

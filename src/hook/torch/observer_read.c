@@ -387,7 +387,8 @@ static void write_peak(const history_walk *walk, const block_list *live)
             munmap(list, list_bytes);
         }
     } else {
-        gwi_obs_note(GW_NOTE_TEXT_ONLY, "who held PyTorch's memory at its peak took too long to find out: left out");
+        gwi_obs_note(GW_NOTE_TEXT_ONLY,
+                     "finding the holders of PyTorch's memory at its peak took too long: the list is incomplete");
     }
     munmap(mapping, set_bytes);
 }
@@ -420,7 +421,7 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
     for (ptrdiff_t i = walk.count - 1; i >= 0; i--) {
         if ((i & 4095) == 0 && gwi_obs_clock_ns(CLOCK_MONOTONIC) > walk.deadline_ns) {
             gwi_obs_note(GW_NOTE_TEXT_ONLY,
-                         "reading PyTorch's memory history took too long: its older part was left out");
+                         "reading PyTorch's memory history took too long: its older part is missing");
             break;
         }
         if (history_at(&walk, i, &entry))

@@ -286,11 +286,11 @@ def test_attach(lib):
     lib.poke(20)
     check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
     check(fake.history_calls == [], fake.history_calls)
-    check(lib.notes() == ["PyTorch 9.9.fake; no history until a sixteenth of the card's memory was taken"], lib.notes())
+    check(lib.notes() == ["PyTorch 9.9.fake; no history until a sixteenth of the card's memory is allocated"], lib.notes())
 
 
 SWITCH_ON = ("all", None, "python", 100000, False, False, False, ["free_requested"])
-ON_SINCE = "history of 100000 entries without stacks, on since {} MiB of device memory were taken"
+ON_SINCE = "history of 100000 entries without stacks, turned on when {} MiB of device memory had been allocated"
 
 
 def test_history_waits_for_memory_use(lib):
@@ -398,7 +398,7 @@ def test_own_history_begun_after_the_attach(lib):
     lib.take(CARD)
     lib.poke(5)
     check(fake.history_calls == [], "touched the program's own history")
-    check(lib.notes()[1:] == ["no history of ours: the program has switched it on itself"], lib.notes())
+    check(lib.notes()[1:] == ["no history from gpuwhy: the program has turned it on itself"], lib.notes())
 
 
 def test_oom_without_history(lib):

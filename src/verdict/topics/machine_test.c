@@ -63,7 +63,7 @@ static void the_group_count_rises_with_the_death(void **state)
     (void)state;
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1,
-                    "oom_kill of the control group went from 3 to 4");
+                    "the control group's oom_kill count rose from 3 to 4");
     host_counts(4, 23);
     gw_feed_wait(&feed, second_ns / 10);
     gw_feed_exit(&feed, -1, 9);
