@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define GWI_CAUSES_OPTIONS(X)                                                                                          \
-    X(FLAG, bool, search, "--search", NULL, NULL, "list the causes that contain these words, likelier first")          \
+    X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")   \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct causes_options {
@@ -22,7 +22,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 static void print_row(const gw_cause_info *cause)
 {
-    printf("%-28s %s\n", cause->id, cause->summary);
+    printf("%-30s %s\n", cause->id, cause->summary);
 }
 
 static void print_fixes(const char *head, const char *fixes)
@@ -40,8 +40,8 @@ static void print_fixes(const char *head, const char *fixes)
 static const char *rank_text(const gw_cause_line *line)
 {
     if (line->is_only)
-        return "only this:   ";
-    return line->is_first ? "likeliest:   " : "one of many: ";
+        return "only cause:            ";
+    return line->is_first ? "most likely cause:     " : "one of several causes: ";
 }
 
 static void print_lines(const gw_cause_info *cause)
@@ -67,7 +67,7 @@ static void print_one(const gw_cause_info *cause)
 {
     const char *note = "";
     if (cause->is_advice)
-        note = " (this is advice, never the reason of a failure)";
+        note = " (this is advice, never the reason for a failure)";
     else if (!cause->from_recording)
         note = " (only printed messages show this cause)";
     printf("%s\n\n%s\n\nProof%s\n  %s\n", cause->id, cause->summary, note, cause->proof);
@@ -138,7 +138,7 @@ static int show(const char *id)
     }
     if (id == NULL)
         return GW_EXIT_OK;
-    gw_say("causes: no cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` looks for words", id);
+    gw_say("causes: unknown cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` searches for words", id);
     return GW_EXIT_USAGE;
 }
 

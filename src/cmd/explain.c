@@ -24,7 +24,7 @@
 #define GWI_EXPLAIN_OPTIONS(X)                                                                                         \
     X(STRING, const char *, message, "-m", "TEXT", NULL,                                                               \
       "explain one message, code or name (700, \"Xid 79\", CUDNN_STATUS_NOT_INITIALIZED, \"exit 137\"): its possible " \
-      "causes, and what decides between them")                                                                         \
+      "causes, and how to tell which one it is")                                                                       \
     X(FLAG, bool, all, "--all", NULL, NULL, "print everything, not just one screen")                                   \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
@@ -184,7 +184,7 @@ static int explain_together(char **files, int count, const explain_options *opti
         goto out;
     gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
     if (st == GW_UNSUPPORTED && !options->json) {
-        gw_say("explain: the recordings are explained one by one: %s", err.text);
+        gw_say("explain: the recordings are explained one by one, because %s", err.text);
         for (int i = 0; i < count; i++) {
             int one = show(runs[i], false, options);
             status = one > status ? one : status;
@@ -393,21 +393,21 @@ static void write_again(gw_text *text, int argc, char **argv)
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(
-        &text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-               "gpuwhy explain [options] LOG...\n"
-               "gpuwhy explain [options] FOLDER\n"
-               "... | gpuwhy explain\n"
-               "gpuwhy explain [options] CODE or NAME\n"
-               "gpuwhy explain [options] -m \"one message\"\n"
-               "\n"
-               "Explains a recording, even one that is still being written, or text logs (plain,\n"
-               ".gz, .xz, .zst, .ipynb; - is standard input). A folder stands for the\n"
-               "recordings in it or, if there are none, for its text logs. Without an argument, explains the last\n"
-               "recording. Several recordings of one job (from several hosts or ranks) are\n"
-               "explained together: which one failed first. Exit status: 0 if there is a\n"
-               "verdict, 1 if the cause was not determined, 2 if the input cannot be read.\n"
-               "\n");
+    gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
+                           "gpuwhy explain [options] LOG...\n"
+                           "gpuwhy explain [options] FOLDER\n"
+                           "... | gpuwhy explain\n"
+                           "gpuwhy explain [options] CODE or NAME\n"
+                           "gpuwhy explain [options] -m \"one message\"\n"
+                           "\n"
+                           "Explains a recording, even one that is still being written, or text logs (plain,\n"
+                           ".gz, .xz, .zst, .ipynb; - is standard input). For a folder, explains the\n"
+                           "recordings in it or, if there are none, its text logs. Without an argument,\n"
+                           "explains the last recording. Several recordings of one job (from several hosts\n"
+                           "or ranks) are explained together: which one failed first. Exit status: 0 if\n"
+                           "there is a verdict, 1 if the cause was not determined, 2 if the input cannot\n"
+                           "be read.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);

@@ -4,6 +4,7 @@
 #include "gwi_options.h"
 
 #include "gw_export.h"
+#include "gw_wrap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,7 @@ static int fail(const gw_error *err)
 
 static int help(void)
 {
+    enum { ABOUT_INDENT = 14, HELP_COLUMNS = 80 };
     gw_text text = {0};
     gw_text_add_str(&text, "gpuwhy export recording --to FORMAT [-o FILE]\n"
                            "\n"
@@ -39,8 +41,10 @@ static int help(void)
                            "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     gw_text_add_str(&text, "\nformats:\n");
-    for (unsigned i = 0; gw_export_at(i) != NULL; i++)
-        gw_text_addf(&text, "  %-10s  %s\n", gw_export_at(i)->name, gw_export_at(i)->about);
+    for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
+        gw_text_addf(&text, "  %-10s  ", gw_export_at(i)->name);
+        gw_add_wrapped(&text, gw_export_at(i)->about, ABOUT_INDENT, ABOUT_INDENT, HELP_COLUMNS);
+    }
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
     return GW_EXIT_OK;

@@ -11,10 +11,10 @@
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
-    X(history, "[--all] [words of the command]", "list runs; what failed ones share")                                  \
+    X(history, "[--all] [words of the command]", "list runs, compare the failed ones")                                 \
     X(poke, "[--json] PID", "show what a process is doing now")                                                        \
     X(export, "file --to json|csv [-o out]", "convert a recording")                                                    \
-    X(jupyter, "install|uninstall|list [options]", "notebook kernel that runs gpuwhy")                                 \
+    X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \
     X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
     X(version, "", "version and optional features")                                                                    \

@@ -44,8 +44,9 @@ static gw_status prune(gw_error *err)
     if (st == GW_OK)
         st = gw_keep_apply(&limits, &result, err);
     if (st == GW_OK)
-        printf("removed %" PRIu64 " recordings (%s), kept %" PRIu64 " (%s)\n", result.removed,
-               gw_bytes_text(removed, result.removed_bytes), result.kept, gw_bytes_text(kept, result.kept_bytes));
+        printf("removed %" PRIu64 " recording%s (%s), kept %" PRIu64 " (%s)\n", result.removed,
+               result.removed == 1 ? "" : "s", gw_bytes_text(removed, result.removed_bytes), result.kept,
+               gw_bytes_text(kept, result.kept_bytes));
     return st;
 }
 
@@ -53,6 +54,7 @@ static int help(void)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "gpuwhy history [--all] [--json] [words of the command]\n"
+                           "gpuwhy history --prune\n"
                            "\n"
                            "Lists the last runs with their verdicts. With words, lists the runs whose\n"
                            "command line contains them, and prints what the failed runs of the newest of\n"
@@ -168,7 +170,7 @@ static const char *why_left_out(const gwi_attempts_view *seen)
 {
     if (seen->slow > 0)
         return "gone, or too large to read in time";
-    return seen->gone > 0 ? "gone, or older than those" : "older than those";
+    return seen->gone > 0 ? "gone or older" : "older";
 }
 
 static void show_attempts(const gwi_attempts_view *seen)
@@ -176,17 +178,17 @@ static void show_attempts(const gwi_attempts_view *seen)
     gw_text line = {0};
     const gw_splits *splits = &seen->splits;
     putchar('\n');
-    gw_text_addf(&line, "%.100s in %s: fails %zu of %zu", seen->newest->command, seen->newest->folder, seen->failed,
-                 seen->good + seen->failed);
+    gw_text_addf(&line, "%.100s in %s: %zu of %zu runs failed", seen->newest->command, seen->newest->folder,
+                 seen->failed, seen->good + seen->failed);
     print(&line);
     if (splits->good_count + splits->bad_count < seen->good + seen->failed)
         printf("compared: %zu good and %zu failed runs; the recordings of the others are %s\n", splits->good_count,
                splits->bad_count, why_left_out(seen));
     if (seen->good == 0 || seen->failed == 0) {
-        puts(seen->good == 0 ? "no run ended well, so there is nothing to compare with"
+        puts(seen->good == 0 ? "no run ended well, so the failed runs cannot be compared with a good one"
                              : "no run failed, so there is nothing to explain");
     } else if (splits->good_count == 0 || splits->bad_count == 0) {
-        puts("no recording of a good run, or of a failed run, is left, so they cannot be compared");
+        puts("the recordings of the good or the failed runs have been removed, so they cannot be compared");
     } else if (splits->count == 0) {
         puts("the recordings show nothing that all failed runs share and no good run has");
     } else {
@@ -250,8 +252,7 @@ static void show(const gwi_history_view *view, const char *words)
     for (size_t i = 0; i < view->run_count; i++)
         show_run(view->run[i]);
     if (view->run_count == 0)
-        puts(words[0] == '\0' ? "no run is known yet; gpuwhy run adds them to this list"
-                              : "no run of this command is known");
+        puts(words[0] == '\0' ? "no runs recorded yet; `gpuwhy run` adds them here" : "no runs of this command");
     if (view->attempts.is_there)
         show_attempts(&view->attempts);
 }
@@ -268,7 +269,8 @@ int gwi_cmd_history(int argc, char **argv)
     if (st == GW_OK && options.help)
         return help();
     if (st == GW_OK && options.prune && (options.json || options.all || first < argc))
-        st = gw_fail(&err, GW_USAGE, "--prune stands alone: limits are in the configuration, see docs/config.md");
+        st = gw_fail(&err, GW_USAGE,
+                     "--prune takes no other arguments; the limits are in the configuration (docs/config.md)");
     else if (st == GW_OK && options.prune)
         st = prune(&err);
     if (st != GW_OK || options.prune)

@@ -123,7 +123,7 @@ static gw_status user_folder(gw_path out, gw_error *err)
     if (user != NULL)
         home = user->pw_dir;
     if (home == NULL || home[0] == '\0')
-        return gw_fail(err, GW_MISSING, "HOME is not set; name a folder with --prefix");
+        return gw_fail(err, GW_MISSING, "HOME is not set; use --prefix to name a folder");
     return gw_path_format(out, err, "%s/.local/share/%s", home, leaf);
 }
 
@@ -389,7 +389,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
         st == GW_OK &&
         strcmp(argv[index], "--") == 0; /* the parser started at argv + 1, so this is the last word that it read */
     if (st == GW_OK && index < argc - 1 && !is_separated)
-        st = gw_fail(&err, GW_USAGE, "%s: put options of gpuwhy run after --", argv[1 + index]);
+        st = gw_fail(&err, GW_USAGE, "%s: write options of gpuwhy run after `--`", argv[1 + index]);
     if (st == GW_OK)
         st = run(argv[1], &options, argc - 1 - index, argv + 1 + index, &err);
     if (st == GW_OK)

@@ -79,14 +79,14 @@ static const char *lead_of(gw_area area)
 
 static const char *value_of(const gw_trait *trait)
 {
-    return trait == NULL ? "not there" : trait->text;
+    return trait == NULL ? "absent" : trait->text;
 }
 
 static bool say_difference(gw_verdict *verdict, const gw_difference *difference, const char *when)
 {
     char text[800];
     const gw_trait *any = difference->good != NULL ? difference->good : difference->bad;
-    snprintf(text, sizeof text, "in the last good run, %s ago, %s%.200s was %.200s; here it is %.200s", when,
+    snprintf(text, sizeof text, "in the last good run (%s ago), %s%.200s was %.200s; here it is %.200s", when,
              lead_of(difference->area), any->name, value_of(difference->good), value_of(difference->bad));
     return gw_verdict_add_evidence(verdict, source, text);
 }
@@ -98,8 +98,7 @@ static bool say_parting(gw_verdict *verdict, const gw_parting *parting, const ch
         strcmp(parting->good.call, parting->bad.call) != 0 || parting->good.bytes == parting->bad.bytes)
         return true;
     snprintf(text, sizeof text,
-             "its calls were those of the last good run, %s ago, up to %.2f s: there %s asks for %s%s%.300s, which was "
-             "%s then",
+             "the calls match the last good run (%s ago) until %.2f s, where %s requests %s%s%.300s instead of %s",
              when, (double)parting->bad.t_ns / 1e9, parting->bad.call, gw_bytes_text(bad, parting->bad.bytes),
              parting->bad.place == NULL ? "" : " at ", parting->bad.place == NULL ? "" : parting->bad.place,
              gw_bytes_text(good, parting->good.bytes));
@@ -123,8 +122,8 @@ static bool say(gw_verdict *verdict, const gw_comparison *comparison, const gwi_
     if (told > 0)
         return true;
     snprintf(text, sizeof text,
-             "driver, libraries, environment, card and limits are, as far as recordings show, those of the last good "
-             "run, %s ago",
+             "nothing recorded differs from the last good run (%s ago): driver, libraries, environment, card and "
+             "limits are the same",
              when);
     return gw_verdict_add_evidence(verdict, source, text);
 }

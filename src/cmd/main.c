@@ -36,13 +36,13 @@ static void usage(FILE *out)
 
 int gwi_cmd_help(int argc, char **argv)
 {
-    if (argc < 2) {
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         usage(stdout);
         return GW_EXIT_OK;
     }
     const command_row *command = find(argv[1]);
     if (command == NULL) {
-        gw_say("help: unknown command %s", argv[1]);
+        gw_say("help: unknown command %s; `gpuwhy help` lists the commands", argv[1]);
         return GW_EXIT_USAGE;
     }
     if (command->run == gwi_cmd_help) {
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         return gwi_cmd_version(1, argv);
     const command_row *command = find(argv[1]);
     if (command == NULL) {
-        gw_say("unknown command %s; `gpuwhy help` lists them", argv[1]);
+        gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
         return GW_EXIT_USAGE;
     }
     return command->run(argc - 1, argv + 1);

@@ -65,9 +65,9 @@ static gw_status take(const gwi_option *options, size_t count, void *fields, int
     const gwi_option *option = find(options, count, word, &value);
     if (option == NULL)
         return gw_fail(err, GW_USAGE, "unknown option %s", word);
-    if (option->argument == NULL && value != NULL)
+    if (option->type == GWI_OPTION_FLAG && value != NULL)
         return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
-    if (option->argument != NULL && value == NULL) {
+    if (option->type != GWI_OPTION_FLAG && value == NULL) {
         if (*index == argc)
             return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
         value = argv[(*index)++];

@@ -61,7 +61,7 @@ static void add_field(gw_text *line, const char *value)
 
 static void add_end(gw_text *line, const gw_verdict *verdict)
 {
-    char end[48] = "not known";
+    char end[48] = "unknown";
     if (verdict->exit_known && verdict->signal != 0)
         snprintf(end, sizeof end, "died of signal %d", verdict->signal);
     else if (verdict->exit_known)

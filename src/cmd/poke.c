@@ -103,36 +103,44 @@ static void print_stack(gw_sites *sites, uint32_t site)
         gw_print("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, &stack->frame[i], text));
 #define GW_X(name, value, told)                                                                                        \
     if (stack != NULL && (stack->flags & GW_SITE_##name) != 0)                                                         \
-        gw_print("      not known: %s\n", told);
+        gw_print("      note: %s\n", told);
     GW_SITE_FLAGS(GW_X)
 #undef GW_X
 }
 
 static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
 {
+    char doing[GW_DOING_TEXT_MAX];
     gw_print("  thread %" PRIu32 " (%s): ", thread->tid, thread->name);
     if (thread->inside_fn[0] != '\0')
         gw_print("inside %s\n", thread->inside_fn);
     else if (thread->questions > 0)
-        gw_print("asked the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
+        gw_print("queried the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
     else if (strcmp(thread->wait, "lock") == 0 && thread->owner_tid != 0)
-        gw_print("waits for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
+        gw_print("waiting for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
                  thread->owner_ended ? ", which has exited" : "");
-    else if (strcmp(thread->wait, "join") == 0)
-        gw_print("waits for the end of thread %" PRIu32 "\n", thread->owner_tid);
-    else if (strcmp(thread->wait, "running") == 0)
-        gw_print("runs\n");
+    else if (strcmp(thread->wait, "join") == 0 && thread->owner_tid != 0)
+        gw_print("waiting for thread %" PRIu32 " to end\n", thread->owner_tid);
     else
-        gw_print("waits: %s%s%s\n", thread->wait[0] == '\0' ? "unknown" : thread->wait,
-                 thread->where[0] == '\0' ? "" : ", in ", thread->where);
+        gw_print("%s\n", gw_doing_text(doing, thread));
     print_stack(sites, thread->site);
+}
+
+/* Return the label of a fact that says what could not be read. Returns NULL for other facts. */
+static const char *gap_text(gw_fact_key what)
+{
+    if (what == GW_FACT_HANG_NO_WAITS)
+        return "waits unknown";
+    if (what == GW_FACT_HANG_NO_STACKS)
+        return "stacks unknown";
+    return what == GW_FACT_HANG_NO_PYTHON ? "Python frames unknown" : NULL;
 }
 
 static void print_all(const poke *it, bool goes_on)
 {
     const gw_model *model = it->model;
     gw_print("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
-             WATCH_MS / 1e3, goes_on ? ": it makes progress" : "");
+             WATCH_MS / 1e3, goes_on ? " (making progress)" : "");
     for (size_t i = model->hang_count; i-- > 0;) {
         const gw_hang *hang = &model->hang[i];
         if (hang->pid != it->pid)
@@ -143,10 +151,9 @@ static void print_all(const poke *it, bool goes_on)
     }
     for (size_t i = model->fact_count; i-- > 0;) {
         const gw_pair *fact = &model->fact[i];
-        bool is_gap = fact->what == GW_FACT_HANG_NO_WAITS || fact->what == GW_FACT_HANG_NO_STACKS ||
-                      fact->what == GW_FACT_HANG_NO_PYTHON;
-        if (fact->pid == it->pid && is_gap)
-            gw_print("  not known: %s\n", fact->value);
+        const char *gap = gap_text(fact->what);
+        if (fact->pid == it->pid && gap != NULL)
+            gw_print("  %s: %s\n", gap, fact->value);
         else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
             break; /* older facts belong to an earlier hang */
     }
@@ -256,7 +263,7 @@ static int say_why_not(uint32_t pid)
 {
     char text[200];
     if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
-        snprintf(text, sizeof text, "there is no process %" PRIu32, pid);
+        snprintf(text, sizeof text, "process %" PRIu32 " does not exist", pid);
     else
         snprintf(text, sizeof text,
                  "pid %" PRIu32
@@ -278,7 +285,7 @@ int gwi_cmd_poke(int argc, char **argv)
     char *end = NULL;
     unsigned long pid = words == 1 ? strtoul(argv[1], &end, 10) : 0;
     if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)
-        return fail("one process id is needed, for example: gpuwhy poke 1234");
+        return fail("exactly one process id is required, for example: gpuwhy poke 1234");
     it.pid = (uint32_t)pid;
     gw_run_folders_visit(look_into, &it);
     if (it.folder[0] == '\0')

@@ -18,7 +18,7 @@
 #define RUN_OPTIONS(X)                                                                                                 \
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
       "the GPU to use, such as virtual:h200 or virtual:2xh200,memory=16GiB,fault=..")                                  \
-    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "let the program see GPUs of that size")                \
+    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "limit the GPU memory that the program sees")           \
     X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
@@ -187,7 +187,7 @@ static void blame(gw_supervisor *first)
     if (!is_blame_wanted(first))
         return;
     if (blocking != NULL && atoi(blocking) != 0)
-        second.not_run = "the first one waited for each launch already (CUDA_LAUNCH_BLOCKING)";
+        second.not_run = "the first run already waited for each launch (CUDA_LAUNCH_BLOCKING)";
     else
         second.not_run = gw_supervisor_again(first, recording, &second.status);
     second.recording = recording;

@@ -170,7 +170,7 @@ static answer split_lack(const row *at, int has)
         number_text(value, "at least ", at->low[has], at->unit);
     else
         snprintf(value, 300, "several values");
-    snprintf(none, 300, "%s", at->lack_matters ? "not there" : "");
+    snprintf(none, 300, "%s", at->lack_matters ? "absent" : "");
     return found;
 }
 

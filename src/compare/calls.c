@@ -225,19 +225,19 @@ static const char *lack_of(const gw_portrait *portrait)
     if (portrait->calls == NULL || portrait->calls->thread_count == 0)
         return "no driver call was recorded";
     if (gw_model_fact(model, GW_FACT_DROPPED_EVENTS) != NULL)
-        return "the recording had reached its limit, and its oldest calls are gone";
+        return "the recording reached its size limit and dropped its oldest calls";
     if (model->damaged_count > 0)
         return "the recording is damaged";
     for (size_t i = 0; i < model->process_count; i++)
         if (model->process[i].lost_events > 0)
-            return "calls were lost while it was recorded";
+            return "calls were lost during recording";
     return NULL;
 }
 
 static bool say_lack(const char *which, const char *why, gw_parting *parting)
 {
     gw_text text = {0};
-    gw_text_addf(&text, "of the %s run %s", which, why);
+    gw_text_addf(&text, "in the %s run, %s", which, why);
     parting->reason = text.data;
     return !text.failed;
 }

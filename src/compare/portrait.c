@@ -42,7 +42,7 @@ static gw_status look(void *user, gw_model *model, const gw_event *event, gw_err
     enum { LOOKS_PER_CLOCK = 256 };
     reading *at = user;
     if (at->looks++ % LOOKS_PER_CLOCK == 0 && at->until_ns != UINT64_MAX && gw_processor_ns() > at->until_ns)
-        return gw_fail(err, GW_END, "it takes too long to read");
+        return gw_fail(err, GW_END, "reading takes too long");
     if (event != NULL && !gw_calls_feed(at->calls, model, event))
         return gw_fail(err, GW_NOMEM, "the order of calls");
     return GW_OK;

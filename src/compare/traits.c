@@ -476,7 +476,7 @@ static void add_end(gwi_traits *traits, const gw_model *model)
     char call[GW_CALL_TEXT_MAX];
     const gw_process *command = model->command;
     if (command == NULL || !command->exit_known || !command->exit.status_known)
-        make_optional(add(traits, GW_AREA_END, "exit", "not known"));
+        make_optional(add(traits, GW_AREA_END, "exit", "unknown"));
     else if (command->exit.signal != 0)
         addf(traits, GW_AREA_END, "exit", "died of signal %d (%s)", command->exit.signal,
              strsignal(command->exit.signal));

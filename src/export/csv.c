@@ -285,7 +285,8 @@ static gw_status begin_sheet(gw_export_to *to, gw_error *err)
 
 const gw_export_format gwi_export_csv_sheet = {
     .name = "csv-sheet",
-    .about = "the same for a spreadsheet: a text that begins like a formula (= + - @) gets a leading apostrophe",
+    .about =
+        "like csv, but safe for a spreadsheet: text that begins like a formula (= + - @) gets a leading apostrophe",
     .begin = begin_sheet,
     .item = put_item,
     .fault = put_fault,

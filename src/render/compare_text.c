@@ -90,7 +90,7 @@ static void add_differences(page *at, const gw_comparison *comparison, bool matt
     }
     if (left > 0) {
         char line[64];
-        snprintf(line, sizeof line, "and %zu more (--json has all)", left);
+        snprintf(line, sizeof line, "and %zu more (--json lists all)", left);
         add_line(at, line);
     }
 }
@@ -120,10 +120,10 @@ static void add_parting(page *at, const gw_parting *parting)
     gw_text line = {0};
     at->label = "Diverges";
     if (!parting->known)
-        gw_text_addf(&line, "not known: %s", parting->reason);
+        gw_text_addf(&line, "unknown: %s", parting->reason);
     else if (!parting->parted)
         gw_text_addf(&line, "nowhere: the same %" PRIu64 " calls in the same order%s", parting->same,
-                     parting->cut ? ", as far as they were kept" : "");
+                     parting->cut ? ", as far as gpuwhy compared them" : "");
     else
         gw_text_addf(&line, "after %" PRIu64 " identical calls", parting->same);
     if (parting->parted && !parting->is_main)
@@ -152,7 +152,7 @@ static void add_ending(gw_text *line, const char *which, gw_portrait *portrait)
 {
     const gw_trait *exit = gw_portrait_trait(portrait, GW_AREA_END, "exit");
     double seconds = (double)gw_portrait_model(portrait)->t_end_ns / 1e9;
-    gw_text_addf(line, "%s %s after %.1f s", which, exit == NULL ? "(how it ended is not known)" : exit->text, seconds);
+    gw_text_addf(line, "%s %s after %.1f s", which, exit == NULL ? "(exit status unknown)" : exit->text, seconds);
 }
 
 void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text)
@@ -170,7 +170,7 @@ void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *goo
     at.label = "Differs";
     add_differences(&at, comparison, true, LINES_MAX);
     if (at.label[0] != '\0')
-        add_line(&at, "in nothing that matters");
+        add_line(&at, "nothing that matters");
     add_parting(&at, &comparison->parting);
     add_same(&at, comparison);
     at.label = "Also";

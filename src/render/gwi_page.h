@@ -25,7 +25,7 @@ typedef enum gwi_section {
     GWI_WHY,
     GWI_RULED_OUT,
     GWI_COULD,
-    GWI_CAUSE,   /* a possible cause of an error code */
+    GWI_CAUSE,   /* the heading of the possible causes of an error code, and each of them */
     GWI_CONFIRM, /* how to confirm the cause */
     GWI_LATER,
     GWI_BEWARE,

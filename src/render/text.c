@@ -91,7 +91,7 @@ static void add_ending(gw_text *line, const gw_verdict *verdict, bool running)
     if (!verdict->exit_known && running)
         gw_text_add_str(line, " is running");
     else if (!verdict->exit_known)
-        gw_text_add_str(line, ": how it ended is not known");
+        gw_text_add_str(line, ": exit status unknown");
     else if (verdict->signal != 0)
         gw_text_addf(line, " died of signal %d (%s)", verdict->signal, strsignal(verdict->signal));
     else
@@ -287,7 +287,8 @@ static void add_source(gwi_page *page, const gw_verdict *verdict)
     if (state == GWI_SOURCE_READ)
         add_lines(page, &source, frame->line);
     else if (state == GWI_SOURCE_CHANGED)
-        gwi_page_add(page, GWI_WHERE_NOTE, "Where", "its line is not shown: the file has changed since", 2);
+        gwi_page_add(page, GWI_WHERE_NOTE, "Where",
+                     "the source line is not shown because the file has changed since the run", 2);
 }
 
 /* Add the user's frame, and the frames of the user's code that called it. Frames of libraries are only in the JSON. */
@@ -345,17 +346,22 @@ static int first_sentence(const char *text)
     return end != NULL ? (int)(end - text) + 1 : (int)strlen(text);
 }
 
-/* Add each possible cause and how to confirm it. Used when the verdict answers a question and is undetermined. */
+/* Add each possible cause and how to confirm it, below a heading. Used when the verdict answers a question and is
+ * undetermined. */
 static void add_causes(gwi_page *page, const gw_verdict *verdict)
 {
+    static const char label[] = "Possible causes"; /* wider than the column of labels, so it has a line of its own */
+    gwi_paragraph *heading = verdict->alternative_count == 0 ? NULL : gwi_page_add(page, GWI_CAUSE, label, "", 0);
+    if (heading != NULL)
+        heading->verbatim = true;
     for (size_t i = 0; i < verdict->alternative_count; i++) {
         const gw_alternative *one = &verdict->alternatives[i];
         gw_text line = {0};
         gw_text_addf(&line, "%zu. %s: %.*s", i + 1, one->cause, first_sentence(one->summary), one->summary);
-        gwi_page_add(page, GWI_CAUSE, "Causes", gw_text_str(&line), 3);
+        gwi_page_add(page, GWI_CAUSE, label, gw_text_str(&line), 3);
         gw_text_clear(&line);
         gw_text_addf(&line, "   Would be confirmed by: %s", one->told_by);
-        gwi_page_add(page, GWI_CONFIRM, "Causes", gw_text_str(&line), 3);
+        gwi_page_add(page, GWI_CONFIRM, label, gw_text_str(&line), 3);
         gw_text_free(&line);
     }
 }

@@ -108,7 +108,7 @@ static void an_empty_verdict_is_printed(void **state)
         gw_verdict verdict = {.status = (gw_verdict_status)status, .cause = "x"};
         gw_text text = {0};
         gw_render_text(&verdict, &(gw_render_style){0}, &text);
-        assert_non_null(strstr(gw_text_str(&text), "how it ended is not known"));
+        assert_non_null(strstr(gw_text_str(&text), "exit status unknown"));
         gw_text_free(&text);
     }
 }

@@ -43,11 +43,11 @@ static const char *why_not(const gwi_record *record)
     for (size_t i = 0; i < LEVELS; i++)
         is_own = is_own || getenv(level_variables[i].name) != NULL;
     if (is_own)
-        return "the environment has settings of its own for it";
+        return "the environment already configures cuDNN's log";
     if (record->path[0] == '\0' || record->is_temporary)
-        return "the recording is not kept, and its place is the recording's folder";
+        return "the recording is temporary, and the log is written beside the recording";
     if (strchr(record->path, '%') != NULL)
-        return "the recording's path holds a %";
+        return "the recording's path contains a %";
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY)
         return "the size of files is limited (ulimit -f): a log that reaches the limit would end the program";
     return NULL;
@@ -67,13 +67,13 @@ void gwi_cudnn_ask(gwi_cudnn *log, gwi_record *record)
 {
     const char *why = why_not(record);
     if (why == NULL && !name_file(log, record))
-        why = "its name is too long";
+        why = "the name of the log is too long";
     if (why == NULL) {
         log->fd = open(log->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         why = log->fd < 0 ? strerror(errno) : NULL;
     }
     if (why == NULL && !give_back(log->fd, 0, PIECE)) {
-        why = "the file system does not take back parts of a file";
+        why = "the file system cannot release parts of a file";
         unlink(log->path);
         close(log->fd);
         log->fd = -1;

@@ -28,7 +28,7 @@ static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, 
         if (named && (options->gpu[bytes] == '\0' || options->gpu[bytes] == ':'))
             return sources[i]->choose(doors, options->gpu + bytes + (options->gpu[bytes] == ':'), program, err);
     }
-    return gw_fail(err, GW_USAGE, "--gpu %s: neither real nor virtual:CARD", options->gpu);
+    return gw_fail(err, GW_USAGE, "--gpu %s: must be real or virtual:CARD", options->gpu);
 }
 
 /* Return a hash of the driver, the hook and the version of the facade. It is used in the folder's name, so that
@@ -83,8 +83,8 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     if (st != GW_OK)
         return st;
     st = gw_fail(err, GW_IO,
-                 "no folder for our library that only you may write to, without space, colon and noexec"
-                 " (tried XDG_CACHE_HOME, /var/tmp, /tmp)");
+                 "no folder for gpuwhy's library (tried XDG_CACHE_HOME, /var/tmp, /tmp): it must be writable by you "
+                 "alone, without spaces or colons in its path, and not mounted noexec");
     for (size_t i = 0; st != GW_OK && i < GWI_CODE_FOLDERS; i++)
         if (gwi_code_folder(i, run_folder, base))
             st = write_facade_in(doors, base, info.build_id, hook, err);

@@ -22,12 +22,14 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
     if (text == NULL) /* at a terminal, the user can see that the program hangs */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
-        return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang: --hang-after is off") : GW_OK;
+        return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang cannot be combined with --hang-after off")
+                                     : GW_OK;
     }
     char *end = NULL;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 1e6))
-        return gw_fail(err, GW_USAGE, "--hang-after %s: not a number of seconds from 0.1 to 1000000, nor off", text);
+        return gw_fail(err, GW_USAGE, "--hang-after %s: must be `off` or a number of seconds from 0.1 to 1000000",
+                       text);
     hangs->kill = options->kill_on_hang;
     hangs->after_ns = (uint64_t)(seconds * 1e9);
     return GW_OK;
@@ -83,7 +85,7 @@ static void kill_all(const gwi_record *record, pid_t child)
 {
     enum { PIDS_MAX = 256 };
     uint32_t pid[PIDS_MAX];
-    gw_say("--kill-on-hang: SIGKILL to pid %d and to what it recorded", (int)child);
+    gw_say("--kill-on-hang: SIGKILL to pid %d and to every recorded process", (int)child);
     size_t count = gw_drain_alive(record->drain, pid, PIDS_MAX);
     kill(child, SIGKILL);
     for (size_t i = 0; i < count && i < PIDS_MAX; i++)

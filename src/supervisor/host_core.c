@@ -80,17 +80,17 @@ static const char *find_place(search *it)
     if (!read_setting("core_pattern", setting, sizeof setting))
         return "core_pattern cannot be read";
     if (setting[0] == '|' || setting[0] == '@')
-        return "the kernel hands core dumps to a program (core_pattern)";
+        return "the kernel passes core dumps to a program (core_pattern)";
     (void)read_setting("core_uses_pid", uses_pid, sizeof uses_pid);
     char *slash = strrchr(setting, '/'), *name = slash == NULL ? setting : slash + 1;
     if (slash != NULL)
         *slash = '\0';
     if (slash != NULL && strchr(setting, '%') != NULL)
-        return "the folder in core_pattern is another one for each process";
+        return "the folder in core_pattern differs for each process";
     gw_path here;
     bool is_absolute = slash != NULL && (setting[0] == '/' || slash == setting);
     if (!is_absolute && getcwd(here, sizeof here) == NULL)
-        return "the working folder has no name";
+        return "the working folder no longer exists";
     gw_status st = is_absolute ? gw_path_format(it->folder, NULL, "%s/", setting)
                                : gw_path_format(it->folder, NULL, "%s/%s", here, slash == NULL ? "" : setting);
     if (st != GW_OK || !as_fnmatch(name, uses_pid[0] == '1', it->pattern, sizeof it->pattern))

@@ -25,7 +25,7 @@ enum { DAY_S = 24 * 3600 };
 
 static gw_status wrong(gw_error *err, const char *path, const char *key, const char *wanted)
 {
-    return gw_fail(err, GW_USAGE, "%s: keep.%s: %s wanted", path, key, wanted);
+    return gw_fail(err, GW_USAGE, "%s: keep.%s: expected %s", path, key, wanted);
 }
 
 /* Read a number that is not negative. If the key is missing, *value is unchanged. */
@@ -71,12 +71,12 @@ static gw_status read_keep(json_object *root, const char *path, gw_keep_limits *
     static const char *const root_keys[] = {"keep", NULL}, *const keep_keys[] = {"recordings", "bytes", "days", NULL};
     json_object *keep;
     if (!json_object_is_type(root, json_type_object))
-        return gw_fail(err, GW_USAGE, "%s: an object wanted: {\"keep\": {..}}", path);
+        return gw_fail(err, GW_USAGE, "%s: expected an object: {\"keep\": {..}}", path);
     gw_status st = check_keys(root, path, root_keys, err);
     if (st != GW_OK || !json_object_object_get_ex(root, "keep", &keep))
         return st;
     if (!json_object_is_type(keep, json_type_object))
-        return gw_fail(err, GW_USAGE, "%s: keep: an object wanted", path);
+        return gw_fail(err, GW_USAGE, "%s: keep: expected an object", path);
     st = check_keys(keep, path, keep_keys, err);
     if (st == GW_OK)
         st = read_number(keep, path, "recordings", &limits->recordings, err);
@@ -131,7 +131,7 @@ gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err)
     json_object *root = parser == NULL ? NULL : json_tokener_parse_ex(parser, text, (int)strlen(text) + 1);
     enum json_tokener_error error = parser == NULL ? json_tokener_success : json_tokener_get_error(parser);
     if (parser == NULL)
-        st = gw_fail(err, GW_NOMEM, "%s: no memory", path);
+        st = gw_fail(err, GW_NOMEM, "%s: out of memory", path);
     else if (error != json_tokener_success)
         st = gw_fail(err, GW_USAGE, "%s:%u: %s", path, line_at(text, json_tokener_get_parse_end(parser)),
                      json_tokener_error_desc(error));

@@ -374,6 +374,6 @@ gw_status gw_last_recording(gw_path out, gw_error *err)
     if (realpath(link, out) != NULL)
         return GW_OK;
     if (readlink(link, out, PATH_MAX) < 0)
-        return gw_fail(err, GW_MISSING, "nothing was recorded yet; record with: gpuwhy run -- program");
-    return gw_fail(err, GW_MISSING, "the last recording was removed; name another one");
+        return gw_fail(err, GW_MISSING, "nothing has been recorded yet; to record: gpuwhy run -- program");
+    return gw_fail(err, GW_MISSING, "the last recording was removed; name a recording");
 }

@@ -78,7 +78,7 @@ static void create_temporary(gwi_record *record, const char *run_folder)
     if (create(record, path, temporary_bytes_max, &err) == GW_OK)
         record->is_temporary = true;
     else
-        gw_say("nothing is recorded: %s", err.text);
+        gw_say("cannot record: %s", err.text);
 }
 
 /* If the disk becomes full, continue the recording in the run folder, so that there is a verdict. */
@@ -97,7 +97,7 @@ static void look_at_spare(gwi_record *record)
     if (record->is_on_spare || why == NULL)
         return;
     record->is_on_spare = record->is_temporary = true;
-    gw_say("%s; the rest of the recording is used for the verdict and then lost", why);
+    gw_say("%s; the rest of the recording is used for the verdict but not saved", why);
     snprintf(record->path, sizeof record->path, "%s", record->spare_path);
 }
 
@@ -110,7 +110,7 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
     gw_status st;
     if (options->output != NULL) {
         if (access(options->output, F_OK) == 0)
-            return gw_fail(err, GW_USAGE, "-o %s: exists already; a recording is never overwritten", options->output);
+            return gw_fail(err, GW_USAGE, "-o %s: already exists; a recording is never overwritten", options->output);
         st = create(record, options->output, options->record_bytes_max, &why);
     } else {
         gw_path name;
@@ -121,7 +121,7 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
             st = create(record, name, options->record_bytes_max, &why);
     }
     if (st != GW_OK) {
-        gw_say("the recording will not be kept: %s", why.text);
+        gw_say("the recording will not be saved: %s", why.text);
         create_temporary(record, run_folder);
     }
     return GW_OK;
@@ -178,7 +178,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
 
 static void stop_writing(gwi_record *record, const char *why)
 {
-    gw_say("the recording stops here, the program continues: %s", why);
+    gw_say("the recording stops here, but the program continues: %s", why);
     gw_status ignored = gw_writer_close(record->writer, NULL); /* the part already written stays readable */
     (void)ignored;
     record->writer = NULL;

@@ -71,7 +71,7 @@ static void give_signals_back(gw_supervisor *first)
 const char *gw_supervisor_again(gw_supervisor *first, gw_path recording, int *ret_status)
 {
     if (name_second(first, recording) != GW_OK)
-        return "there is no place for its recording";
+        return "its recording cannot be named";
     gw_say("a fault on the GPU ended the run; running it again with CUDA_LAUNCH_BLOCKING=1 (--blame), without its "
            "standard output");
     give_signals_back(first);

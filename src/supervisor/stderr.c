@@ -56,7 +56,7 @@ static void begin_pipe(gwi_stderr *capture)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) {
-        capture->not_recorded = "no pipe could be made for stderr";
+        capture->not_recorded = "cannot create a pipe for stderr";
     } else {
         dress_pipe(ends[1]);
         if (gwi_relay_start(capture, ends[0]))
@@ -88,7 +88,7 @@ static void begin_terminal(gwi_stderr *capture)
     if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0 && ptsname_r(master, name, sizeof name) == 0)
         slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (slave < 0) {
-        capture->not_recorded = "no second terminal could be made for stderr";
+        capture->not_recorded = "cannot create a terminal for stderr";
     } else {
         dress_terminal(slave);
         if (gwi_relay_start(capture, master))
@@ -105,7 +105,7 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
     *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
     struct stat ours;
     if (!wanted)
-        capture->not_recorded = "not asked for";
+        capture->not_recorded = "disabled with --no-stderr";
     else if (fstat(STDERR_FILENO, &ours) < 0)
         capture->not_recorded = "stderr is closed";
     else if (S_ISREG(ours.st_mode))
@@ -117,7 +117,7 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
     else
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
-        capture->not_recorded = "no process could be started to copy stderr";
+        capture->not_recorded = "cannot start a process that copies stderr";
     /* If stderr is a terminal, standard output stays on the real one. */
     capture->with_stdout = capture->not_recorded == NULL && !isatty(STDERR_FILENO) && is_also_stdout(&ours);
 }

@@ -60,7 +60,7 @@ static void make_run_folder(gw_supervisor *run)
         run->run_folder[0] = '\0';
         gw_say("GPU calls are not recorded: %s", err.text);
     } else if (is_on_disk && !run->options.quiet) {
-        gw_say("the buffers are in %s, because no tmpfs with room can be written to; a slow disk may delay the program",
+        gw_say("the buffers are in %s, because no writable tmpfs has room; a slow disk may delay the program",
                run->run_folder);
     }
 }
@@ -74,7 +74,7 @@ static void say_what_is_not_seen(gw_supervisor *run)
     if (program->is_32_bit)
         why = "a 32-bit program";
     else if (program->is_privileged)
-        why = "a program with other rights than yours (setuid, setgid or capabilities)";
+        why = "a program with other privileges than yours (setuid, setgid or capabilities)";
     else if (program->is_static)
         why = "a static program";
     if (why == NULL)
@@ -96,7 +96,7 @@ static void say_nested(const gw_supervisor *run)
     if (fd < 0)
         return;
     bool kept = run->record.path[0] != '\0' && !run->record.is_temporary;
-    dprintf(fd, "pid %d is another gpuwhy run; what it started is recorded %s%s\n", (int)getpid(),
+    dprintf(fd, "pid %d is another gpuwhy run; the processes that it started are recorded %s%s\n", (int)getpid(),
             kept ? "in " : "elsewhere", kept ? run->record.path : "");
     close(fd);
 }
@@ -107,7 +107,7 @@ static int start(gw_supervisor *run)
     if (run->capture.not_recorded != NULL)
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_NOT_RECORDED), "%s", run->capture.not_recorded);
     if (run->capture.with_stdout)
-        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_WITH_STDOUT), "both are one file or pipe");
+        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_WITH_STDOUT), "both are the same file or pipe");
     gwi_start how = {.argv = run->argv,
                      .program = &run->program,
                      .options = &run->options,
@@ -187,7 +187,7 @@ static void remove_old_recordings(void)
     gw_keep_result result;
     gw_error err;
     if (gw_keep_limits_read(&limits, &err) != GW_OK)
-        gw_say("no old recording is removed: %s", err.text);
+        gw_say("old recordings are not removed: %s", err.text);
     else if (gw_keep_apply(&limits, &result, &err) != GW_OK)
         gw_say("old recordings cannot be removed: %s", err.text);
 }
@@ -240,10 +240,10 @@ static int start_or_clean_up(gw_supervisor *run)
 static int run_bare(const gw_run_options *options, char *const *argv)
 {
     if (strcmp(options->gpu, "real") != 0) { /* without gpuwhy, the program would use another GPU */
-        gw_say("run: too few files may be open (ulimit -n) to run a program with --gpu %s", options->gpu);
+        gw_say("run: the limit on open files is too low (ulimit -n) to run a program with --gpu %s", options->gpu);
         return GW_EXIT_USAGE;
     }
-    gw_say("nothing is recorded: too few files may be open (ulimit -n); the program runs without gpuwhy");
+    gw_say("cannot record: the limit on open files is too low (ulimit -n); the program runs without gpuwhy");
     gwi_limits_restore();
     execvp(argv[0], argv);
     gw_say("%s: %s", argv[0], strerror(errno));

@@ -235,10 +235,10 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
     char buffer[64 << 10];
     bool whole = false;
     ssize_t used = read_environment(pid, buffer, sizeof buffer, &whole);
-    *ret_why = "has other rights than yours";
+    *ret_why = "has other privileges than yours";
     if (used < 0)
         return errno == EACCES || errno == EPERM;
-    *ret_why = "was started with another environment";
+    *ret_why = "was started with a different environment";
     return whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
@@ -264,7 +264,7 @@ static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_d
         watch->strange[at].said = true;
         name_of(pid, name, sizeof name);
         gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_CHILD),
-                        "pid %d (%s) %s: driver calls of it would not be seen", (int)pid, name, why);
+                        "pid %d (%s) %s: its driver calls would not be recorded", (int)pid, name, why);
     }
 }
 
@@ -309,7 +309,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
         gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
-                        "pid %d uses %s, and its calls were not seen", (int)pid, driver);
+                        "pid %d uses %s, and its calls were not recorded", (int)pid, driver);
 }
 
 /* On a busy machine a forked child may be seen before its parent's first call is drained. */

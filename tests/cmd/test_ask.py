@@ -131,7 +131,7 @@ class Causes(unittest.TestCase):
         out = causes("gpu-oom-fragmentation").stdout
         self.assertIn("\nPyTorch\n  1. ", out)
         self.assertIn("\nTensorFlow\n  1. ", out)
-        self.assertIn("only this:   ", causes("fork-after-init").stdout)
+        self.assertIn("only cause: ", causes("fork-after-init").stdout)
 
 
 if __name__ == "__main__":

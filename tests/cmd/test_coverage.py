@@ -52,7 +52,7 @@ class Coverage(PythonCase):
         self.assertEqual((done.returncode, verdict["status"]), (1, "undetermined"), verdict)
         self.assert_claims_nothing(verdict)
         self.assertEqual(len(verdict["coverage"]["unobserved"]), 1)
-        self.assertIn("another environment", verdict["coverage"]["unobserved"][0])
+        self.assertIn("a different environment", verdict["coverage"]["unobserved"][0])
         done, verdict = self.run_until_seen(self.child("{}", 0))
         self.assertEqual((done.returncode, verdict["status"]), (0, "undetermined"), verdict)
         self.assert_claims_nothing(verdict)

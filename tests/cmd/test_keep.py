@@ -52,7 +52,7 @@ class Limits(Shelf):
         self.put("20260101-120000-7.gpuwhy", days_old=91)
         self.put("20260102-120000-7.gpuwhy", days_old=89)
         self.put("20260103-120000-7.gpuwhy", days_old=1)
-        self.assertIn("removed 1 recordings", self.prune())
+        self.assertIn("removed 1 recording (", self.prune())
         self.assertEqual(self.names(), ["20260102-120000-7.gpuwhy", "20260103-120000-7.gpuwhy"])
 
     def test_the_oldest_go_first(self):
@@ -74,7 +74,7 @@ class Limits(Shelf):
         for end in (".gpuwhy", ".blame.gpuwhy", ".cudnn.log", ".4711.cudacore"):
             self.put(f"20260101-120000-7-2{end}", days_old=5)
         self.put("20260102-120000-7.gpuwhy", days_old=1)
-        self.assertIn("removed 1 recordings", self.prune())
+        self.assertIn("removed 1 recording (", self.prune())
         self.assertEqual(self.names(), ["20260102-120000-7.gpuwhy"])
 
     def test_the_newest_stays_even_if_it_is_old_and_large(self):
@@ -148,9 +148,9 @@ class Configuration(Shelf):
     def test_an_error_is_told_with_its_place(self):
         for text, reason in (('{"keep": {"recordings": 5,,}}', ":1: "), ('{\n"keep": {\n"days": x}}', ":3: "),
                              ('{"keep": {"days": -1}}', "keep.days"), ('{"keep": {"days": "ten"}}', "keep.days"),
-                             ('{"keep": {"bytes": "many"}}', "keep.bytes"), ('{"keep": 5}', "keep: an object"),
+                             ('{"keep": {"bytes": "many"}}', "keep.bytes"), ('{"keep": 5}', "keep: expected an object"),
                              ('{"kept": {}}', 'unknown key "kept"'), ('{"keep": {"hours": 1}}', 'unknown key "hours"'),
-                             ("[]", "an object wanted"), ("", "")):
+                             ("[]", "expected an object"), ("", "")):
             with self.subTest(text):
                 self.assertIn(reason, self.refused(text))
 
@@ -159,7 +159,7 @@ class Configuration(Shelf):
         self.put("20250101-120000-7.gpuwhy", days_old=500)
         bare, done = self.run_both("sh", "-c", "echo out; exit 3")
         self.assertEqual((done.returncode, done.stdout), (bare.returncode, bare.stdout))
-        self.assertIn("no old recording is removed", done.stderr.decode())
+        self.assertIn("old recordings are not removed", done.stderr.decode())
         self.assertIn("20250101-120000-7.gpuwhy", self.names())
 
     def test_prune_stands_alone(self):

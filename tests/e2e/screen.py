@@ -3,7 +3,7 @@ scrolls away."""
 import re
 
 COLUMNS, LINES = 80, 24
-LABELS = ["Verdict", "Where", "Next", "Why", "Causes", "Later", "Beware", "Also", "Details"]
+LABELS = ["Verdict", "Where", "Next", "Why", "Possible causes", "Later", "Beware", "Also", "Details"]
 ALIASES = {"Seen": "Why", "Meaning": "Why"}  # labels for a clean run and for an answer
 WHY_MAX, NEXT_MAX, NEXT_LINES_MAX = 8, 4, 2
 
@@ -24,6 +24,8 @@ def screens(text):
 
 
 def label_of(line):
+    if line == "Possible causes":  # wider than the column of labels, so it has a line of its own
+        return line
     match = re.match(r"([A-Z][a-z]+) {2,}\S", line)
     label = match and ALIASES.get(match[1], match[1])
     return label if label in LABELS and len(match[0]) == 10 else None
@@ -41,7 +43,7 @@ def sections(lines):
 
 
 def sum_wrong(text):
-    """Whether a line "needed: 4.51 GiB live + 1.53 GiB asked = 6.04 GiB > 5.00 GiB" adds up, with the printed
+    """Whether a line "needed: 4.51 GiB live + 1.53 GiB requested = 6.04 GiB > 5.00 GiB" adds up, with the printed
     numbers."""
     parts, total = text.removeprefix("needed: ").split(" = ")
     amount = r"(\d+(?:\.\d\d)?) (B|KiB|MiB|GiB|TiB)\b"
