@@ -246,8 +246,7 @@ bool gw_logs_are_supported(void)
 gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err)
 {
     (void)ret_matcher;
-    return gw_fail(err, GW_UNSUPPORTED,
-                   "this build cannot read text logs (Hyperscan and PCRE2 were not there when it was built)");
+    return gw_fail(err, GW_UNSUPPORTED, "this build cannot read text logs (built without Hyperscan and PCRE2)");
 }
 
 void gwi_matcher_close(gwi_matcher *matcher)

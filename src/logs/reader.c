@@ -569,7 +569,7 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
         if (st != GW_OK)
             break;
         if (first && gwi_is_binary(reader->block, count)) {
-            st = gw_fail(err, GW_CORRUPT, "%s: this is no text: a recording ends in .gpuwhy", path);
+            st = gw_fail(err, GW_CORRUPT, "%s: not a text file (the name of a recording ends in .gpuwhy)", path);
             goto out;
         }
         if (first && gwi_is_notebook(reader->block, count))

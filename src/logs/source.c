@@ -202,7 +202,7 @@ static gw_status read_gzip(gwi_log_source *source, char *bytes, size_t room, siz
     if (!source->inside) { /* the file may contain several gzip streams */
         source->inside = true;
         if (inflateReset(z) != Z_OK)
-            return gw_fail(err, GW_CORRUPT, "gzip: cannot go on");
+            return gw_fail(err, GW_CORRUPT, "gzip: cannot continue");
     }
     int done = inflate(z, Z_NO_FLUSH);
     source->input_at = source->input_bytes - z->avail_in;
@@ -292,7 +292,7 @@ gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, 
         if (st != GW_OK || *ret_count > 0)
             return st;
         if (starved && source->ended)
-            return source->inside ? gw_fail(err, GW_CORRUPT, "the compressed data break off") : GW_END;
+            return source->inside ? gw_fail(err, GW_CORRUPT, "the compressed data end early") : GW_END;
     }
 }
 

@@ -72,7 +72,7 @@ static void no_card_and_another_end(void **state)
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* stderr was not recorded */
-    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* still running */
@@ -705,7 +705,7 @@ static void a_signal_after_an_exception(void **state)
     gw_feed_exit(&feed, -1, 15);
     expect("killed-by-scheduler-or-user", GW_SUPPORTED);
     open_run();
-    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     gw_feed_exit(&feed, -1, 15);
     expect("killed-by-scheduler-or-user", GW_SUPPORTED);
     open_run();

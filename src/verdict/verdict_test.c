@@ -174,7 +174,7 @@ static void feed_handled_failure_of_a_clean_run(void)
 static void feed_unobserved_is_never_clean(void)
 {
     open_program(16 * gib);
-    gw_feed_fact(&feed, "unobserved.driver", "pid 100 uses /opt/libcuda.so.1, and its calls were not seen");
+    gw_feed_fact(&feed, "unobserved.driver", "pid 100 uses /opt/libcuda.so.1, and its calls were not recorded");
     close_program(0);
 }
 
@@ -225,8 +225,8 @@ static void test_capacity_in_a_phase(void **state)
         gw_feed_no_room(&feed, 5 * gib, gib, 16 * gib);
         gw_feed_exit(&feed, 1, 0);
         expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
-        assert_int_equal(says("this was in phase validation"), named);
-        assert_false(says("this was in phase load"));
+        assert_int_equal(says("this happened in phase validation"), named);
+        assert_false(says("this happened in phase load"));
         judge_close();
     }
 }
@@ -753,7 +753,7 @@ static void feed_leak_names_its_line(void)
 
 static void also_leak_names_its_line(void)
 {
-    expect_place("loader.py:41 in next", "kept");
+    expect_place("loader.py:41 in next", "never freed");
     assert_null(verdict->where_reason);
 }
 
@@ -801,7 +801,7 @@ static void test_no_place_says_why(void **state)
 {
     static const struct {
         const char *frames, *reason;
-    } cases[] = {{NULL, "holds no call sites"},
+    } cases[] = {{NULL, "contains no call sites"},
                  {"", "none of the frames"},
                  {"wait /usr/lib/python3.11/threading.py 324", "none of the frames"}};
     (void)state;
@@ -1044,7 +1044,7 @@ static void test_pytorchs_own_limit(void **state)
                  "card's 140.00 GiB was free"));
         assert_true(says("27.00 MiB of the 2.80 GiB that PyTorch may take was left"));
         assert_true(list_has(&verdict->next, "Raise PyTorch's own limit"));
-        assert_true(list_has(&verdict->ruled_out, "PyTorch's own limit counts this program alone"));
+        assert_true(list_has(&verdict->ruled_out, "PyTorch's own limit counts only this program"));
         assert_false(has_alternative("gpu-oom-other-process"));
         judge_close();
         at_own_limit(told, true);
@@ -2554,7 +2554,7 @@ typedef struct row {
 
 static const row rows[] = {
     NO_FAULT(healthy_run, GW_VERDICT_CLEAN, .also = also_healthy_run),
-    NO_FAULT(left_to_process_exit_is_no_leak, GW_VERDICT_CLEAN, .advice = {"were not freed before"},
+    NO_FAULT(left_to_process_exit_is_no_leak, GW_VERDICT_CLEAN, .advice = {"was not freed before"},
              .no_advice = {"leak"}),
     NO_FAULT(leak_list_of_a_clean_run, GW_VERDICT_CLEAN, .advice = {"960.00 MiB", "60 blocks"}),
     NO_FAULT(pool_reuse_is_said, GW_VERDICT_CLEAN, .advice = {"reused"}),
@@ -2575,9 +2575,11 @@ static const row rows[] = {
           .alternative = {"gpu-oom-capacity"}),
     NOT_NAMED(a_search_for_what_fits, "", .says = {"cuMemAlloc of 96.00 MiB failed"},
               .silent = {"cuMemAlloc of 3.00 GiB failed"}, .also = also_a_search_for_what_fits),
-    NO_FAULT(handled_refusals_are_told_together, GW_VERDICT_CLEAN,
-             .advice = {"handled: 100 refusals, 1.00 GiB each, at t.py:7 in probe of cuMemAlloc",
-                        "handled: 2 refusals, 2.00 GiB to 3.00 GiB, at t.py:17 in other"}),
+    NO_FAULT(
+        handled_refusals_are_told_together, GW_VERDICT_CLEAN,
+        .advice =
+            {"handled: cuMemAlloc at t.py:7 in probe was refused 100 times for lack of memory (1.00 GiB each, ",
+             "handled: cuMemAlloc at t.py:17 in other was refused 2 times for lack of memory (2.00 GiB to 3.00 GiB, "}),
     FAULT(second_run_finds_the_first_ones_memory, "gpu-oom-leak", GW_SUPPORTED, .ruled_out = {"fragmentation"},
           .also = also_second_run_finds_the_first_ones_memory),
     FAULT(second_run_near_the_first_was_released, "gpu-oom-capacity", GW_ESTABLISHED,
@@ -2595,7 +2597,7 @@ static const row rows[] = {
           .also = also_places_of_a_reset),
     NAMED(place_of_a_late_report, "illegal-address", .also = also_place_of_a_late_report),
     NO_FAULT(leak_list_of_a_clean_run_has_lines, GW_VERDICT_CLEAN,
-             .advice = {"200 streams made at serve.py:3 in request, 200 of them never destroyed"},
+             .advice = {"200 streams created at serve.py:3 in request, 200 of them never destroyed"},
              .no_advice = {"conv.py:9"}, .also = also_leak_list_of_a_clean_run_has_lines),
     FAULT(leak_near_activations_of_one_pass, "gpu-oom-capacity", GW_SUPPORTED, .not_ruled_out = {"a leak"}),
     FAULT(equal_blocks_without_work, "gpu-oom-capacity", GW_SUPPORTED),
@@ -2647,8 +2649,8 @@ static const row rows[] = {
     /* the program did not wait for anything between the refusals, so they belong to one step */
     FAULT(kept_exception_near_a_library_that_tries, "gpu-oom-capacity", GW_SUPPORTED,
           .value = {{(double)(1226 * mib), "bytes"}}, .no_alternative = {"gpu-oom-leak"}),
-    FAULT(illegal_address, "illegal-address", GW_ESTABLISHED, .says = {"class_report", "no reset", "50.01 ms"},
-          .then = {"cuDevicePrimaryCtxRetain"}),
+    FAULT(illegal_address, "illegal-address", GW_ESTABLISHED,
+          .says = {"class_report", "a reset does not help", "50.01 ms"}, .then = {"cuDevicePrimaryCtxRetain"}),
     FAULT(illegal_address_is_a_fault_even_with_exit_0, "illegal-address", GW_ESTABLISHED),
     /* a lost event could contradict the cause */
     FAULT(illegal_address_near_lost_events, "illegal-address", GW_SUPPORTED, .advice = {"7 events were lost"}),

@@ -94,7 +94,7 @@ static void the_librarys_own_word(void **state)
 {
     (void)state;
     const char *text = advice_on(&(story){.library = true, .small_bytes = 96 * mib, .logged = true});
-    assert_non_null(strstr(text, "cuDNN's own log has a warning at that time, cudnnBackendExecute"));
+    assert_non_null(strstr(text, "cuDNN's own log has a warning at that time: cudnnBackendExecute"));
     assert_non_null(strstr(text, "workspace is too small"));
     assert_string_equal(advice_on(&(story){.small_bytes = 96 * mib, .logged = true}), "");
 }

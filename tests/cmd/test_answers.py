@@ -12,7 +12,7 @@ GPUWHY = pathlib.Path(os.environ["GPUWHY"])
 BUILD = GPUWHY.parent
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "answers").glob("*.md"))
-VERDICT = re.compile(r"Verdict +(?:not determined: .*? the likeliest is (?P<likeliest>[a-z0-9-]+)"
+VERDICT = re.compile(r"Verdict +(?:not determined: .*? the most likely is (?P<likeliest>[a-z0-9-]+)"
                      r"|(?P<cause>[a-z0-9]+-[a-z0-9-]+)(?: \((?P<certainty>[a-z]+)\))?)")
 # A build with sanitizers runs the same programs, but its output is not compared (the docs show the release build).
 SANITIZED = os.environ.get("GPUWHY_SANITIZE", "") != ""

@@ -28,7 +28,7 @@ class Ask(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn("not determined", done.stdout)
                 self.assertIn("1. " + cause + ":", done.stdout)
-                self.assertIn("To decide: " + command, " ".join(done.stdout.split()))
+                self.assertIn("To find out: " + command, " ".join(done.stdout.split()))
                 self.assertEqual(done.stderr, "")
 
     def test_both_numbers_of_cudnn_are_named(self):

@@ -137,11 +137,11 @@ class Raised(PythonCase):
         body = "print('one\\ntwo\\nthree', flush=True)\nprint('four', file=sys.stderr, flush=True)\nos._exit(5)\n"
         for shell in ("2>&1 | tee log >/dev/null", "> log 2>&1"):
             verdict = self.verdict_of(body, shell, status=5)
-            self.assertEqual(self.texts(verdict, "output"), ["its last output: two", "three", "four"])
-            self.assertNotIn("did not say why", verdict["headline"])
-        self.assertEqual(self.texts(self.verdict_of(body, "2> log", status=5), "stderr"), ["its last output: four"])
-        self.assertIn("did not say why", self.verdict_of("os._exit(5)\n", "> log 2>&1", status=5)["headline"])
-        self.assertNotIn("did not say why", self.verdict_of("os._exit(5)\n", "2> /dev/null", status=5)["headline"])
+            self.assertEqual(self.texts(verdict, "output"), ["last output: two", "three", "four"])
+            self.assertNotIn("printed no reason", verdict["headline"])
+        self.assertEqual(self.texts(self.verdict_of(body, "2> log", status=5), "stderr"), ["last output: four"])
+        self.assertIn("printed no reason", self.verdict_of("os._exit(5)\n", "> log 2>&1", status=5)["headline"])
+        self.assertNotIn("printed no reason", self.verdict_of("os._exit(5)\n", "2> /dev/null", status=5)["headline"])
 
 
 if __name__ == "__main__":

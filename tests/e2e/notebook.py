@@ -163,7 +163,7 @@ def expect_where(book, text):
     known = book.run("print(hasattr(get_ipython().compile, '_filename_map'))").printed == "True\n"
     line = SETUP.strip().splitlines().index("    result = getattr(cuda, name)(*arguments)") + 1
     if known:
-        expect_in(f"Where In [1]:{line} in call: the largest part of this memory was allocated there", text)
+        expect_in(f"Where In [1]:{line} in call: the largest part of this memory was allocated here", text)
         expect(re.search(r"called at In \[1\]:\d+ in Array.__init__, In \[1\]:\d+ in train.*In \[2\]:1 in <module>", text),
                f"the callers are not named in:\n{text}")
 

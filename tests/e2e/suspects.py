@@ -16,7 +16,7 @@ def python_line(place):
     expect(verdict["cause"] == "illegal-address", f"{verdict['cause']}: {verdict['headline']}")
     expect_text(verdict, rf"bad launched on .*first launched at \S*launches.py:\d+ in launch, called at \S*launches.py:"
                          rf"{line_of(source, 'fault')} in work", "the launch")
-    expect_text(verdict, r"good launched 20 times", "the other kernel")
+    expect_text(verdict, r"last launch: good on .*, one of 20 launches", "the other kernel")
     where = verdict["where"]  # two suspects: only the place of the report is shown
     expect(where["line"] == line_of(source, "report"), f"{where['text']} ({where['what']})")
 
@@ -31,7 +31,7 @@ def assertion(place):
     expect(where["what"] == "where the kernel that the assertion names was first launched", f"{where['what']}")
     if where["line"]:
         expect("loss_forward" in CNN_SOURCE.read_text().splitlines()[where["line"] - 1], f"{where['text']}")
-    kernels = [e["text"] for e in verdict["evidence"] if re.search(r" launched .*on stream|other kernels since", e["text"])]
+    kernels = [e["text"] for e in verdict["evidence"] if re.search(r" launched .*on stream|^last launch: .*on stream|other kernels since", e["text"])]
     expect(len(kernels) == 3 and kernels[0].startswith("loss_forward launched"), f"{kernels}")
 
 

@@ -133,7 +133,7 @@ const char *gwi_gpu_words(const gwi_case *c)
     if (gwi_observed_count(c->model) == 0)
         return "; no CUDA driver call was observed";
     if (gwi_unseen(c->model, NULL) != NULL)
-        return "; a part of the run was not observed";
+        return "; part of the run was not observed";
     return "";
 }
 
@@ -143,12 +143,11 @@ static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failu
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, failure->fn_name);
     gwi_at(c, failure->site, at);
-    gwi_evidence(
-        finding, failure->t_ns, "driver",
-        "%s%s%s%s was refused for lack of memory, and %s; it is not known whether the run ended because of this", call,
-        failure->bytes_wanted == 0 ? "" : " of ",
-        failure->bytes_wanted == 0 ? "" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-        c->is_root_unsure ? "other work went on" : "the program went on");
+    gwi_evidence(finding, failure->t_ns, "driver",
+                 "%s%s%s%s was refused for lack of memory, but %s; it is unclear whether this ended the run", call,
+                 failure->bytes_wanted == 0 ? "" : " of ",
+                 failure->bytes_wanted == 0 ? "" : gw_bytes_text(bytes, failure->bytes_wanted), at,
+                 c->is_root_unsure ? "other work continued" : "the program continued");
 }
 
 /* Report as evidence each reason why the GPU is not ruled out. */
@@ -189,6 +188,6 @@ bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words
         return false;
     }
     gwi_rule_out(finding, "the GPU (%s%s)", words,
-                 c->handled == NULL ? "" : ", except for refused requests for memory after which the program went on");
+                 c->handled == NULL ? "" : ", except for refused memory requests after which the program continued");
     return true;
 }

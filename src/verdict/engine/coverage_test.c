@@ -48,9 +48,9 @@ static void done(void)
 
 /* ---- what was observed ---- */
 
-static const char other_child[] = "pid 7 (python3) was started with another environment: driver calls of it would not "
-                                  "be seen";
-static const char nested[] = "pid 7 is another gpuwhy run; what it started is recorded in /r.gpuwhy";
+static const char other_child[] =
+    "pid 7 (python3) was started with a different environment: its driver calls would not be recorded";
+static const char nested[] = "pid 7 is another gpuwhy run; the processes that it started are recorded in /r.gpuwhy";
 
 static void test_a_silent_end(void **state)
 {
@@ -201,23 +201,23 @@ static void test_last_words(void **state)
     work();
     gw_feed_stderr(&feed, "one\ntwo\n10%\r20%\r30%\n  three\nfour\n\ngpuwhy: a word of ours\n");
     end(3, 0);
-    assert_true(has("its last output: 30%") && has("three") && has("four"));
+    assert_true(has("last output: 30%") && has("three") && has("four"));
     assert_false(has("two") || has("20%") || has("a word of ours"));
-    assert_null(strstr(verdict->headline, "did not say why"));
+    assert_null(strstr(verdict->headline, "printed no reason"));
     done();
     work(); /* a run without any output on stderr; stdout was not recorded */
     end(3, 0);
-    assert_null(strstr(verdict->headline, "did not say why"));
+    assert_null(strstr(verdict->headline, "printed no reason"));
     done();
     work();
-    gw_feed_fact(&feed, "stderr.with_stdout", "both are one file or pipe");
+    gw_feed_fact(&feed, "stderr.with_stdout", "both are the same file or pipe");
     end(3, 0);
-    assert_non_null(strstr(verdict->headline, "did not say why"));
+    assert_non_null(strstr(verdict->headline, "printed no reason"));
     done();
     work();
-    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     end(3, 0);
-    assert_true(has("its output was not recorded: not asked for"));
+    assert_true(has("the program's output was not recorded: disabled with --no-stderr"));
     done();
 }
 

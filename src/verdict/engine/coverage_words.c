@@ -51,10 +51,10 @@ void gwi_say_last_words(const gwi_case *c, gwi_finding *finding)
         end = line > 0 ? line - 1 : 0;
     }
     if (count == 0 && not_recorded != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "stderr", "its output was not recorded: %s", not_recorded->value);
+        gwi_evidence(finding, GWI_NO_TIME, "stderr", "the program's output was not recorded: %s", not_recorded->value);
     for (size_t i = count; i-- > 0;)
-        gwi_evidence(finding, GWI_NO_TIME, both ? "output" : "stderr", "%s%.*s",
-                     i + 1 == count ? "its last output: " : "", (int)bytes[i], facts->text + from[i]);
+        gwi_evidence(finding, GWI_NO_TIME, both ? "output" : "stderr", "%s%.*s", i + 1 == count ? "last output: " : "",
+                     (int)bytes[i], facts->text + from[i]);
 }
 
 static bool is_inside(const gw_stderr_facts *facts, const char *text)

@@ -239,7 +239,7 @@ static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t sinc
             say_end_of(c, finding, process, since_ns);
     }
     if (more > 0)
-        gwi_consequence(finding, "and %zu more processes", more);
+        gwi_consequence(finding, "and %zu more process%s", more, more == 1 ? "" : "es");
     if (model->stderr_facts.child_exception.seen)
         gwi_consequence(finding, "%s", model->stderr_facts.child_exception.text);
 }
@@ -250,9 +250,8 @@ static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
     gwi_who_text(who, c->process);
     gwi_evidence(finding, c->model->command->t_exit_ns, "exit",
                  "the command still exited with status 0, and no other process replaced %s", who);
-    gwi_next(
-        finding,
-        "Make the parent check how its children end (join(), then exitcode; wait()), and fail when one of them failed");
+    gwi_next(finding, "Make the parent check how its children end (join(), then exitcode; wait()), and exit with an "
+                      "error if one of them fails");
 }
 
 /* Report processes whose deaths were seen in the same sample, because it is not known which process died first. */
@@ -264,7 +263,7 @@ static void say_tie(const gwi_case *c, gwi_finding *finding)
         char who[GWI_WHO_TEXT_MAX];
         if (other != process && other != c->model->command && gw_died_badly(other) && !gwi_was_told_to_end(other) &&
             other->t_exit_ns == process->t_exit_ns)
-            gwi_evidence(finding, other->t_exit_ns, "exit", "%s ended at the same moment: it may have been the first",
+            gwi_evidence(finding, other->t_exit_ns, "exit", "%s ended at the same time and may have failed first",
                          gwi_who_text(who, other));
     }
 }

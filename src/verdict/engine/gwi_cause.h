@@ -260,7 +260,7 @@ bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
 typedef struct gw_cause {
     const char *id;      /* name in the catalogue (`gpuwhy causes`) */
     const char *summary; /* one sentence about the cause */
-    const char *proof;   /* the evidence that establishes the cause */
+    const char *proof;   /* the evidence that establishes the cause, as a noun phrase */
     /* Fixes, one per line, best first. Index GW_FRAMEWORK_RAW has the general fixes and is required. NULL at another
      * index: the general fixes apply. */
     const char *fixes[GW_FRAMEWORK_COUNT];

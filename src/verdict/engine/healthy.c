@@ -28,7 +28,7 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
         const gw_pair *closed = gw_model_fact(c->model, GW_FACT_DOORS_CLOSED);
         gwi_headline(finding, "the program ended normally; no CUDA driver call was observed");
         if (closed != NULL && strcmp(closed->value, "no driver") == 0)
-            gwi_evidence(finding, closed->t_ns, "host", "there is no GPU driver (libcuda.so.1) on this machine");
+            gwi_evidence(finding, closed->t_ns, "host", "this machine has no GPU driver (libcuda.so.1)");
         return;
     }
     gwi_headline(finding, "no fault found%s",
@@ -57,7 +57,8 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
     }
     uint64_t launches = launches_of(c->model);
     if (launches > 0)
-        gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count", "%" PRIu64 " launches", launches);
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count", "%" PRIu64 " launch%s", launches,
+                    launches == 1 ? "" : "es");
     if (!used && launches == 0)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "%s used no GPU memory and launched nothing",
                      gwi_unseen(c->model, NULL) != NULL ? "the processes that were observed" : "the program");
@@ -65,9 +66,8 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 {
-    gwi_headline(
-        finding,
-        "the program ended normally; no CUDA driver call was observed, and a part of the run was not observed");
+    gwi_headline(finding,
+                 "the program ended normally; no CUDA driver call was observed, and part of the run was not observed");
     gwi_say_unseen(c, finding);
     gwi_next(finding, "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
 }
@@ -134,11 +134,12 @@ static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
         gwi_evidence(finding, lacks->t_ns, "driver", "the virtual card refused cuGetExportTable");
         gwi_next(finding, "Run it on a real GPU (--gpu real), or test the part that uses the driver API");
     } else {
-        gwi_headline(finding,
-                     "the program used a feature that the virtual card lacks; it is not known whether this ended it");
+        gwi_headline(
+            finding,
+            "the program used a feature that the virtual card lacks; it is unclear whether this ended the program");
         if (lacks->fn_name != NULL)
             gwi_evidence(finding, lacks->t_ns, "driver",
-                         "%s returned 801 (%s) because the virtual card does not support it: a real one may",
+                         "%s returned 801 (%s) because the virtual card does not support it; a real card may",
                          gwi_call_text(call, lacks->fn_name), gw_result_name(801));
         gwi_next(finding, "Run it on a real GPU (--gpu real) to see whether it also fails there");
     }
@@ -149,7 +150,7 @@ static void say_other_failure(const gwi_case *c, gwi_finding *finding)
     const gw_failure *root = c->root;
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, root->fn_name);
-    gwi_headline(finding, "%s returned %u (%s) at %.2f s; why it failed is not determined", call, root->result,
+    gwi_headline(finding, "%s returned %u (%s) at %.2f s; the reason is unknown", call, root->result,
                  gw_result_name(root->result), (double)root->t_ns / 1e9);
     gwi_evidence(finding, root->t_ns, "driver", "%s%s returned %u (%s)%s%s", call, gwi_at(c, root->site, at),
                  root->result, gw_result_name(root->result), root->text == NULL ? "" : ": ",
@@ -171,7 +172,7 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
         return;
     if (c->handled == NULL) {
         char bytes[GW_BYTES_TEXT_MAX];
-        gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s were allocated)",
+        gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s was allocated)",
                      gw_bytes_text(bytes, peak));
     }
 }
@@ -191,7 +192,7 @@ static void say_end(const gwi_case *c, gwi_finding *finding)
 static void say_unobserved(const gwi_case *c, gwi_finding *finding)
 {
     gwi_headline(finding,
-                 "not observed: the program used the GPU, or may have used it, in a way that gpuwhy does not see");
+                 "not observed: the program used the GPU, or may have used it, in a way that gpuwhy cannot observe");
     gwi_say_unseen(c, finding);
     say_end(c, finding);
     gwi_say_last_words(c, finding);
@@ -203,13 +204,14 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
 {
     double for_s = (double)c->hang.hang->for_ns / 1e9;
     if (c->hang.kind == GWI_HANG_PEER) {
-        gwi_headline(finding, "no progress for %.1f s: a collective waits, perhaps for a rank that does not join it",
+        gwi_headline(finding,
+                     "no progress for %.1f s: a collective is waiting, perhaps for a rank that has not joined it",
                      for_s);
         gwi_say_waiting(c, finding);
         gwi_say_missing_ranks(c, finding);
         return;
     }
-    gwi_headline(finding, "no driver call began or ended for %.1f s; the reason is not determined", for_s);
+    gwi_headline(finding, "no driver call began or ended for %.1f s; the reason is unknown", for_s);
     gwi_say_threads(c, finding);
 }
 
@@ -217,16 +219,16 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
 static void say_bad_end(const gwi_case *c, gwi_finding *finding)
 {
     const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
-    const char *why = gwi_said_nothing(c) ? "and did not say why" : "and the reason is not determined";
+    const char *why = gwi_said_nothing(c) ? " and printed no reason" : "; no reason was found";
     if (!c->ended)
         gwi_headline(finding, "nothing has failed so far");
     else if (c->hang.hang != NULL && c->bad_end)
-        gwi_headline(finding, "no progress for %.1f s before the program was ended; the reason is not determined",
+        gwi_headline(finding, "no progress for %.1f s before the program was ended; the reason is unknown",
                      (double)c->hang.hang->for_ns / 1e9);
     else if (c->signal != 0)
-        gwi_headline(finding, "the program died of signal %d; the reason is not determined%s", c->signal, gpu);
+        gwi_headline(finding, "the program was ended by signal %d; the reason is unknown%s", c->signal, gpu);
     else
-        gwi_headline(finding, "the program exited with status %d %s%s", c->exit_code, why, gpu);
+        gwi_headline(finding, "the program exited with status %d%s%s", c->exit_code, why, gpu);
     if (c->hang.hang != NULL && c->bad_end)
         gwi_say_threads(c, finding);
     say_end(c, finding);
@@ -285,9 +287,9 @@ static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string
                 pooled += model->group[i].alloc_count * model->group[i].bytes;
         }
         if (pooled > 0 && pooled >= 2 * usage->peak_bytes)
-            return gwi_list_addf(advice,
-                                 "cached memory was reused: the pool served %s in total and never more than %s at once",
-                                 gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
+            return gwi_list_addf(
+                advice, "cached memory was reused: the pool allocated %s in total, but never more than %s at once",
+                gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
     }
     for (size_t i = model->allocator_count; i-- > 0;) {
         const gw_allocator_report *report = &model->allocator[i];
@@ -368,35 +370,39 @@ static bool is_of_earlier(const gwi_case *c, size_t at)
 
 static const char *how_outlived(const gwi_case *c, const gw_failure *failure)
 {
-    static const char *const how[] = {
-        "and the program still ended normally", "and the same or a larger request succeeded later",
-        "a smaller request succeeded, and more work", "and much other work succeeded later",
-        "and thousands of other requests succeeded later"};
+    static const char *const how[] = {"the program still ended normally",
+                                      "the same or a larger request succeeded later",
+                                      "a smaller request and more work succeeded later",
+                                      "much other work succeeded later", "thousands of other requests succeeded later"};
     if (failure->recovery != GW_RECOVERED_NOT)
         return how[failure->recovery];
     if (failure->after.worked)
-        return "and other work succeeded later";
+        return "other work succeeded later";
     if (c->bad_end)
-        return "and the program went on";
+        return "the program continued";
     return how[0];
 }
 
 static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_list *advice)
 {
     char most[GW_BYTES_TEXT_MAX], least[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-    char each[2 * GW_BYTES_TEXT_MAX + 16] = "";
+    char sizes[2 * GW_BYTES_TEXT_MAX + 8] = "", when[64];
+    double first_s = (double)it->first->t_ns / 1e9, last_s = (double)it->last->t_last_ns / 1e9;
     gwi_call_text(call, it->first->fn_name);
     gwi_at(c, it->first->site, at);
     gw_bytes_text(most, it->bytes_max);
     gw_bytes_text(least, it->bytes_min);
     if (it->bytes_max != 0 && strcmp(most, least) == 0)
-        snprintf(each, sizeof each, ", %s each,", most);
+        snprintf(sizes, sizeof sizes, "%s each, ", most);
     else if (it->bytes_max != 0)
-        snprintf(each, sizeof each, ", %s to %s,", least, most);
-    return gwi_list_addf(advice,
-                         "handled: %s%" PRIu64 " refusals%s%s of %s for lack of memory, from %.2f s to %.2f s, %s",
-                         c->model->failures_dropped > 0 ? "at least " : "", it->count, each, at, call,
-                         (double)it->first->t_ns / 1e9, (double)it->last->t_last_ns / 1e9, how_outlived(c, it->last));
+        snprintf(sizes, sizeof sizes, "%s to %s, ", least, most);
+    if (last_s - first_s < 0.01)
+        snprintf(when, sizeof when, "at %.2f s", first_s);
+    else
+        snprintf(when, sizeof when, "from %.2f s to %.2f s", first_s, last_s);
+    return gwi_list_addf(advice, "handled: %s%s was refused %s%" PRIu64 " times for lack of memory (%s%s); %s", call,
+                         at, c->model->failures_dropped > 0 ? "at least " : "", it->count, sizes, when,
+                         how_outlived(c, it->last));
 }
 
 static bool advise_refusal(const gwi_case *c, const gw_failure *failure, gw_string_list *advice)
@@ -410,7 +416,7 @@ static bool advise_refusal(const gwi_case *c, const gw_failure *failure, gw_stri
                              "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, whose exit "
                              "status is unknown: check how it ended",
                              call, what, at, (double)failure->t_ns / 1e9, failure->pid);
-    return gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s", call, what, at,
+    return gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory; %s", call, what, at,
                          (double)failure->t_ns / 1e9, how_outlived(c, failure));
 }
 
@@ -436,19 +442,19 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     for (size_t i = 0; i < c->model->process_count; i++)
         lost += c->model->process[i].lost_events;
     if (lost > 0 &&
-        !gwi_list_addf(advice, "%" PRIu64 " events were lost because the buffer was full: numbers are lower bounds",
-                       lost))
+        !gwi_list_addf(advice, "%" PRIu64 " event%s lost because the buffer was full: the numbers are lower bounds",
+                       lost, lost == 1 ? " was" : "s were"))
         return false;
-    if (c->model->damaged_count > 0 &&
-        !gwi_list_addf(advice, "the recording is damaged, %" PRIu64 " blocks were skipped: %s", c->model->damaged_count,
-                       c->model->damaged_first))
+    uint64_t damaged = c->model->damaged_count;
+    if (damaged > 0 && !gwi_list_addf(advice, "the recording is damaged: %" PRIu64 " block%s skipped (%s)", damaged,
+                                      damaged == 1 ? " was" : "s were", c->model->damaged_first))
         return false;
     if (c->model->truncated &&
-        !gwi_list_addf(advice, "the recording is incomplete at the end: the machine or gpuwhy itself died"))
+        !gwi_list_addf(advice, "the end of the recording is missing: the machine or gpuwhy itself died"))
         return false;
     if (c->model->framework_mapped[GW_FRAMEWORK_TORCH] && !c->model->observer_attached &&
         c->model->allocator_count == 0 && gw_model_meta(c->model, "option.no_attach") == NULL)
-        return gwi_list_addf(advice, "gpuwhy could not attach to PyTorch: what its allocator holds is not known");
+        return gwi_list_addf(advice, "gpuwhy could not attach to PyTorch: its allocator's contents are unknown");
     return true;
 }
 
@@ -462,10 +468,10 @@ static bool advise_hangs(const gwi_case *c, gw_string_list *advice)
         gwi_hang last = hang->over ? (gwi_hang){0} : gwi_hang_of(model, hang->pid);
         if (last.hang == hang && (last.waiting != NULL || last.kind != GWI_HANG_NONE) && c->ended && !c->bad_end)
             good = gwi_list_addf(
-                advice, "pid %u did nothing on the GPU for %.1f s at %.2f s, and the program still ended normally",
+                advice, "pid %u had made no GPU progress for %.1f s at %.2f s, but the program still ended normally",
                 hang->pid, (double)hang->for_ns / 1e9, (double)hang->t_ns / 1e9);
         if (hang->over && hang->t_over_ns >= hang->t_ns)
-            good = gwi_list_addf(advice, "pid %u did nothing on the GPU for %.1f s until %.2f s, and went on then",
+            good = gwi_list_addf(advice, "pid %u made no GPU progress for %.1f s until %.2f s, and then continued",
                                  hang->pid, (double)(hang->t_over_ns - hang->t_ns + hang->for_ns) / 1e9,
                                  (double)hang->t_over_ns / 1e9);
     }

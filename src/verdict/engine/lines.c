@@ -83,8 +83,9 @@ void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_re
         gw_text_free(&text);
         return;
     }
-    gwi_measure(finding, report->t_held_ns, "observer", (double)peak, "bytes", "memory use peaked at %.2f s, %s: %s",
-                (double)report->t_held_ns / 1e9, gw_bytes_text(bytes, peak), gw_text_str(&text));
+    gwi_measure(finding, report->t_held_ns, "observer", (double)peak, "bytes",
+                "memory use peaked at %.2f s with %s: %s", (double)report->t_held_ns / 1e9, gw_bytes_text(bytes, peak),
+                gw_text_str(&text));
     gw_text_free(&text);
 }
 
@@ -97,8 +98,9 @@ bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice)
         char bytes[GW_BYTES_TEXT_MAX], gpu[GW_DEVICE_TEXT_MAX];
         gw_text text = {0}, line = {0};
         if (report->pid == pid && !report->is_oom && report->held_count > 0 && holders_text(c, report, &text)) {
-            gw_text_addf(&line, "PyTorch's memory on %s peaked at %.2f s, %s: %s", gw_device_text(gpu, report->device),
-                         (double)report->t_held_ns / 1e9, gw_bytes_text(bytes, bytes_held(report)), gw_text_str(&text));
+            gw_text_addf(&line, "PyTorch's memory on %s peaked at %.2f s with %s: %s",
+                         gw_device_text(gpu, report->device), (double)report->t_held_ns / 1e9,
+                         gw_bytes_text(bytes, bytes_held(report)), gw_text_str(&text));
             good = !line.failed && gwi_list_add(advice, gw_text_str(&line));
         }
         gw_text_free(&text);
@@ -124,7 +126,7 @@ void gwi_say_phase(const gwi_case *c, gwi_finding *finding)
         pid = failure->pid;
     const gw_phase *phase = pid == 0 ? NULL : gw_model_phase_at(c->model, pid, t_ns);
     if (phase != NULL && c->model->asked_phase == NULL) /* if a single phase is judged, the user knows it */
-        gwi_evidence(finding, t_ns, "observer", "this was in phase %s, which began at %.2f s", phase->name,
+        gwi_evidence(finding, t_ns, "observer", "this happened in phase %s, which began at %.2f s", phase->name,
                      (double)phase->t_ns / 1e9);
 }
 

@@ -68,7 +68,7 @@ static void expect_undetermined(void)
     assert_true(list_has(&verdict->advice, "handled"));
     assert_null(strstr(verdict->headline, "ruled out"));
     assert_int_equal(verdict->ruled_out.count, 0);
-    assert_true(evidence_has(verdict, "it is not known whether the run ended because of this"));
+    assert_true(evidence_has(verdict, "it is unclear whether this ended the run"));
     gw_verdict_free(verdict);
     verdict = NULL;
 }

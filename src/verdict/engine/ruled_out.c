@@ -7,9 +7,9 @@ static void rule_out_foreign(const gwi_memory *memory, gwi_finding *finding)
 {
     char bytes[GW_BYTES_TEXT_MAX];
     if (memory->limit_is_guard && !memory->foreign_recorded)
-        gwi_rule_out(finding, "other processes (the limit counts this program alone)");
+        gwi_rule_out(finding, "other processes (the limit counts only this program)");
     else if (memory->limit_is_framework)
-        gwi_rule_out(finding, "other processes (PyTorch's own limit counts this program alone)");
+        gwi_rule_out(finding, "other processes (PyTorch's own limit counts only this program)");
     else if (memory->foreign_known && !gwi_would_fit(memory, memory->foreign_bytes))
         gwi_rule_out(finding, "other processes (%s)", gw_bytes_text(bytes, memory->foreign_bytes));
     else if (!memory->foreign_known && memory->rest_known && !gwi_would_fit(memory, memory->rest_bytes))

@@ -26,7 +26,7 @@ static void say_earlier(const gwi_case *c, gwi_finding *finding)
     if (first != NULL && c->oom != NULL && first->t_ns < c->oom->t_ns && first->fn == c->oom->fn &&
         first->bytes_wanted == c->oom->bytes_wanted && first->bytes_wanted != 0) {
         gwi_measure(finding, first->t_ns, "driver", (double)first->bytes_wanted, "bytes",
-                    "the same request of %s had been refused at %.2f s already, and was granted later",
+                    "the same request of %s was refused at %.2f s and granted later",
                     gw_bytes_text(bytes, first->bytes_wanted), (double)first->t_ns / 1e9);
         gwi_weigh(finding, GW_WEIGHT_ASIDE);
     }
@@ -114,9 +114,8 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     gw_bytes_text(own, memory->own_bytes), gw_bytes_text(reserved, memory->reserved_bytes));
     } else if (memory->snapshot != NULL && memory->own_bytes > 0) {
         gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
-                    "this process held %s that it had asked for, %" PRIu64 " block%s",
-                    gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count,
-                    memory->snapshot->usage.live_count == 1 ? "" : "s");
+                    "this process held %s in %" PRIu64 " block%s", gw_bytes_text(own, memory->own_bytes),
+                    memory->snapshot->usage.live_count, memory->snapshot->usage.live_count == 1 ? "" : "s");
         gwi_weigh(finding, GW_WEIGHT_ASIDE); /* live blocks are reported with their sites */
     }
     gwi_say_kept(c, finding);
@@ -131,13 +130,12 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
         if (teardown->pid != sticky->pid || teardown->t_ns < sticky->t_ns || teardown->kind != GW_TEARDOWN_RESET)
             continue;
         gwi_evidence(finding, teardown->t_ns, "driver",
-                     "the program reset the device: no reset inside the process cures this, only a new process does");
+                     "the program reset the device, but a reset does not help: restart the process");
         return;
     }
     if (gwi_ended_by_dump(c))
         return; /* the driver has already ended the process */
-    gwi_next(finding, "Restart the process: after this error no call of it can succeed, and no device reset inside it "
-                      "helps");
+    gwi_next(finding, "Restart the process: after this error all its CUDA calls fail, even after a device reset");
 }
 
 /* Mark the decisive lines: the first `reported` lines, and the first lines from a core dump or the second run. */
@@ -190,5 +188,5 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
         shown++;
     }
     if (more > 0)
-        gwi_consequence(finding, "and %zu more failing calls", more);
+        gwi_consequence(finding, "and %zu more failing call%s", more, GWI_PLURAL(more));
 }

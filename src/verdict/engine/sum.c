@@ -56,7 +56,7 @@ static bool find_parts(const gwi_memory *memory, sum *it)
     bool framework = memory->limit_is_framework; /* such a limit counts only what the framework reserved */
     bool few_pages = memory->report != NULL || beyond * 64 < memory->limit_bytes;
     add(it, memory->own_bytes, "live", false);
-    add(it, memory->wanted_bytes, "asked", false);
+    add(it, memory->wanted_bytes, "requested", false);
     if (!framework && !memory->rest_known)
         return false;
     add(it, cached, "cached", false);
@@ -153,7 +153,7 @@ void gwi_say_sum(const gwi_case *c, gwi_finding *finding)
     bool whole = find_parts(memory, &it);
     write_sum(memory, &it, &text);
     if (!whole)
-        gw_text_add_str(&text, ", plus the memory of contexts and others");
+        gw_text_add_str(&text, ", plus the memory of contexts, libraries and other processes");
     gwi_measure(finding, memory->t_ns, memory->report != NULL ? "observer" : "ledger", (double)it.total_bytes, "bytes",
                 "%s", gw_text_str(&text));
     gwi_weigh(finding, GW_WEIGHT_DECIDES);

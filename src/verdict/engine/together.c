@@ -178,7 +178,7 @@ static void say_order(const gw_verdict *root, const gw_verdict *other, gwi_findi
     name_of(other, second);
     if (!root->run.has_start || !other->run.has_start) {
         gwi_evidence(finding, GWI_NO_TIME, "host",
-                     "the start time of %s is not recorded: it is not known which run failed first",
+                     "the start time of %s is not recorded: it is unclear which run failed first",
                      root->run.has_start ? second : first);
         *ret_known = false;
     } else if (gap > unsure || (gap >= 0 && unsure == 0)) {
@@ -191,7 +191,7 @@ static void say_order(const gw_verdict *root, const gw_verdict *other, gwi_findi
     } else {
         gwi_evidence(
             finding, root->run.t_trouble_ns, "host",
-            "%s and %s failed within %.3f s, and their clocks may differ by %.3f s: it is not known which failed first",
+            "%s and %s failed within %.3f s, and their clocks may differ by %.3f s: it is unclear which failed first",
             first, second, gap < 0 ? -gap : gap, unsure);
         *ret_known = false;
     }
@@ -240,7 +240,7 @@ static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdic
         verdict->certainty = GW_SUPPORTED; /* another run may have failed first */
     if (root->status == GW_VERDICT_CLEAN)
         gwi_headline(finding,
-                     unseen ? "no fault found in the processes that were observed, in %zu recordings"
+                     unseen ? "no fault found in the observed processes of %zu recordings"
                             : "no fault found in %zu recordings",
                      count);
     else

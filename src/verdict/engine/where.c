@@ -193,11 +193,10 @@ bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, cons
     if (!find_holder(c, live, count, &holder))
         return false;
     gwi_measure(finding, t_ns, source, (double)holder.bytes, "bytes",
-                "%.0f %% of %s, %s in %" PRIu64 " block%s, %s allocated at %s",
+                "%.0f %% of %s, %s in %" PRIu64 " block%s, was allocated at %s",
                 (double)holder.bytes * 100 / (double)holder.all_bytes, of_what, gw_bytes_text(bytes, holder.bytes),
-                holder.count, GWI_PLURAL(holder.count), holder.count == 1 ? "was" : "were",
-                gwi_place(c, holder.site, place));
-    gwi_where(finding, holder.site, "the largest part of this memory was allocated there");
+                holder.count, GWI_PLURAL(holder.count), gwi_place(c, holder.site, place));
+    gwi_where(finding, holder.site, "the largest part of this memory was allocated here");
     return true;
 }
 
@@ -254,7 +253,7 @@ static bool add_notes(const gw_stack *stack, gw_string_list *notes)
     GW_SITE_FLAGS(GW_X)
 #undef GW_X
     if (good && stack->unplaced)
-        good = gwi_list_add(notes, "it is not known where the Python frames belong among the native ones");
+        good = gwi_list_add(notes, "Python and native frames could not be merged");
     return good;
 }
 
@@ -393,7 +392,7 @@ static const char *state_text(unsigned state)
         GW_SYMBOL_STATES(GW_X)
 #undef GW_X
     };
-    return state < sizeof texts / sizeof texts[0] ? texts[state] : "has no name there";
+    return state < sizeof texts / sizeof texts[0] ? texts[state] : "has no symbol there";
 }
 
 static bool reason_is(gw_verdict *verdict, const char *reason)
@@ -424,9 +423,9 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
             return true;
     }
     if (gw_sites_count(sites) == 0)
-        return reason_is(verdict, "the recording holds no call sites");
+        return reason_is(verdict, "the recording contains no call sites");
     if (stack == NULL)
-        return reason_is(verdict, "the origin of that call is not known");
+        return reason_is(verdict, "the site of that call is unknown");
     if (stack->user == stack->count)
         return reason_is(verdict, (stack->flags & GW_SITE_PYTHON_UNKNOWN) != 0
                                       ? "the Python frames of that call could not be read"

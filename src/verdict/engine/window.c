@@ -120,15 +120,13 @@ static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t sy
         uint64_t unknown = own && thread->ring_synced_total < begin ? begin - thread->ring_synced_total : 0;
         if (unknown > 0)
             gwi_measure(finding, GWI_NO_TIME, "driver", (double)unknown, "calls",
-                        "that synchronisation lies before the calls of thread %u that are kept: %" PRIu64
-                        " calls between are not known one by one",
-                        thread->tid, unknown);
+                        "the recording does not contain the first %" PRIu64
+                        " call%s that thread %u made after that synchronisation",
+                        unknown, GWI_PLURAL(unknown), thread->tid);
         else if (!own && thread->ring[0].t_ns > synced_ns)
-            gwi_evidence(
-                finding, GWI_NO_TIME, "driver",
-                "the calls of thread %u that are kept begin at %.3f s: earlier ones since then are not known one "
-                "by one",
-                thread->tid, (double)thread->ring[0].t_ns / 1e9);
+            gwi_evidence(finding, GWI_NO_TIME, "driver",
+                         "the recording contains the calls of thread %u only from %.3f s on", thread->tid,
+                         (double)thread->ring[0].t_ns / 1e9);
     }
 }
 
@@ -141,15 +139,14 @@ static void say_distance(const gwi_case *c, gwi_finding *finding, const gw_failu
         gwi_measure(finding, sticky->t_ns, "driver", ms, "ms", "the dump was complete %.2f ms after the last launch",
                     ms);
     else if (sticky->kind == GW_EV_LAUNCH || sticky->kind == GW_EV_GRAPH_LAUNCH)
-        gwi_measure(
-            finding, sticky->t_ns, "driver", ms, "ms",
-            "the report came %.2f ms and %" PRIu64
-            " other call%s after the last launch that succeeded: a launch reports what an earlier one did, unless "
-            "the program waits for each (CUDA_LAUNCH_BLOCKING=1)",
-            ms, between, GWI_PLURAL(between));
+        gwi_measure(finding, sticky->t_ns, "driver", ms, "ms",
+                    "the error was reported %.2f ms and %" PRIu64
+                    " other call%s after the last launch that succeeded: a launch returns the error of an earlier "
+                    "launch, unless the program waits for each launch (CUDA_LAUNCH_BLOCKING=1)",
+                    ms, between, GWI_PLURAL(between));
     else
         gwi_measure(finding, sticky->t_ns, "driver", ms, "ms",
-                    "the report came %.2f ms and %" PRIu64
+                    "the error was reported %.2f ms and %" PRIu64
                     " other call%s after the last launch: the call that reports it is not the one at fault",
                     ms, between, GWI_PLURAL(between));
 }
@@ -161,8 +158,8 @@ void gwi_say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *s
     double ms = (double)(sticky->t_ns - synced) / 1e6;
     if (synced != 0 && synced < sticky->t_ns && list.before_count > 0)
         gwi_measure(finding, synced, "driver", ms, "ms",
-                    "last good synchronisation, %.2f ms before the report, but not of all streams: of %" PRIu64
-                    " launch%s nothing shows that they were over, %" PRIu64 " made before it",
+                    "last good synchronisation, %.2f ms before the report, but not of all streams: %" PRIu64
+                    " launch%s may still have been running, %" PRIu64 " of them from before it",
                     ms, list.open_count, list.open_count == 1 ? "" : "es", list.before_count);
     else if (synced != 0 && synced < sticky->t_ns)
         gwi_measure(finding, synced, "driver", ms, "ms",
@@ -171,7 +168,7 @@ void gwi_say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *s
                     ms, list.open_count, list.open_count == 1 ? "" : "es");
     else if (synced == 0 && list.last != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "driver",
-                     "no synchronisation had succeeded before: any launch of the process may have caused it");
+                     "no synchronisation had succeeded so far: any earlier launch may be the cause");
     say_before_ring(c, finding, synced);
     if (list.last != NULL)
         say_distance(c, finding, sticky, &list);

@@ -286,7 +286,8 @@ static bool fill_where(const place *at, gw_verdict *verdict)
     if (!at->frame[0].python)
         where->what = "the innermost frame of a native stack in the log that does not belong to a framework";
     else if (is_late(verdict->cause))
-        where->what = "the exception was raised here; an earlier call may be at fault, as such a fault is noticed late";
+        where->what =
+            "the exception was raised here; an earlier call may be at fault, because such faults are reported late";
     for (size_t i = 0; i < at->count; i++) {
         where->frame_count++;
         if (!fill_frame(&at->frame[i], &where->frame[i]))
@@ -350,7 +351,7 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     const char *option = gwi_log_decider(cause->id);
     if (good && root.certainty != GW_ESTABLISHED && option != NULL) {
         char text[256];
-        snprintf(text, sizeof text, "To be sure: %s", option);
+        snprintf(text, sizeof text, "To confirm: %s", option);
         good = gwi_list_add(&verdict->next, text);
     }
     return good;
@@ -418,12 +419,13 @@ static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines,
         say_line(c, finding, open);
     } else if (good != NULL) {
         gwi_headline(finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the last lines show work or a good end");
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the last lines show that work continued or the run ended well");
         say_line(c, finding, good);
     } else {
         gwi_headline(finding,
-                     "no line of %" PRIu64 " reports a fault that gpuwhy knows, and none shows how the run ended",
-                     lines);
+                     "the log (%" PRIu64
+                     " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
+                     lines, GWI_PLURAL(lines));
     }
 }
 
@@ -441,8 +443,7 @@ static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
     say_end(c, &finding, lines, good, open);
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
-            gwi_evidence(&finding, GWI_NO_TIME, "log",
-                         "the program survived what looked like a fault: its work went on afterwards");
+            gwi_evidence(&finding, GWI_NO_TIME, "log", "the program continued after what looked like a fault");
             say_line(c, &finding, c->statement[i].find);
             break;
         }

@@ -105,7 +105,7 @@ static const log_row rows[] = {
      "RuntimeError                              " TRACE "<ipython-input-5-0a1b2c3d> in <module>\n      1 import x\n"
      "----> 2 train()\n\n~/project/model.py in forward(self, x)\n---> 41 y = self.conv(x)\n"
      "RuntimeError: CUDA error: device-side assert triggered\n",
-     "device-assert-index", "~/project/model.py:41 in forward", "noticed late", "", GW_SUPPORTED},
+     "device-assert-index", "~/project/model.py:41 in forward", "reported late", "", GW_SUPPORTED},
     {"an address computed wrongly",
      TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: operation not supported on global/shared address "
                                       "space\n",
@@ -131,7 +131,7 @@ static const log_row rows[] = {
     {"an assertion: the fault is earlier than the line",
      "Loss.cu:250: nll_loss: block: [0,0,0], thread: [4,0,0] Assertion `t >= 0 && t < n_classes` failed.\n" TRACE IN(
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
-     "device-assert-index", "train.py:41 in step", "noticed late", "", GW_ESTABLISHED},
+     "device-assert-index", "train.py:41 in step", "reported late", "", GW_ESTABLISHED},
 
     /* the program survived the problem and ended with another exception, so the cause is never established */
     {"the kernel killed another program",

@@ -90,7 +90,7 @@ static void say_meanings(gwi_finding *finding, const gw_verdict_question *questi
         if (meaning->meaning != NULL)
             gw_text_addf(&line, ": %s", meaning->meaning);
         if (meaning->hint != NULL)
-            gw_text_addf(&line, " - %s", meaning->hint);
+            gw_text_addf(&line, "; %s", meaning->hint);
         if (strcmp(meaning->verified, "yes") != 0)
             gw_text_addf(&line, " (%s: known from experience)",
                          strcmp(meaning->verified, "no") == 0 ? "not verified" : "verified in part");
@@ -178,13 +178,13 @@ static bool add_decider(gw_verdict *verdict, const gwi_readings *readings)
             continue;
         question->command = row->command;
         question->tells = row->tells;
-        return gwi_list_addf(&verdict->next, "To decide: %s - %s", row->command, row->tells) &&
+        return gwi_list_addf(&verdict->next, "To find out: %s. It shows %s", row->command, row->tells) &&
                add_misleading(question, row);
     }
     const char *option = verdict->alternative_count > 0 ? gwi_log_decider(verdict->alternatives[0].cause) : NULL;
     if (option != NULL)
         question->command = option;
-    return option == NULL || gwi_list_addf(&verdict->next, "To decide: %s", option);
+    return option == NULL || gwi_list_addf(&verdict->next, "To find out: %s", option);
 }
 
 static bool add_fixes_of_first(gw_verdict *verdict, gw_framework framework)
@@ -221,15 +221,15 @@ static void say_headline(gwi_finding *finding, const gw_verdict *verdict, const 
     if (meanings == 0)
         gwi_headline(finding, "gpuwhy does not recognise this message");
     else if (causes == 0)
-        gwi_headline(finding, "%.80s is known, but no cause in the catalogue produces it", text);
+        gwi_headline(finding, "%.80s is known, but no cause in gpuwhy's catalogue produces it", text);
     else if (causes == 1)
-        gwi_headline(finding, "%.80s alone proves nothing; its only known cause is %s", text,
+        gwi_headline(finding, "%.80s alone is no proof; its only known cause is %s", text,
                      verdict->alternatives[0].cause);
     else if (is_ambiguous(verdict->question))
-        gwi_headline(finding, "%.80s has %zu meanings, with %zu possible causes in total; the likeliest is %s", text,
+        gwi_headline(finding, "%.80s has %zu meanings, with %zu possible causes in total; the most likely is %s", text,
                      meanings, causes, verdict->alternatives[0].cause);
     else
-        gwi_headline(finding, "%.80s alone has %zu possible causes; the likeliest is %s", text, causes,
+        gwi_headline(finding, "%.80s alone has %zu possible causes; the most likely is %s", text, causes,
                      verdict->alternatives[0].cause);
 }
 

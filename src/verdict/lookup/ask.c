@@ -177,7 +177,7 @@ static void add_exit(gwi_readings *readings, int code)
 {
     enum { SHELL_SIGNAL = 128, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
     if (code < 0)
-        add_signal(readings, -code, "exit status as Python's subprocess has it", code);
+        add_signal(readings, -code, "exit status as Python's subprocess reports it", code);
     else if (code > SHELL_SIGNAL)
         add_signal(readings, code - SHELL_SIGNAL, "exit status", code);
     if (code == NOT_EXECUTABLE || code == NOT_FOUND) {

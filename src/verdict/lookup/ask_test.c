@@ -36,7 +36,7 @@ static const struct {
     {"SXid 12028", "SXid", 12028, "nvlink-fault", "every rank"},
     {"exit 137", "exit status", 137, "host-oom-kill", "gpuwhy run"},
     {"137", "exit status", 137, "host-oom-kill", "gpuwhy run"},
-    {"exit code -9", "exit status as Python's subprocess has it", -9, "host-oom-kill", "gpuwhy run"},
+    {"exit code -9", "exit status as Python's subprocess reports it", -9, "host-oom-kill", "gpuwhy run"},
     {"exited with code 139", "exit status", 139, "host-crash-of-process", "gpuwhy run"},
     {"signal 9", "signal", 9, "host-oom-kill", "gpuwhy run"},
     {"killed by signal 7", "signal", 7, "shm-exhausted", "gpuwhy run"},

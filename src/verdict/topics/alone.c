@@ -86,8 +86,8 @@ static void add_sentence(const gwi_case *c, const gw_alone *it, gw_text *text)
     if (it->pid != c->process->pid)
         snprintf(of, sizeof of, "pid %" PRIu32 ": ", it->pid);
     gw_text_addf(text, "%s%s was launched%s on %s%s %s", of,
-                 it->kernel != NULL ? gwi_kernel_text(kernel, it->kernel) : "a kernel without a name",
-                 it->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, it->stream), at,
+                 it->kernel != NULL ? gwi_kernel_text(kernel, it->kernel) : "an unnamed kernel",
+                 it->is_graph_launch ? " from a graph" : "", gwi_stream_text(stream, it->stream), at,
                  when_text(c, it, when));
     if (it->on_record)
         gw_text_addf(
@@ -97,11 +97,11 @@ static void add_sentence(const gwi_case *c, const gw_alone *it, gw_text *text)
             it->waits_after, GWI_PLURAL(it->waits_after));
     else
         gw_text_addf(text,
-                     "; it is not known whether it has ended: the recording keeps the last %d calls of a thread, and "
-                     "none of these concerned that stream",
+                     "; it may have ended: the recording contains only the last %d calls of each thread, and none of "
+                     "these concerned that stream",
                      GW_RING_ENTRIES);
     if (it->on_record && it->launches > 1)
-        gw_text_addf(text, "; %" PRIu64 " more launch%s followed it there", it->launches - 1,
+        gw_text_addf(text, "; %" PRIu64 " more launch%s followed on that stream", it->launches - 1,
                      it->launches == 2 ? "" : "es");
     if (launched[0] != '\0')
         gw_text_addf(text, "; %s", launched);

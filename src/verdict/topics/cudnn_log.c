@@ -85,7 +85,7 @@ void gwi_cudnn_add_workspace(const gwi_case *c, uint64_t t_ns, gw_text *text)
                         (line->status != NULL && strstr(line->status, "ALLOC_FAILED") != NULL);
         if (!is_about || !is_of(c, line) || !gwi_cudnn_is_near(line, t_ns))
             continue;
-        gw_text_addf(text, "; cuDNN's own log has a %s at that time, ", line->is_error ? "failure" : "warning");
+        gw_text_addf(text, "; cuDNN's own log has a %s at that time: ", line->is_error ? "failure" : "warning");
         add_line(text, line);
         return;
     }

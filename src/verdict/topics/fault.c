@@ -93,7 +93,7 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
         used = (size_t)snprintf(out, GWI_SURFACED_MAX, " at %.200s:%u", gw_path_last(fault->file), fault->line);
     const double t_s = (double)sticky->t_ns / 1e9;
     if (sticky->by_dump)
-        snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver found it at %.2f s and ended the process", t_s);
+        snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver detected it at %.2f s and ended the process", t_s);
     else if (gwi_is_own_report(c, sticky))
         snprintf(out + used, GWI_SURFACED_MAX - used, "; its own launch reported it at %.2f s", t_s);
     else if (is_launch(sticky)) /* unclear: the program may have set CUDA_LAUNCH_BLOCKING itself */
@@ -120,9 +120,9 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
         if (c->model->thread[i].pid == sticky->pid && c->model->thread[i].tid == sticky->tid)
             launches = gw_launches(c->model->thread[i].counter);
     gwi_measure(finding, sticky->t_ns, "driver", (double)launches, "count",
-                "the program waited for every launch (CUDA_LAUNCH_BLOCKING=1), so the launch at fault reports its own "
-                "error: %s on %s, after %" PRIu64 " launch%s of thread %u",
-                sticky->kernel == NULL ? "a kernel without a name" : gwi_kernel_text(kernel, sticky->kernel),
+                "the program waited for every launch (CUDA_LAUNCH_BLOCKING=1), so the error belongs to this launch: %s "
+                "on %s, after %" PRIu64 " launch%s of thread %u",
+                sticky->kernel == NULL ? "an unnamed kernel" : gwi_kernel_text(kernel, sticky->kernel),
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
 
@@ -169,7 +169,7 @@ void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *s
                      "the driver wrote a GPU core dump and ended the process with SIGABRT, as it does with --core: no "
                      "call could report the error");
     if (sticky->tid != 0)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "thread %u was inside %s then", sticky->tid, call);
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "at that time, thread %u was inside %s", sticky->tid, call);
 }
 
 /* ---- GPU core dumps ---- */
@@ -210,12 +210,12 @@ static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
     three_text(thread, fault->thread);
     if (fault->has_grid)
         gwi_measure(finding, fault->t_ns, "core dump", (double)fault->count, "count",
-                    "block %s, thread %s of a grid of %s blocks of %s threads; %" PRIu64 " thread%s stopped there",
+                    "block %s, thread %s of a grid of %s blocks of %s threads; %" PRIu64 " thread%s faulted there",
                     block, thread, three_text(grid, fault->grid_dim), three_text(block_dim, fault->block_dim),
                     fault->count, GWI_PLURAL(fault->count));
     else
         gwi_measure(finding, fault->t_ns, "core dump", (double)fault->count, "count",
-                    "block %s, thread %s; %" PRIu64 " thread%s stopped there", block, thread, fault->count,
+                    "block %s, thread %s; %" PRIu64 " thread%s faulted there", block, thread, fault->count,
                     GWI_PLURAL(fault->count));
 }
 
@@ -252,8 +252,8 @@ static void say_files(const gwi_case *c, gwi_finding *finding)
             gwi_evidence(finding, dump->t_ns, "core dump", "a GPU core dump of %s could not be read: %s", bytes,
                          dump->refused);
         else if (dump->kept && dump->path != NULL)
-            gwi_measure(finding, dump->t_ns, "core dump", (double)dump->bytes, "bytes", "the dump, %s: %s", bytes,
-                        dump->path);
+            gwi_measure(finding, dump->t_ns, "core dump", (double)dump->bytes, "bytes", "the GPU core dump (%s): %s",
+                        bytes, dump->path);
         if (dump->skip_abort)
             gwi_evidence(finding, dump->t_ns, "core dump",
                          "skip_abort was set: do not trust what the program did after the fault");
@@ -298,7 +298,8 @@ static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_f
         gwi_evidence(finding, last->t_ns, "driver", "%s was launched once %s: this launch is at fault", name, span);
     else if (count > 1)
         gwi_measure(finding, last->t_ns, "driver", (double)count, "count",
-                    "%s was launched %" PRIu64 " times %s, the last time here", name, count, span);
+                    "%s was launched %" PRIu64 " times %s, last at %.2f s", name, count, span,
+                    (double)last->t_ns / 1e9);
     if (count > 0 && others > 0)
         gwi_rule_out(finding, "the %" PRIu64 " other launch%s in that time (the dump names the kernel)", others,
                      others == 1 ? "" : "es");
@@ -318,7 +319,7 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
                  "in the second run (--blame), which waits for each launch, %s of %s on %s returned %u (%s) itself, "
                  "%.2f s after the start%s: this launch is at fault",
                  gwi_call_text(call, blame->call),
-                 blame->kernel == NULL ? "a kernel without a name" : gwi_kernel_text(kernel, blame->kernel),
+                 blame->kernel == NULL ? "an unnamed kernel" : gwi_kernel_text(kernel, blame->kernel),
                  gwi_stream_text(stream, blame->stream), blame->result, gw_result_name(blame->result),
                  (double)blame->t_ns / 1e9, gw_text_str(&order));
     finding->failed = finding->failed || order.failed;
@@ -336,10 +337,10 @@ static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
                  gwi_call_text(call, blame->call), blame->result, gw_result_name(blame->result),
                  (double)blame->t_ns / 1e9);
     if (blame->kernel != NULL)
-        gwi_evidence(
-            finding, GWI_NO_TIME, "second run",
-            "the last launch before it, of %s on %s, is probably at fault: this run should wait for each launch",
-            gwi_kernel_text(kernel, blame->kernel), gwi_stream_text(stream, blame->stream));
+        gwi_evidence(finding, GWI_NO_TIME, "second run",
+                     "the last launch before that, of %s on %s, is probably at fault, because this run should wait for "
+                     "each launch",
+                     gwi_kernel_text(kernel, blame->kernel), gwi_stream_text(stream, blame->stream));
 }
 
 static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
@@ -353,7 +354,7 @@ static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure 
         say_blame_launch(finding, blame);
         if (blame->result != sticky->result)
             gwi_evidence(finding, GWI_NO_TIME, "second run",
-                         "the first run had %u (%s): these are two faults, or one that varies between runs",
+                         "the first run failed with %u (%s): either two faults, or one that varies between runs",
                          sticky->result, gw_result_name(sticky->result));
         break;
     case GW_BLAME_ELSEWHERE:
@@ -362,7 +363,7 @@ static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure 
     case GW_BLAME_NO_FAULT:
         gwi_evidence(finding, GWI_NO_TIME, "second run",
                      "in the second run (--blame), which waits for each launch, the fault did not occur again (%s): "
-                     "perhaps a race between streams, or chance; this is a hypothesis",
+                     "the reason may be a race between streams, or chance; this is a hypothesis",
                      ended);
         break;
     case GW_BLAME_OTHER:
@@ -374,11 +375,11 @@ static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure 
         break;
     }
     if (blame->where != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "second run", "place of that launch in the program: %s", blame->where);
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "the place of that launch in the program: %s", blame->where);
     else if (blame->frame != NULL && blame->end == GW_BLAME_IN_LAUNCH)
-        gwi_evidence(finding, GWI_NO_TIME, "second run", "its traceback ends at: %s", blame->frame);
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "the traceback of the second run ends at: %s", blame->frame);
     if (blame->recording != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "second run", "its recording: %s", blame->recording);
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "the recording of the second run: %s", blame->recording);
 }
 
 /* ---- the driver's log and the next steps ---- */

@@ -293,27 +293,27 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
                     thread->tid, thread->name, gwi_call_text(call, thread->inside_fn), (double)thread->inside_ns / 1e9);
     else
         gwi_measure(finding, hang->t_ns, "driver", ms, "ms",
-                    "thread %" PRIu32 " (%s) had asked the GPU %" PRIu64
-                    " times in %.1f s whether it had finished, or waited for finished work, and had done nothing else",
+                    "thread %" PRIu32 " (%s) had queried the GPU, or waited for finished work, %" PRIu64
+                    " times in %.1f s and had done nothing else",
                     thread->tid, thread->name, thread->questions, (double)hang->for_ns / 1e9);
     outstanding launches = launches_outstanding(c->model, hang->pid);
     for (size_t i = 0; i < launches.count; i++) {
         const gw_ring_call *launch = launches.newest[i];
+        bool is_last = i == 0 && launches.count > 1;
         gwi_launched_text(launched, c, hang->pid, launch->kernel);
-        gwi_evidence(finding, launch->t_ns, "driver",
-                     "%s%s was launched%s on %s and nothing has waited for it since%s%s",
-                     i == 0 && launches.count > 1 ? "last: " : "",
-                     launch->kernel != NULL ? gwi_kernel_text(kernel, launch->kernel) : "a kernel without a name",
-                     launch->is_graph_launch ? " by a graph" : "", stream_text(stream, launch->stream),
-                     launched[0] == '\0' ? "" : "; ", launched);
+        gwi_evidence(finding, launch->t_ns, "driver", "%s%s%s%s on %s, and nothing has waited for it since%s%s",
+                     is_last ? "last launch: " : "",
+                     launch->kernel != NULL ? gwi_kernel_text(kernel, launch->kernel) : "an unnamed kernel",
+                     is_last ? "" : " was launched", launch->is_graph_launch ? " from a graph" : "",
+                     stream_text(stream, launch->stream), launched[0] == '\0' ? "" : "; ", launched);
     }
     if (launches.total > launches.count)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "and %" PRIu64 " launches before these",
-                     launches.total - launches.count);
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "and %" PRIu64 " earlier launch%s",
+                     launches.total - launches.count, launches.total - launches.count == 1 ? "" : "es");
     if (c->hang.is_off_record) {
         gwi_evidence(finding, GWI_NO_TIME, "driver",
-                     "the work that it waits for was launched before the last %d calls of each thread, which are all "
-                     "that the recording keeps: the launches among these calls have ended",
+                     "the work that it waits for is older than the last %d calls of each thread, and the recording "
+                     "contains no earlier calls",
                      GW_RING_ENTRIES);
         gwi_say_off_record(c, finding);
     }
@@ -328,7 +328,7 @@ void gwi_say_threads(const gwi_case *c, gwi_finding *finding)
     size_t shown = 0, more = 0;
     for (size_t i = 0; i < hang->thread_count; i++) {
         const gw_hang_thread *thread = &hang->thread[i];
-        char call[GWI_CALL_TEXT_MAX];
+        char call[GWI_CALL_TEXT_MAX], doing[GW_DOING_TEXT_MAX];
         if (gwi_idle_worker_of(c, thread) != NULL)
             continue;
         if (shown == SHOWN_MAX) {
@@ -340,13 +340,12 @@ void gwi_say_threads(const gwi_case *c, gwi_finding *finding)
             gwi_evidence(finding, hang->t_ns, "driver", "thread %" PRIu32 " (%s) is inside %s", thread->tid,
                          thread->name, gwi_call_text(call, thread->inside_fn));
         else
-            gwi_evidence(finding, hang->t_ns, "host", "thread %" PRIu32 " (%s) waits: %s%s%s", thread->tid,
-                         thread->name, thread->wait[0] == '\0' ? "unknown" : thread->wait,
-                         thread->where[0] == '\0' ? "" : ", in ", thread->where);
+            gwi_evidence(finding, hang->t_ns, "host", "thread %" PRIu32 " (%s) is %s", thread->tid, thread->name,
+                         gw_doing_text(doing, thread));
         gwi_say_stand(c, finding, thread);
     }
     if (more > 0)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more threads", more);
+        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more thread%s", more, GWI_PLURAL(more));
     gwi_say_idle_workers(c, finding, hang);
 }
 

@@ -80,18 +80,20 @@ static void say_left(const gwi_case *c, gwi_finding *finding)
         gwi_at(c, first->site, at);
     bool partly = loop->keeper_count > 1 && at[0] != '\0';
     uint64_t share = loop->leak_bytes == 0 ? 0 : first->bytes * 100 / loop->leak_bytes;
-    char which[64] = "";
+    char from[64] = "";
     if (partly)
-        snprintf(which, sizeof which, ", %" PRIu64 " %% of it", share);
+        snprintf(from, sizeof from, "; %" PRIu64 " %% of it was allocated", share);
+    else if (at[0] != '\0')
+        snprintf(from, sizeof from, ", allocated");
     uint64_t blocks = (loop->leak_blocks + loop->leak_count / 2) / loop->leak_count;
     gw_bytes_text(one, loop->leak_bytes_median);
     gw_bytes_text(most, loop->leak_bytes_max);
     gwi_measure(finding, loop->leak_end_ns, gwi_memory_source(memory), (double)loop->leak_bytes_median, "bytes",
                 "each of the last %" PRIu64 " iterations (%" PRIu64 " allocation%s, %" PRIu64
-                " kernel launch%s) left %s%s%s behind, %" PRIu64 " block%s%s%s%s",
+                " kernel launch%s) left %s%s%s%s behind, in %" PRIu64 " block%s%s%s",
                 loop->leak_count, loop->requests, GWI_PLURAL(loop->requests), loop->launches,
-                loop->launches == 1 ? "" : "es", one, loop->is_even ? "" : ", at most ", loop->is_even ? "" : most,
-                blocks, GWI_PLURAL(blocks), which, at[0] == '\0' ? "" : ", allocated", at);
+                loop->launches == 1 ? "" : "es", one, loop->is_even ? "" : " (at most ", loop->is_even ? "" : most,
+                loop->is_even ? "" : ")", blocks, GWI_PLURAL(blocks), from, at);
 }
 
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
@@ -117,17 +119,17 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         const gw_keeper *keeper = &loop->keeper[i];
         if (gwi_at(c, keeper->site, at)[0] != '\0')
             gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(memory), (double)keeper->bytes, "bytes",
-                        "%s of it in %" PRIu64 " block%s, allocated%s", gw_bytes_text(bytes, keeper->bytes),
+                        "%s of it, in %" PRIu64 " block%s, was allocated%s", gw_bytes_text(bytes, keeper->bytes),
                         keeper->count, GWI_PLURAL(keeper->count), at);
     }
     if (loop->idle_count > 0)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
-                    "%" PRIu64 " iteration%s before them had left nothing behind", loop->idle_count,
+                    "the %" PRIu64 " iteration%s before them left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
     for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins, so end with the largest place */
         const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
         if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
-            gwi_where(finding, keeper->site, "the memory that is kept is allocated there");
+            gwi_where(finding, keeper->site, "the memory that is never freed is allocated here");
     }
 }
 
@@ -141,20 +143,20 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
         [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
         [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
         [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",
-        [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more",
-        [GW_LOOP_OUTGROWN] = "a phase that needs more than all of them followed",
-        [GW_LOOP_HELD_BEFORE] = "that place had held as much before, and freed it",
+        [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more memory",
+        [GW_LOOP_OUTGROWN] = "a later phase needed more than all of them",
+        [GW_LOOP_HELD_BEFORE] = "that call site had held as much before and freed it",
     };
     const gwi_memory *memory = &c->memory;
     const gw_iterations *loop = &memory->growth.loop;
     char bytes[GW_BYTES_TEXT_MAX];
     if (gwi_loop_is_balanced(memory))
-        gwi_measure(finding, loop->balanced_begin_ns, gwi_memory_source(memory), (double)loop->balanced_peak_bytes,
-                    "bytes",
-                    "the last %" PRIu64 " iterations freed all that they allocated, and needed at most %s at once",
-                    loop->balanced_count, gw_bytes_text(bytes, loop->balanced_peak_bytes));
+        gwi_measure(
+            finding, loop->balanced_begin_ns, gwi_memory_source(memory), (double)loop->balanced_peak_bytes, "bytes",
+            "the last %" PRIu64 " iterations freed everything that they allocated, and needed at most %s at once",
+            loop->balanced_count, gw_bytes_text(bytes, loop->balanced_peak_bytes));
     else if (loop->leak_count > 0 && loop->doubt != GW_LOOP_SURE && would_help(memory))
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->leak_bytes, "bytes",
-                    "%s were kept in %" PRIu64 " repetitions of the same requests; %s",
+                    "%s was kept in %" PRIu64 " repetitions of the same requests; %s",
                     gw_bytes_text(bytes, loop->leak_bytes), loop->leak_count, doubts[loop->doubt]);
 }

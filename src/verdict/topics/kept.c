@@ -43,7 +43,7 @@ static void say_one(const gwi_case *c, gwi_finding *finding, const gw_kept *kept
     age_text(age, &c->memory, kept);
     gwi_measure(finding, kept->t_first_ns, gwi_memory_source(&c->memory), (double)kept->bytes, "bytes",
                 "%s in %" PRIu64 " block%s %s%s, %s earlier", bytes, kept->count, GWI_PLURAL(kept->count),
-                kept->phase != NULL ? "allocated in " : "allocated in no phase",
+                kept->phase != NULL ? "allocated in " : "allocated outside any phase",
                 kept->phase != NULL ? kept->phase->name : "", age);
 }
 

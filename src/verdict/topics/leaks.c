@@ -242,16 +242,17 @@ static bool say(const gwi_case *c, gw_verdict *verdict, const found *it)
     if (it->kind == NULL)
         return gwi_list_addf(
             &verdict->advice,
-            "possible leak: %s in %" PRIu64 " blocks of %s by %s%s, never freed while other memory came and "
-            "went (%.1f s to %.1f s)",
+            "possible leak: %s in %" PRIu64
+            " blocks of %s by %s%s, never freed while other memory was allocated and freed (%.1f s to %.1f s)",
             all, it->left, one, gwi_call_text(call, gw_model_fn_name(c->model, group->fn)), at, first_s, last_s);
     const char *noun = it->kind->noun, *verb = it->kind->verb;
     if (group->bytes == 0)
         return gwi_list_addf(&verdict->advice,
-                             "possible leak: %" PRIu64 " %ss made%s, %" PRIu64 " of them never %s (%.1f s to %.1f s)",
+                             "possible leak: %" PRIu64 " %ss created%s, %" PRIu64
+                             " of them never %s (%.1f s to %.1f s)",
                              group->alloc_count, noun, at, it->left, verb, first_s, last_s);
     return gwi_list_addf(&verdict->advice,
-                         "possible leak: %" PRIu64 " %ss of %s made%s, %" PRIu64
+                         "possible leak: %" PRIu64 " %ss of %s created%s, %" PRIu64
                          " of them (%s) never %s (%.1f s to %.1f s)",
                          group->alloc_count, noun, one, at, it->left, all, verb, first_s, last_s);
 }
@@ -270,7 +271,7 @@ static bool list_one(const gwi_case *c, gw_verdict *verdict, const found *it)
                               .bytes = bytes_of(it),
                               .t_first_ns = group->t_first_ns,
                               .t_last_ns = group->t_last_ns};
-    return leak->call != NULL && gwi_where_at(c, group->site, "it was made there", &leak->where);
+    return leak->call != NULL && gwi_where_at(c, group->site, "it was created here", &leak->where);
 }
 
 static bool list_process(const gwi_case *c, const gw_process *process, gw_verdict *verdict)
@@ -300,9 +301,10 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     const uint64_t worth_saying = 64u << 20;
     if (good && other >= worth_saying) {
         char bytes[GW_BYTES_TEXT_MAX];
-        good = gwi_list_addf(&verdict->advice,
-                             "%s were not freed before pid %u exited: not a fault, the driver frees this memory",
-                             gw_bytes_text(bytes, other), process->pid);
+        good = gwi_list_addf(
+            &verdict->advice,
+            "%s was not freed before pid %u exited; this is not a fault, because the driver frees this memory",
+            gw_bytes_text(bytes, other), process->pid);
     }
     return good;
 }

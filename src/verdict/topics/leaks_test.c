@@ -32,7 +32,7 @@ typedef struct row {
 
 static const row rows[] = {
     {"stream", "cuStreamCreate", "cuStreamDestroy_v2", GW_EV_STREAM_CREATE, GW_EV_STREAM_DESTROY, 0, 0, 0,
-     "300 streams made at make.py:5 in make, 300 of them never destroyed"},
+     "300 streams created at make.py:5 in make, 300 of them never destroyed"},
     {"event", "cuEventCreate", "cuEventDestroy_v2", GW_EV_EVENT_CREATE, GW_EV_EVENT_DESTROY, 0, 0, 0, "300 events"},
     {"context", "cuCtxCreate_v2", "cuCtxDestroy_v2", GW_EV_CTX_CREATE, GW_EV_CTX_DESTROY, 0, 0, 0, "300 contexts"},
     {"module", "cuModuleLoadData", "cuModuleUnload", GW_EV_MODULE_LOAD, GW_EV_MODULE_UNLOAD, 0, 0, 0,

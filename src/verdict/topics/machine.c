@@ -70,7 +70,7 @@ char *gwi_card_text(char out[GWI_CARD_TEXT_MAX], const gw_model *model, uint32_t
     if (device >= 0)
         snprintf(out, GWI_CARD_TEXT_MAX, "GPU %d", device);
     else if (card != GW_NO_DEVICE)
-        snprintf(out, GWI_CARD_TEXT_MAX, "card %" PRIu32 " of nvidia-smi", card);
+        snprintf(out, GWI_CARD_TEXT_MAX, "card %" PRIu32 " in nvidia-smi", card);
     else
         snprintf(out, GWI_CARD_TEXT_MAX, "a GPU of this machine");
     return out;

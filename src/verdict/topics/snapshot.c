@@ -25,8 +25,7 @@ static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocat
     gwi_say_peak(c, finding, report);
     if (report->has_field[GW_ALLOCATOR_LARGEST_INACTIVE] && reserved_bytes > live_bytes)
         gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_LARGEST_INACTIVE], "bytes",
-                    "the largest of the free pieces in its %" PRIu64 " segments had %s",
-                    report->field[GW_ALLOCATOR_SEGMENTS],
+                    "the largest free piece in its %" PRIu64 " segments had %s", report->field[GW_ALLOCATOR_SEGMENTS],
                     gw_bytes_text(largest, report->field[GW_ALLOCATOR_LARGEST_INACTIVE]));
 }
 
@@ -44,12 +43,12 @@ static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocat
     if (growth.steps)
         gwi_measure(finding, growth.step_end_ns, "observer", (double)growth.step_all_bytes, "bytes",
                     "%" PRIu64 " blocks of %s accumulated while other memory was allocated and freed; %s in total with "
-                    "the memory kept beside them",
+                    "the other memory that was kept",
                     growth.step_count, gw_bytes_text(one, growth.step_bytes),
                     gw_bytes_text(all, growth.step_all_bytes));
     else if (growth.repeats && growth.repeat_goes_on)
         gwi_measure(finding, growth.last_begin_ns, "observer", (double)growth.first_bytes, "bytes",
-                    "the same sizes were allocated again in the same order while %s of a first run were still alive",
+                    "the same sizes were allocated again in the same order while %s of a first run was still allocated",
                     gw_bytes_text(all, growth.first_bytes));
 }
 
@@ -59,16 +58,15 @@ void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding)
     char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX];
     if (c->memory.known && c->memory.has_free) {
         gwi_headline(finding,
-                     "a request of PyTorch for %s was refused with %s free on the card; a snapshot does not show which "
+                     "PyTorch's request for %s was refused with %s free on the card; a snapshot does not show which "
                      "other processes held memory",
                      gw_bytes_text(wanted, c->memory.wanted_bytes), gw_bytes_text(left, c->memory.free_bytes));
         gwi_say_request(c, finding);
         gwi_next(finding, "Run the program under gpuwhy: it also sees the card, the driver and other processes");
     } else if (c->memory.known) {
-        gwi_headline(
-            finding,
-            "a request of PyTorch for %s was refused; a snapshot does not show which other processes held memory",
-            gw_bytes_text(wanted, c->memory.wanted_bytes));
+        gwi_headline(finding,
+                     "PyTorch's request for %s was refused; a snapshot does not show which other processes held memory",
+                     gw_bytes_text(wanted, c->memory.wanted_bytes));
         gwi_say_request(c, finding);
     } else {
         gwi_headline(finding, "this snapshot shows no out-of-memory error from which the program did not recover");
@@ -83,7 +81,7 @@ void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding)
         say_growth(c, finding, &model->allocator[i]);
     }
     if (model->allocator_count == 0)
-        gwi_evidence(finding, GWI_NO_TIME, "observer", "it holds no segments and no history");
+        gwi_evidence(finding, GWI_NO_TIME, "observer", "the snapshot contains neither segments nor history");
     else if (model->event_count > 0 && model->allocator[0].field[GW_ALLOCATOR_HISTORY_TOTAL] == 0)
         gwi_next(finding,
                  "Record the memory history before the next snapshot: torch.cuda.memory._record_memory_history()");

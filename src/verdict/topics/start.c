@@ -63,7 +63,7 @@ void gwi_say_versions(const gwi_versions *versions, gwi_finding *finding)
     if (versions->module != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the kernel driver's version is %s", versions->module);
     if (versions->runtime != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "the CUDA runtime in the process is %s (%s, by its %s)",
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the CUDA runtime in the process is %s (%s, according to its %s)",
                      gw_library_version_text(text, versions->runtime), versions->runtime->path,
                      gw_version_from_text(versions->runtime->from));
 }

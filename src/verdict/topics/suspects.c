@@ -317,14 +317,15 @@ static void say_suspect(const gwi_case *c, gwi_finding *finding, const suspect_l
 {
     char stream[GWI_STREAM_TEXT_MAX], call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
     char launched[GWI_LAUNCHED_TEXT_MAX], times[48] = "";
+    bool is_last = it->last == list->last;
     if (it->launches > 1)
-        snprintf(times, sizeof times, " %" PRIu64 " times", it->launches);
+        snprintf(times, sizeof times, is_last ? ", one of %" PRIu64 " launches" : " %" PRIu64 " times", it->launches);
     gwi_launched_text(launched, c, c->process->pid, it->kernel);
-    gwi_evidence(finding, it->last->t_ns, "driver", "%s%s launched%s%s on %s, %s%s%s",
-                 it->last == list->last ? "last: " : "",
-                 it->kernel != NULL ? gwi_kernel_text(kernel, it->kernel) : "a kernel without a name",
-                 it->last->is_graph_launch ? " by a graph" : "", times, gwi_stream_text(stream, it->last->stream),
-                 gwi_call_text(call, it->last->fn_name), launched[0] == '\0' ? "" : "; ", launched);
+    gwi_evidence(finding, it->last->t_ns, "driver", "%s%s%s%s%s on %s (%s)%s%s%s", is_last ? "last launch: " : "",
+                 it->kernel != NULL ? gwi_kernel_text(kernel, it->kernel) : "an unnamed kernel",
+                 is_last ? "" : " launched", it->last->is_graph_launch ? " from a graph" : "", is_last ? "" : times,
+                 gwi_stream_text(stream, it->last->stream), gwi_call_text(call, it->last->fn_name),
+                 is_last ? times : "", launched[0] == '\0' ? "" : "; ", launched);
 }
 
 static void say_others(gwi_finding *finding, const suspect_list *list, size_t first)
@@ -338,7 +339,7 @@ static void say_others(gwi_finding *finding, const suspect_list *list, size_t fi
         launches += list->item[i].launches;
         if (i - first < NAMED_MAX)
             gw_text_addf(&names, "%s%.80s", i == first ? "" : ", ",
-                         name == NULL ? "one without a name" : gwi_kernel_text(kernel, name));
+                         name == NULL ? "an unnamed kernel" : gwi_kernel_text(kernel, name));
     }
     size_t others = list->count - first;
     gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count",

@@ -87,7 +87,7 @@ static void test_only_kernel(void **state)
     gw_feed_launch(&feed, MINE, STREAM);
     fail_with(700);
     judge("illegal-address");
-    assert_true(says("lose launched on"));
+    assert_true(says("last launch: lose on"));
     assert_true(says("first launched at train.py:7 in loss"));
     assert_string_equal(place(), "train.py:7 in loss");
     assert_string_equal(verdict->where->what,
@@ -186,7 +186,7 @@ static void test_kernel_of_the_dump(void **state)
     judge("illegal-address");
     assert_string_equal(place(), "train.py:7 in loss");
     assert_true(list_has(&verdict->next, "first launched at train.py:7 in loss"));
-    assert_true(position("lose launched") < position("fine launched"));
+    assert_true(position("lose launched") < position("last launch: fine on"));
     close_verdict();
 }
 
@@ -254,7 +254,7 @@ static void test_own_before_libraries(void **state)
     fail_with(700);
     judge("illegal-address");
     size_t first = position("lose launched on");
-    assert_int_equal(first + 1, position("last: gemm_14 launched on"));
+    assert_int_equal(first + 1, position("last launch: gemm_14 on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
     assert_false(says("gemm_3")); /* the report has at most three lines */
     close_verdict();
@@ -270,7 +270,7 @@ static void test_nothing_known(void **state)
     gw_feed_launch(&feed, OTHER, STREAM);
     fail_with(700);
     judge("illegal-address");
-    assert_true(position("last: fine launched") < position("lose launched"));
+    assert_true(position("last launch: fine") < position("lose launched"));
     assert_false(says("first launched"));
     assert_string_equal(place(), "train.py:99 in report");
     close_verdict();
