@@ -79,7 +79,7 @@ expect "$work/leak.err" "Verdict  gpu-oom-leak (supported)"
 expect "$work/leak.err" "examples/cnn/cnn.c:"
 # shellcheck disable=SC2086
 run blame 1 "$gpuwhy" run $card --blame -o "$work/blame.gpuwhy" -- "$folder/examples/cnn" --runs 2 --bad-address
-expect "$work/blame.err" "(established): kernel class_report touched"
+expect "$work/blame.err" "(established): kernel class_report accessed"
 run explain 0 "$gpuwhy" explain "$work/leak.gpuwhy"
 expect "$work/explain.out" "Verdict  gpu-oom-leak (supported)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv

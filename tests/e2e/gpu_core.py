@@ -49,7 +49,7 @@ def illegal_address(place):
            f"the dump does not lie beside the recording: {found}")
     expect_text(verdict, str(found[0]), "where the dump lies")
     status, again, err = gpuwhy("explain", "--json", run.recording, folder=place)
-    expect(status == 0 and "kernel class_report touched" in again, f"explain says otherwise: {again} {err}")
+    expect(status == 0 and "kernel class_report accessed" in again, f"explain says otherwise: {again} {err}")
 
 
 def assertion(place):
@@ -128,7 +128,7 @@ def real_dumps(place):
     if shutil.which("zstd") is None:
         print("skipped: the dumps of a real card (no zstd)")
         return
-    wanted = {"illegal-address": ("illegal-address", r"kernel fill\b.* touched .* at s12_bad_address.cu:7", "block unknown"),
+    wanted = {"illegal-address": ("illegal-address", r"kernel fill\b.* accessed .* at s12_bad_address.cu:7", "block unknown"),
               "device-assert": ("device-assert-index", r"kernel pick\b.* at s13_assert.cu:9",
                                 r"block \(0,0,0\), thread \(17,0,0\)")}
     for name, (cause, headline, block) in wanted.items():

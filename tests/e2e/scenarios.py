@@ -315,7 +315,7 @@ def workspace(run, verdict):
     # Time stamps in the rings show which kernel ran with which workspace; on a slow or busy machine they do not always
     # exist.
     if "followed by kernel" in lines[0]:
-        expect("conv_large then" in lines[0] and "conv_small here" in lines[0], f"the wrong kernels: {lines[0]}")
+        expect("by kernel conv_large;" in lines[0] and "kernel conv_small followed" in lines[0], f"the wrong kernels: {lines[0]}")
     expect("workspace_choice.c:" in lines[0], f"no place in {lines[0]}")
 
 
@@ -334,7 +334,7 @@ def s32(made, function="call_begin", used=None, by="reset"):
         if used is not None:
             expect_said_place(verdict, *used, "where it was used")
         if by == "library_close":
-            expect_text(verdict, r"behind the back of thread", "that another thread did it")
+            expect_text(verdict, r"by thread \d+, while thread \d+ still used it", "that another thread did it")
     return check
 
 
@@ -436,7 +436,7 @@ def gpu_is_ruled_out(run, verdict):
 def pool_is_its_own(run, verdict):
     expect(verdict["certainty"] == "established", f"only {verdict['certainty']}")
     said = "\n".join(e["text"] for e in verdict["evidence"])
-    expect(f"pool 0x{int(run.truth('pool')):x}" in said and "were unused" in said, f"the pool is not named: {said}")
+    expect(f"pool 0x{int(run.truth('pool')):x}" in said and "was unused" in said, f"the pool is not named: {said}")
     expect(any("cuMemPoolTrimTo" in line for line in verdict["next"]), f"no word of trimming: {verdict['next']}")
     named = {verdict["cause"]} | {a["cause"] for a in verdict["alternatives"]}
     expect(not named & {"gpu-oom-other-process", "gpu-hidden-driver-growth"}, f"it is the program's own: {named}")
@@ -643,7 +643,7 @@ TABLE = {
     "S25-thermal": Scenario(long_cnn(20000), Card(more="fault=thermal"), None, s25_advice(r"because of heat"),
                             status="clean", exit=0, twin=long_cnn(20000), twin_card=Card(),
                             twin_check=s25_no_advice, on="virtual"),
-    "S25-brake": Scenario(long_cnn(20000), Card(more="fault=power-brake"), None, s25_advice(r"braked"),
+    "S25-brake": Scenario(long_cnn(20000), Card(more="fault=power-brake"), None, s25_advice(r"slowed by the power supply"),
                           status="clean", exit=0, on="virtual"),
     "S25-cap": Scenario(long_cnn(20000), Card(more="fault=power-cap"), None, s25_advice(r"power limit of"),
                         status="clean", exit=0, on="virtual"),

@@ -48,8 +48,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
         return true;
     return gwi_list_addf(advice,
                          "alloc-churn: the program allocated device memory %" PRIu64 " times and freed it %" PRIu64
-                         " times, one allocation per %.1f launches, to the end of the run%s; at least %.0f %% of the "
-                         "time was spent in these calls: reuse buffers, or use stream-ordered memory",
+                         " times, one allocation per %.1f launches, until the end of the run%s; at least %.0f %% of "
+                         "the time was spent in these calls: reuse buffers, or use stream-ordered memory",
                          found.made, found.freed, (double)pace.launches / (double)found.made,
                          gwi_at(c, found.most->site, at), 100 * share);
 }
@@ -57,8 +57,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_alloc_churn = {
     .id = "alloc-churn",
     .summary = "The program keeps allocating and freeing device memory while it works. Advice, never a fault.",
-    .proof = "at least a thousand driver allocations, nine in ten of them freed again, at least one per 20 launches, "
-             "to the end of the run, and a tenth of the time spent inside these calls",
+    .proof = "at least a thousand driver allocations until the end of the run, at least one per 20 launches, nine in "
+             "ten of them freed again, and a tenth of the time spent inside these calls",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Reuse buffers between steps, or use cuMemAllocAsync with a pool that keeps its memory",
               [GW_FRAMEWORK_TORCH] = "Do not call torch.cuda.empty_cache() inside the loop\n"

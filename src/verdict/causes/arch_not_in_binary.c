@@ -34,7 +34,7 @@ static void say_card(const gwi_versions *versions, gwi_finding *finding)
              gw_version_part(versions->capability, 0), gw_version_part(versions->capability, 1),
              gw_version_part(versions->capability, 0), gw_version_part(versions->capability, 1),
              gw_version_text(cuda, row->cuda_first),
-             row->cuda_last != 0 ? ", but not the newest: it dropped this card" : "");
+             row->cuda_last != 0 ? ", but not the newest, which no longer supports this card" : "");
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -55,8 +55,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                                       ? gw_data_framework_for("pytorch", versions.capability)
                                       : NULL;
     if (row != NULL)
-        gwi_next(finding, "PyTorch's own builds with code for this card: as late as %s for CUDA %s%s", row->release,
-                 row->cuda, row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
+        gwi_next(finding, "the newest PyTorch build with code for this card: %s for CUDA %s%s", row->release, row->cuda,
+                 row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
     gwi_rule_out(finding, "a driver that is too old (it reported that the code is for other cards)");
     if (failure == NULL)
         return gwi_sure_of_words(c);
@@ -69,15 +69,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_arch_not_in_binary = {
     .id = "arch-not-in-binary",
     .summary = "The program, or one of its libraries, was not built for this card.",
-    .proof = "a module load that failed with 209, or the framework's \"no kernel image is available\"",
-    .fixes =
-        {[GW_FRAMEWORK_RAW] = "Rebuild for the card's architecture, or include PTX beside the native code",
-         [GW_FRAMEWORK_TORCH] = "Compare torch.cuda.get_arch_list() with the card; install the build that has it "
-                                "(Pascal and Volta: cu126; Blackwell: 2.7 or newer, cu128 or newer)\n"
-                                "Rebuild extensions with TORCH_CUDA_ARCH_LIST set to the card's capability\n"
-                                "torch.cuda.is_available() does not check this: it returns True anyway",
-         [GW_FRAMEWORK_JAX] =
-             "Install wheels that support the card: those for CUDA 13 start at Turing, those for CUDA 12 at Maxwell\n"
-             "Rebuild your own kernels for the card's architecture"},
+    .proof = "a module load that failed with 209, or the framework's message \"no kernel image is available\"",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Rebuild for the card's architecture, or include PTX beside the native code",
+              [GW_FRAMEWORK_TORCH] = "Compare torch.cuda.get_arch_list() with the card; install a build that lists it "
+                                     "(Pascal and Volta: cu126; Blackwell: 2.7 or newer, cu128 or newer)\n"
+                                     "Rebuild extensions with TORCH_CUDA_ARCH_LIST set to the card's capability\n"
+                                     "torch.cuda.is_available() does not check this: it returns True anyway",
+              [GW_FRAMEWORK_JAX] = "Install wheels that support the card: the CUDA 13 wheels support Turing and newer "
+                                   "cards, the CUDA 12 wheels Maxwell and newer\n"
+                                   "Rebuild your own kernels for the card's architecture"},
     .judge = judge,
 };

@@ -6,8 +6,8 @@
 
 const gw_cause gwi_cause_collective_desync = {
     .id = "collective-desync",
-    .summary = "The ranks of the job called different collectives, or with different sizes.",
-    .proof = "sequence numbers, operations or sizes differ between ranks at the stall",
+    .summary = "The ranks of the job called different collectives, or the same one with different sizes.",
+    .proof = "sequence numbers, operations or sizes that differ between ranks at the stall",
     .fixes = {[GW_FRAMEWORK_RAW] = "Make all ranks run the same sequence of collectives: no early exit, and no "
                                    "collective inside a branch that depends on the rank\n"
                                    "Give all ranks the same number of batches",

@@ -98,9 +98,10 @@ static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teard
         blocks += teardown->count[cls];
     count_things(teardown, blocks, things);
     if (user_tid != teardown->tid)
-        snprintf(on, sizeof on, " on thread %" PRIu32 ", behind the back of thread %" PRIu32, teardown->tid, user_tid);
+        snprintf(on, sizeof on, " by thread %" PRIu32 ", while thread %" PRIu32 " still used it", teardown->tid,
+                 user_tid);
     gwi_measure(finding, teardown->t_ns, "ledger", (double)teardown->bytes, "bytes",
-                "%s%s%s; it destroyed %s that had not been freed", verb_of(teardown->kind),
+                "%s%s%s; this destroyed %s that had not been freed", verb_of(teardown->kind),
                 gwi_at(c, teardown->site, at), on, things);
 }
 
@@ -124,7 +125,7 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
         gwi_evidence(finding, use->t_ns, "driver", "%s%s returned %u (%s)", call, used, use->result, result);
     else if (buried == NULL)
         gwi_evidence(finding, use->t_ns, "driver",
-                     "%s%s returned %u (%s): the context made at %.2f s%s is still current there", call, used,
+                     "%s%s returned %u (%s): the context created at %.2f s%s is still current there", call, used,
                      use->result, result, (double)teardown->t_made_ns / 1e9, made);
     else if (buried->bytes > 0)
         gwi_measure(finding, use->t_ns, "driver", (double)buried->bytes, "bytes",
@@ -135,8 +136,9 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
     else
         gwi_evidence(
             finding, use->t_ns, "driver",
-            "%s%s returned %u (%s): the call uses the %s made at %.2f s%s, which was destroyed with the context", call,
-            used, use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
+            "%s%s returned %u (%s): the call uses the %s created at %.2f s%s, which was destroyed with the context",
+            call, used, use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9,
+            made);
 }
 
 /* True if the failed call frees or destroys an object. At the end, destructors free memory that a reset has already
@@ -163,7 +165,7 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
                                                 use->named.known && !use->named.context_lives);
     if (buried == NULL && !context_gone)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and %s from before that was used afterwards", verb_of(teardown->kind),
+    gwi_headline(finding, "%s at %.2f s, and %s created before that was used afterwards", verb_of(teardown->kind),
                  (double)teardown->t_ns / 1e9, name_of(buried));
     say_teardown(c, finding, teardown, use->tid);
     say_use(c, finding, teardown, buried);
@@ -204,15 +206,17 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS || sticky->t_ns < teardown->t_ns || teardown->bytes == 0 ||
         (c->oom != NULL && c->oom->t_ns < sticky->t_ns))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and a later kernel used memory from before that, which is no longer mapped",
+    gwi_headline(finding,
+                 "%s at %.2f s, and a later kernel used memory allocated before that, which is no longer mapped",
                  verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
     say_teardown(c, finding, teardown, sticky->tid);
     const gw_ring_call *launch = NULL;
     const gw_buried *graph = find_old_graph(c, teardown, &launch);
     char made[GWI_PLACE_TEXT_MAX];
     if (graph != NULL)
-        gwi_evidence(finding, launch->t_ns, "driver", "the executable graph made at %.2f s%s was launched afterwards",
-                     (double)graph->t_made_ns / 1e9, gwi_at(c, graph->site, made));
+        gwi_evidence(finding, launch->t_ns, "driver",
+                     "the executable graph created at %.2f s%s was launched afterwards", (double)graph->t_made_ns / 1e9,
+                     gwi_at(c, graph->site, made));
     for (size_t i = 0; i < teardown->buried_count && i < 3; i++) {
         const gw_buried *buried = &teardown->buried[i];
         char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
@@ -220,7 +224,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
             gwi_evidence(finding, buried->t_made_ns, "ledger",
                          "still held by the program: the block of %s at address 0x%" PRIx64 "%s%s",
                          gw_bytes_text(bytes, buried->bytes), buried->key,
-                         gwi_at(c, buried->site, at)[0] == '\0' ? "" : ", made", at);
+                         gwi_at(c, buried->site, at)[0] == '\0' ? "" : ", allocated", at);
     }
     gwi_say_sticky(c, finding, sticky, "a kernel used an address that is no longer mapped");
     gwi_where(finding, teardown->site, verb_of(teardown->kind));
@@ -240,7 +244,7 @@ static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown 
              buried->cls != GW_CLASS_GRAPH_EXEC) ||
             gwi_place(c, buried->site, place)[0] == '\0')
             continue;
-        gwi_evidence(finding, buried->t_made_ns, "ledger", "destroyed with it: the %s made at %s",
+        gwi_evidence(finding, buried->t_made_ns, "ledger", "destroyed with it: the %s created at %s",
                      gw_class_text((gw_class)buried->cls), place);
         shown++;
     }
@@ -259,7 +263,7 @@ static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const g
     char call[GWI_CALL_TEXT_MAX];
     if (inside == NULL)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and the driver then crashed, most likely on an object from before that",
+    gwi_headline(finding, "%s at %.2f s, and the driver then crashed, most likely on an object created before that",
                  verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
     say_teardown(c, finding, teardown, inside->tid);
     gwi_evidence(finding, c->model->t_end_ns, "exit",
@@ -292,17 +296,17 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_context_destroyed = {
     .id = "context-destroyed",
-    .summary = "The device was reset or its context destroyed, and objects made in it were used afterwards.",
+    .summary = "The device was reset or its context destroyed, and objects created in it were used afterwards.",
     .proof = "a reset or destroy that freed memory, streams, events, modules or graphs still held by the program, and "
              "a later failing call that uses one of them",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Remove the reset (cuDevicePrimaryCtxReset, cudaDeviceReset): if nothing is held, it has no effect\n"
-                  "Do not destroy a context (cuCtxDestroy) while anything made in it is still in use\n"
+                  "Do not destroy a context (cuCtxDestroy) while anything created in it is still in use\n"
                   "Or recreate everything afterwards: memory, streams, events, modules, graphs\n"
                   "Retain and release primary contexts in pairs",
               [GW_FRAMEWORK_TORCH] =
-                  "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch goes on using the memory "
-                  "and streams that they destroy\n"
+                  "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch continues to use the "
+                  "memory and streams that they destroy\n"
                   "Leave PyTorch's context alone: libraries and extensions must not destroy or release it"},
     .judge = judge,
 };

@@ -4,6 +4,7 @@
 #include "gwi_machine.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static const uint64_t periods_min = 50; /* 5 s, with the usual period of 0.1 s */
 static const double throttled_min = 0.25, waited_min = 1.0 / 3;
@@ -27,13 +28,15 @@ static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_g
     double share = (double)throttled->rise / (double)periods->rise;
     if (share < throttled_min)
         return false;
+    char in_all[48] = "";
+    if (time != NULL)
+        snprintf(in_all, sizeof in_all, ", %.1f s in all", (double)time->rise / 1e9);
     *ret_good =
         gwi_list_addf(advice,
                       "cpu-starved: the control group's limit of %.2f processors throttled its threads in %.0f %% of "
                       "the periods (%" PRIu64 " of %" PRIu64
-                      "%s%.1f s in all): raise the limit, or use fewer threads (OMP_NUM_THREADS) and loader workers",
-                      (double)limit->last / 1e3, 100 * share, throttled->rise, periods->rise,
-                      time == NULL ? "; not known, " : ", ", time == NULL ? 0 : (double)time->rise / 1e9);
+                      "%s): raise the limit, or use fewer threads (OMP_NUM_THREADS) and loader workers",
+                      (double)limit->last / 1e3, 100 * share, throttled->rise, periods->rise, in_all);
     return true;
 }
 
@@ -64,8 +67,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     return gwi_list_addf(advice,
                          "cpu-starved: the first thread of pid %" PRIu32
                          " was ready to run but had to wait for a processor for %.1f s of %.1f s (%.0f %%): too many "
-                         "threads share its processors; use fewer (OMP_NUM_THREADS, loader workers), check what else "
-                         "runs there, and check which processors the program may use (taskset -p)",
+                         "threads share its processors. Use fewer threads (OMP_NUM_THREADS, loader workers). Check "
+                         "what else runs on this machine, and which processors the program may use (taskset -p)",
                          wait->pid, waited_s, seconds, 100 * waited_s / seconds);
 }
 
@@ -73,9 +76,8 @@ const gw_cause gwi_cause_cpu_starved = {
     .id = "cpu-starved",
     .summary = "A processor limit throttled the program's threads, or they waited for a free processor. Advice, never "
                "a fault.",
-    .proof = "the control group's count of throttled periods rose in at least a quarter of the periods of the run, or "
-             "the first "
-             "thread of a process waited for a processor, by the kernel's count, for a third of the time",
+    .proof = "throttling of the control group in at least a quarter of the periods of the run, or a first thread of a "
+             "process that waited for a processor for a third of the time, as counted by the kernel",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the processor limit of the job or container\n"
                                    "Set OMP_NUM_THREADS to the number of processors of the job\n"
                                    "Use fewer loader workers; pin processes to one NUMA node"},

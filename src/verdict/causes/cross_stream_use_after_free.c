@@ -21,7 +21,7 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_unordered 
     double between_us = (double)(it->t_free_ns - it->t_copy_ns) / 1e3;
     if (it->by_free)
         gwi_measure(finding, it->t_free_ns, "driver", between_us / 1e3, "ms",
-                    "%s freed it immediately, %.1f us later%s: for stream-ordered memory, this call waits for nothing",
+                    "%s freed it immediately, %.1f us later%s: for stream-ordered memory, this call does not wait",
                     call, between_us, at);
     else
         gwi_measure(finding, it->t_free_ns, "driver", between_us / 1e3, "ms",
@@ -33,13 +33,12 @@ static void say_reason(gwi_finding *finding, const gwi_race *race)
 {
     const gw_unordered *it = race->found;
     gwi_evidence(finding, it->t_free_ns, "driver",
-                 "all ordering calls in between are known: %s waited for no event recorded after the copy, and the "
+                 "every ordering call in between was recorded: %s waited for no event recorded after the copy, and the "
                  "program neither synchronised with the copy, nor queried it, nor received a callback after it",
                  it->by_free ? "the host" : "that stream");
     if (race->certainty < GW_SUPPORTED)
-        gwi_evidence(
-            finding, it->t_free_ns, "driver",
-            "it is not known whether the copy had ended by then and the program had learned so in another way");
+        gwi_evidence(finding, it->t_free_ns, "driver",
+                     "the copy may have ended by then, and the program may have found out in another way");
     else if (race->reason == GWI_RACE_IN_FLIGHT)
         gwi_evidence(finding, it->t_free_ns, "driver",
                      "no card copies that much in that time: the copy was still running");
@@ -56,16 +55,17 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (gwi_find_race(c, &race) == GW_CERTAINTY_NONE)
         return GW_CERTAINTY_NONE;
     const gw_unordered *it = race.found;
-    gwi_headline(finding, "a block of %s was freed%s while %s on another stream, not ordered with it, still used it",
+    gwi_headline(finding, "a block of %s was freed%s while %s on another, unordered stream still used it",
                  gw_bytes_text(bytes, it->block_bytes), gwi_at(c, it->free_site, at),
                  it->is_fill ? "a fill" : "a copy");
     say_use(c, finding, it);
     say_reason(finding, &race);
     if (c->model->unordered_total > 1)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)c->model->unordered_total, "count",
-                    "the run freed memory without such an order %" PRIu64 " times", c->model->unordered_total);
+                    "the run freed memory without such an order %" PRIu64 " times in all", c->model->unordered_total);
     gwi_where(finding, it->free_site, "the free that came too early");
-    gwi_rule_out(finding, "an order by events, host callbacks, queries or synchronisation (all such calls are known)");
+    gwi_rule_out(finding,
+                 "an order by events, host callbacks, queries or synchronisation (all such calls were recorded)");
     return race.certainty;
 }
 
@@ -73,8 +73,8 @@ const gw_cause gwi_cause_cross_stream_use_after_free = {
     .id = "cross-stream-use-after-free",
     .summary = "Memory was freed on one stream while unordered work on another stream still used it: it may have been "
                "overwritten.",
-    .proof = "a free of stream-ordered memory after a copy that uses it on another stream, where all calls in between "
-             "are known and none orders the two",
+    .proof = "a free of stream-ordered memory after a copy that uses it on another stream, where every call in between "
+             "was recorded and none orders the two",
     .fixes = {[GW_FRAMEWORK_RAW] = "Free the block on the stream that uses it last\n"
                                    "Or record an event after the last use, and make the freeing stream wait for it "
                                    "(cuEventRecord, cuStreamWaitEvent) before cuMemFreeAsync\n"

@@ -71,7 +71,7 @@ static void say_status(gwi_finding *finding, const told_line *told, unsigned maj
 static void say_library(gwi_finding *finding, const gw_library *library)
 {
     char version[GW_VERSION_TEXT_MAX];
-    gwi_evidence(finding, GWI_NO_TIME, "host", "%s%s%s %s (by its %s) out of %s: %s",
+    gwi_evidence(finding, GWI_NO_TIME, "host", "%s%s%s %s (according to its %s) from %s: %s",
                  gw_library_kind_text(library->kind), library->part[0] != '\0' ? "_" : "", library->part,
                  gw_library_version_text(version, library), gw_version_from_text(library->from),
                  gw_library_place_words(library->place), library->path);
@@ -119,7 +119,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
-    gwi_rule_out(finding, "a driver call (none failed)");
+    gwi_rule_out(finding, "a failed driver call (none failed)");
     /* Another exception ended the program, so the program had survived this status. */
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
@@ -131,7 +131,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_cudnn_mixed_libraries = {
     .id = "cudnn-mixed-libraries",
     .summary = "One process has loaded parts of cuDNN (or cuBLAS) that do not belong together.",
-    .proof = "the process had mapped parts of different cuDNN versions, and ended with the cuDNN status for that",
+    .proof = "parts of different cuDNN versions mapped into the process, and the cuDNN status for that at its end",
     .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or remove the other copy's folder from it\n"
                                    "Remove the system's cuDNN, or install the version that the program was built with\n"
                                    "Never mix conda's and pip's CUDA packages in one environment",

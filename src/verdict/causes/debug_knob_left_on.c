@@ -48,6 +48,6 @@ const gw_cause gwi_cause_debug_knob_left_on = {
     .id = "debug-knob-left-on",
     .summary = "A debugging setting slows the program down. Advice, never a fault.",
     .proof = "the environment variables of the run",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Unset it, except in runs that search for a fault"},
+    .fixes = {[GW_FRAMEWORK_RAW] = "Unset it, except while you debug"},
     .advise = advise,
 };

@@ -47,7 +47,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_device_assert_index = {
     .id = "device-assert-index",
-    .summary = "An assertion failed in a kernel: nearly always an index or a label is out of range.",
+    .summary = "An assertion failed in a kernel, almost always because an index or a label is out of range.",
     .proof = "the driver's result 710 as the first result that destroyed the context, and the assertion's text on "
              "stderr or in a GPU core dump",
     .fixes =

@@ -55,10 +55,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_device_busy_or_partition = {
     .id = "device-busy-or-partition",
-    .summary = "The card refuses this process: exclusive mode, no MIG instance, or an MPS limit.",
-    .proof =
-        "the first context failed with 46 on a card in prohibited mode, or in exclusive mode while another process "
-        "holds it, or with 805 to 809",
+    .summary = "The card rejects this process: exclusive mode, no MIG instance, or an MPS limit.",
+    .proof = "a first context that failed with 46 on a card in prohibited mode or in exclusive mode while another "
+             "process holds it, or that failed with 805 to 809",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Set the default compute mode (nvidia-smi -c 0), or wait until the other process has ended\n"
                   "With MIG: create an instance, and put its UUID into CUDA_VISIBLE_DEVICES\n"

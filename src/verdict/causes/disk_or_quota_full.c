@@ -26,7 +26,7 @@ static void say_room(gwi_finding *finding, const room *r)
     char bytes[GW_BYTES_TEXT_MAX];
     if (r->bytes != NULL)
         gwi_measure(finding, r->bytes->t_min_ns, "host", (double)r->bytes->min, "bytes",
-                    "least free space on the disk of %s: %s", r->place, gw_bytes_text(bytes, r->bytes->min));
+                    "lowest free space on the disk of %s: %s", r->place, gw_bytes_text(bytes, r->bytes->min));
     if (r->files != NULL && r->files->min == 0)
         gwi_measure(finding, r->files->t_min_ns, "host", 0, "count", "the disk of %s has no room for more files",
                     r->place);
@@ -53,7 +53,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     if (!full && !quota)
         gwi_evidence(finding, GWI_NO_TIME, "host",
-                     "the disks that gpuwhy watched had free space: it is another disk, or a quota");
+                     "the disks that gpuwhy watched had free space: another disk or a quota is full");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     bool told = strstr(words->text, "No space left") != NULL || quota;
     return told && (full || quota) ? GW_ESTABLISHED : GW_SUPPORTED;
@@ -62,10 +62,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_disk_or_quota_full = {
     .id = "disk-or-quota-full",
     .summary = "A disk is full, or the user's disk quota is used up.",
-    .proof = "the program ended with the system's error message, and the disk had no free space or the message names "
-             "the quota",
+    .proof = "the system's error message at the end of the program, and a disk without free space or a message that "
+             "names the quota",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Free space, or write checkpoints elsewhere\n"
-                  "Write a checkpoint under another name first, then rename it: the last good one stays"},
+                  "Write a checkpoint under another name first, then rename it, so that the last good one survives"},
     .judge = judge,
 };

@@ -30,7 +30,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_driver_library_mismatch = {
     .id = "driver-library-mismatch",
     .summary = "The driver's library and the kernel driver have different versions.",
-    .proof = "cuInit returned 803",
+    .proof = "result 803 from cuInit",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Reboot, or unload and load the nvidia modules: the driver was updated while they ran\n"
                   "A container must not contain its own libcuda.so: remove it from the image\n"

@@ -30,7 +30,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_driver_state_lost = {
     .id = "driver-state-lost",
     .summary = "CUDA cannot start although the cards are present: after a suspend, or without /dev/nvidia-uvm.",
-    .proof = "cuInit returned 999 or 3 in a process that was not forked, and /dev/nvidia-uvm is missing",
+    .proof = "result 999 or 3 from cuInit in a process that was not forked, and a missing /dev/nvidia-uvm",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Load the module and create its device file: nvidia-modprobe -u -c 0 (or modprobe nvidia_uvm)\n"
                   "After a suspend: rmmod nvidia_uvm, modprobe nvidia_uvm; preserve video memory across a suspend "

@@ -96,15 +96,15 @@ const gw_cause gwi_cause_driver_too_old = {
     .id = "driver-too-old",
     .summary = "The program, or one of its libraries, needs a newer driver than the installed one.",
     .proof = "a call that failed with 35, 36 or 222, or the runtime's own message, with a driver older than the "
-             "minimum for the runtime's CUDA family; versions alone prove nothing",
+             "minimum for the runtime's CUDA family; versions alone are no proof",
     .fixes = {[GW_FRAMEWORK_RAW] = "Update the driver\n"
                                    "Use a build for the driver's CUDA version, or an older one\n"
                                    "On data-centre cards: install the forward-compatibility package (cuda-compat)",
               [GW_FRAMEWORK_TORCH] = "Install the build for an older CUDA: pip install torch --index-url "
                                      "https://download.pytorch.org/whl/cu126 (or the newest that the driver supports)\n"
                                      "Update the driver",
-              [GW_FRAMEWORK_JAX] = "Install wheels that the driver supports: those for CUDA 12 need 525 or newer, "
-                                   "those for CUDA 13 need 580 or newer\n"
+              [GW_FRAMEWORK_JAX] = "Install wheels that the driver supports: the CUDA 12 wheels need driver 525 or "
+                                   "newer, the CUDA 13 wheels 580 or newer\n"
                                    "Update the driver"},
     .judge = judge,
 };

@@ -106,6 +106,6 @@ const gw_cause gwi_cause_ecc_uncorrectable = {
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Restart the job from its last checkpoint; after Xid 95 or 48 reset the GPU first\n"
                   "Drain the card and reset it (nvidia-smi -r), so that the bad row is replaced\n"
-                  "Have the card replaced when rows cannot be replaced (Xid 64), or when the error comes back"},
+                  "Have the card replaced when rows can no longer be remapped (Xid 64), or when the error comes back"},
     .judge = judge,
 };

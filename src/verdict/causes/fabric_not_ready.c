@@ -27,8 +27,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_fabric_not_ready = {
     .id = "fabric-not-ready",
-    .summary = "The NVLink fabric of the machine is not set up: its Fabric Manager is not running, or not yet.",
-    .proof = "cuInit, or the creation of the first context, returned 802 on a machine with NVSwitches",
+    .summary =
+        "The NVLink fabric of the machine is not set up: its Fabric Manager is not running, or is still starting.",
+    .proof = "result 802 from cuInit or from the creation of the first context, on a machine with NVSwitches",
     .fixes = {[GW_FRAMEWORK_RAW] = "Start nvidia-fabricmanager; it must have exactly the driver's version\n"
                                    "After a driver update: reboot\n"
                                    "In a virtual machine: the host must set up the fabric (shared NVSwitch mode)"},

@@ -6,9 +6,10 @@
 
 const gw_cause gwi_cause_faulty_gpu = {
     .id = "faulty-gpu",
-    .summary = "This card fails at work that other cards of its kind do without errors.",
-    .proof = "the same program runs on another card, and this card repeats faults that a program normally causes",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Run the same program on another card: only that is decisive\n"
+    .summary = "This card fails where other cards of the same model work.",
+    .proof = "a run of the same program that works on another card, and repeated faults on this card that a program "
+             "normally causes",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Run the same program on another card: only that decides\n"
                                    "Run the vendor's diagnostics (dcgmi diag -r 3) on this card"},
     .judge = gwi_judge_by_log,
 };

@@ -77,8 +77,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_fd_or_process_limit = {
     .id = "fd-or-process-limit",
     .summary = "The program reached a limit on open files, threads or processes.",
-    .proof = "the program ended with the system's \"Too many open files\", or could start no thread, while it or its "
-             "control group was at the limit",
+    .proof = "the system's message \"Too many open files\", or a thread that could not be started, at the end of the "
+             "program, while the program or its control group was at the limit",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the limit (ulimit -n, ulimit -u) for the job\n"
                                    "Use fewer workers, and close files that are no longer needed",
               [GW_FRAMEWORK_TORCH] = "torch.multiprocessing.set_sharing_strategy(\"file_system\")\n"

@@ -63,7 +63,7 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
     if (initialiser != NULL) {
         gwi_evidence(finding, initialiser->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s",
                      initialiser->pid, gwi_at(c, initialiser->init_site, at));
-        gwi_where(finding, initialiser->init_site, "CUDA was initialised there, before the fork");
+        gwi_where(finding, initialiser->init_site, "CUDA was initialised here, before the fork");
     }
     gwi_rule_out(finding, "a broken driver (the child did not call it)");
     /* If the child raised the exception, the parent may have continued for a long time without the child. */

@@ -29,7 +29,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_forward_compat_misuse = {
     .id = "forward-compat-misuse",
     .summary = "A forward-compatibility driver was loaded where it cannot work.",
-    .proof = "cuInit returned 804, and the driver's library is in a compat folder",
+    .proof = "result 804 from cuInit, and a driver library in a compat folder",
     .fixes = {[GW_FRAMEWORK_RAW] = "Remove the compat folder from LD_LIBRARY_PATH and ld.so.conf: only data-centre "
                                    "cards support forward compatibility\n"
                                    "Update the driver, or use an image with an older CUDA"},

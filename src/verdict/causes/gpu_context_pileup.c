@@ -43,7 +43,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                 "%" PRIu32 " processes of this run had a context on GPU %d at that moment", oom->around.process_count,
                 memory->device);
     gwi_measure(finding, oom->t_ns, "ledger", (double)oom->around.other_bytes_total, "bytes",
-                "the others held %s of its memory, pid %" PRIu32 " most of that",
+                "the others held %s of its memory; pid %" PRIu32 " held most of that",
                 gw_bytes_text(others, oom->around.other_bytes_total), oom->around.other_pid);
     gwi_evidence(finding, oom->t_ns, "ledger", "no process of this run had a context on GPU %d", idle);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
@@ -54,8 +54,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_context_pileup = {
     .id = "gpu-context-pileup",
     .summary = "Many processes of one run use the same GPU while another GPU is idle.",
-    .proof = "an allocation failed on a GPU where several processes of the run have a context, the others hold most of "
-             "the memory, this process alone would have fitted, and another visible GPU has no context",
+    .proof = "a failed allocation on a GPU where several processes of the run have a context, the others hold most of "
+             "the memory and this process alone would have fitted, and another visible GPU without a context",
     .fixes = {[GW_FRAMEWORK_RAW] = "Give each worker its own GPU: choose the device by the local rank before the first "
                                    "call, or set CUDA_VISIBLE_DEVICES for each",
               [GW_FRAMEWORK_TORCH] = "Call torch.cuda.set_device(local_rank) before any other CUDA call\n"

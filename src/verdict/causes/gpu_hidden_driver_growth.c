@@ -57,7 +57,7 @@ static void say_suspects(const gwi_case *c, gwi_finding *finding)
     uint64_t graphs = usage->class_count[GW_CLASS_GRAPH_EXEC], modules = usage->class_count[GW_CLASS_MODULE];
     if (graphs > 0)
         gwi_measure(finding, c->memory.t_ns, "ledger", (double)graphs, "count",
-                    "%" PRIu64 " executable graph%s alive: each holds memory of its own", graphs, GWI_PLURAL(graphs));
+                    "%" PRIu64 " executable graph%s alive: each has its own memory", graphs, GWI_PLURAL(graphs));
     if (modules > 0)
         gwi_measure(finding, c->memory.t_ns, "ledger", (double)modules, "count",
                     "%" PRIu64 " module%s loaded: a kernel with much local memory enlarges the stack of all threads of "
@@ -88,14 +88,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_hidden_driver_growth = {
     .id = "gpu-hidden-driver-growth",
-    .summary = "The driver itself took memory of the card: for kernels' stacks, graphs, communicators.",
-    .proof = "memory in use beyond all allocations and all other processes grew by a tenth of the card, and without "
-             "that growth the refused request would have fitted; never more than supported",
+    .summary = "The driver itself used GPU memory for kernel stacks, graphs or communicators.",
+    .proof = "memory in use beyond all allocations and all other processes that grew by a tenth of the card, and a "
+             "refused request that would have fitted without that growth; never more than supported",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the kernel with large local memory (cuobjdump -res-usage): it enlarges the "
                                    "stack, which never shrinks\n"
                                    "Destroy executable graphs, or trim their memory (cuDeviceGraphMemTrim)\n"
-                                   "Fewer communicators and channels: set NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE",
+                                   "Use fewer communicators and channels: set NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE",
               [GW_FRAMEWORK_TORCH] = "Let CUDA graphs share one pool (torch.cuda.graph_pool_handle())\n"
-                                     "Fewer process groups; set NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE"},
+                                     "Use fewer process groups; set NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE"},
     .judge = judge,
 };

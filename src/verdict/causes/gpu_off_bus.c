@@ -85,7 +85,7 @@ const gw_cause gwi_cause_gpu_off_bus = {
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Reboot the machine, or power it off and on: the card does not recover by itself\n"
                   "Check power cables and supply, seating and riser, and the temperature before the failure\n"
-                  "If it happens again: limit the power as a test (nvidia-smi -pl), update the firmware, run the "
+                  "After a second failure, limit the power as a test (nvidia-smi -pl), update the firmware, run the "
                   "vendor's field diagnostics, have the card replaced"},
     .judge = judge,
 };

@@ -34,7 +34,7 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
         return;
     uint64_t t_ns = memory->growth.largest_has_time ? memory->growth.largest_t_ns : GWI_NO_TIME;
     gwi_measure(finding, t_ns, memory->report != NULL ? "observer" : "ledger", (double)memory->growth.largest_bytes,
-                "bytes", "the largest block has %s, of %s in total%s%s",
+                "bytes", "the largest block has %s of %s in total%s%s",
                 gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes),
                 gwi_at(c, memory->growth.largest_site, at)[0] == '\0' ? "" : ", allocated", at);
     if (is_dominant(memory))
@@ -53,7 +53,7 @@ static void say_ignored(const gwi_case *c, gwi_finding *finding)
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], fault[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, oom->fn_name);
     gwi_measure(finding, oom->t_ns, "driver", (double)oom->bytes_wanted, "bytes",
-                "the program did not check the result of this %s of %s%s: it went on with a NULL pointer, and %s "
+                "the program did not check the result of this %s of %s%s: it continued with a NULL pointer, and %s "
                 "reported %u (%s) %.1f ms later",
                 call, gw_bytes_text(bytes, oom->bytes_wanted), gwi_at(c, oom->site, at),
                 c->sticky->by_dump ? "the driver" : gwi_call_text(fault, c->sticky->fn_name), c->sticky->result,
@@ -79,11 +79,11 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     if (c->told == NULL)
         return;
     gwi_evidence(finding, facts->exception.t_ns, "stderr",
-                 "the program caught the error and went on, then failed on a value that had never been written: %s",
+                 "the program caught the error and continued, then failed on a value that had never been written: %s",
                  facts->exception.text);
     if (facts->frame[0] != '\0')
         gwi_evidence(finding, facts->exception.t_ns, "stderr", "raised at %s", facts->frame);
-    gwi_next(finding, "Do not only print an out-of-memory error and go on: retry with less memory, or stop there");
+    gwi_next(finding, "Do not just print an out-of-memory error and continue: retry with less memory, or stop");
 }
 
 /* True if iterations left memory behind, and the only doubt is that there were few of them, or that they did
@@ -208,15 +208,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "the GPU is full, and one block takes %s of it",
                      gw_bytes_text(largest, memory->growth.largest_bytes));
     else if (memory->has_limit)
-        gwi_headline(finding, "what the program needs at once does not fit into %s%s", limit, whose);
+        gwi_headline(finding, "the memory that the program needs at once does not fit in %s%s", limit, whose);
     else
-        gwi_headline(finding, "what the program needs at once does not fit on the GPU");
+        gwi_headline(finding, "the memory that the program needs at once does not fit on the GPU");
     gwi_say_request(c, finding);
     say_told(c, finding);
     say_ignored(c, finding);
     say_null_use(c, finding);
     say_largest(c, finding);
-    gwi_say_live_holder(c, finding, "what lives in PyTorch's allocator");
+    gwi_say_live_holder(c, finding, "PyTorch's live memory");
     gwi_say_peak(c, finding, c->memory.report);
     gwi_say_sum(c, finding);
     gwi_say_loop(c, finding);
@@ -229,8 +229,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_capacity = {
     .id = "gpu-oom-capacity",
     .summary = "The live working set does not fit on the GPU.",
-    .proof = "a request was refused for lack of memory, the memory that the process holds plus the request exceeds the "
-             "limit, and no other process, fragmentation or growth explains it",
+    .proof = "a request that was refused for lack of memory, where the memory of the process plus the request exceeds "
+             "the limit, and no other process, fragmentation or growth explains the refusal",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use a smaller batch: activations shrink in proportion\n"
                                    "Before the largest step, free what is no longer needed; use smaller workspaces\n"
                                    "Tile the problem, or use a GPU with more memory",

@@ -40,13 +40,13 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(idle, idle_bytes);
     gw_bytes_text(held, held_bytes);
-    gwi_headline(finding, "%s are unused in 2 MiB pages that small blocks keep occupied", idle);
+    gwi_headline(finding, "%s is unused in 2 MiB pages that small blocks keep occupied", idle);
     gwi_say_request(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)held_bytes, "bytes",
                 "%" PRIu64 " pages of 2 MiB (%s) were held by blocks of at most 1 MiB", snapshot->small_page_count,
                 held);
     gwi_measure(finding, memory->t_ns, "ledger", (double)idle_bytes, "bytes",
-                "these blocks used %s of them: %s were unused in these pages and could not serve a larger request",
+                "these blocks used %s of them: %s was unused in these pages and could not serve a larger request",
                 gw_bytes_text(used, snapshot->small_bytes), idle);
     say_small(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
@@ -100,15 +100,15 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(cached, memory->cached_bytes);
     if (inside)
-        gwi_headline(finding, "%s were cached and not in use, but no single piece was as large as the requested %s",
+        gwi_headline(finding, "%s was cached and not in use, but no single piece was as large as the requested %s",
                      cached, wanted);
     else
         gwi_headline(finding,
-                     "%s were cached in pieces and %s were free on the card: together enough for the requested %s",
+                     "%s was cached in pieces and %s was free on the card: together enough for the requested %s",
                      cached, gw_bytes_text(largest, memory->free_bytes), wanted);
     gwi_say_request(c, finding);
     gwi_measure(finding, report->t_ns, "observer", (double)memory->cached_bytes, "bytes",
-                "the framework had reserved %s and allocated %s of it: %s were inactive, the request was for %s",
+                "the framework had reserved %s and allocated %s of it: %s was inactive, and the request was for %s",
                 gw_bytes_text(reserved, memory->reserved_bytes), gw_bytes_text(allocated, memory->own_bytes), cached,
                 wanted);
     if (knows_largest)
@@ -117,7 +117,7 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     if (report->has_field[GW_ALLOCATOR_SEGMENTS])
         gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_SEGMENTS], "count",
                     "in %" PRIu64 " segments", report->field[GW_ALLOCATOR_SEGMENTS]);
-    gwi_say_live_holder(c, finding, "the blocks that live between the free pieces");
+    gwi_say_live_holder(c, finding, "the blocks between the free pieces");
     gwi_say_peak(c, finding, report);
     bool expandable = report->has_field[GW_ALLOCATOR_EXPANDABLE] && report->field[GW_ALLOCATOR_EXPANDABLE] != 0;
     if (expandable)
@@ -135,12 +135,12 @@ static void say_pool(const gwi_memory *memory, gwi_finding *finding)
     gw_bytes_text(idle, gwi_pool_idle_bytes(memory));
     if (pools->count == 1)
         gwi_measure(finding, memory->t_ns, "driver", (double)gwi_pool_idle_bytes(memory), "bytes",
-                    "pool 0x%" PRIx64 "%s had reserved %s and used %s: %s were unused in it", pools->pool,
+                    "pool 0x%" PRIx64 "%s had reserved %s and used %s: %s was unused in it", pools->pool,
                     pools->is_default ? ", the device's default pool," : "", reserved, used, idle);
     else
         gwi_measure(
             finding, memory->t_ns, "driver", (double)gwi_pool_idle_bytes(memory), "bytes",
-            "%" PRIu32 " pools had reserved %s and used %s: %s were unused in them, most of it in pool 0x%" PRIx64 "%s",
+            "%" PRIu32 " pools had reserved %s and used %s: %s was unused in them, most of it in pool 0x%" PRIx64 "%s",
             pools->count, reserved, used, idle, pools->pool, pools->is_default ? ", the device's default pool" : "");
     if (pools->has_threshold && pools->threshold_bytes >= ((uint64_t)1 << 50))
         gwi_evidence(finding, GWI_NO_TIME, "driver",
@@ -167,7 +167,7 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
         is_of_that_pool(c->oom, memory->pools))
         return GW_CERTAINTY_NONE;
     gw_bytes_text(idle, idle_bytes);
-    gwi_headline(finding, "%s were unused in the program's own stream-ordered memory pool%s", idle,
+    gwi_headline(finding, "%s was unused in the program's own stream-ordered memory pool%s", idle,
                  GWI_PLURAL(memory->pools->count));
     gwi_say_request(c, finding);
     say_pool(memory, finding);
@@ -202,10 +202,10 @@ const gw_cause gwi_cause_gpu_oom_fragmentation = {
     .id = "gpu-oom-fragmentation",
     .summary =
         "Enough memory is unused, but it is in pieces that are too small, or in a pool that cannot serve the request.",
-    .proof = "driver memory: half-used 2 MiB pages of small blocks hold the missing memory; a framework: its cache "
-             "holds several times the requested size, or a large share of all memory, and its largest inactive block "
-             "is smaller than the request; the program's own stream-ordered pools: the driver reports that the missing "
-             "memory is reserved and not used",
+    .proof = "for driver memory: half-used 2 MiB pages of small blocks that hold the missing memory; for a framework: "
+             "a cache of several times the requested size, or of a large share of all memory, whose largest inactive "
+             "block is smaller than the request; for the program's own stream-ordered pools: a report of the driver "
+             "that the missing memory is reserved and not used",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Take small blocks from one large allocation of your own, or from a stream-ordered pool "
                   "(cuMemAllocAsync)\n"

@@ -32,7 +32,7 @@ static void say_first_run(gwi_finding *finding, const gwi_memory *memory, const 
         snprintf(when, sizeof when, "before %.2f s", end_s);
     gwi_measure(finding, growth->first_has_begin ? growth->first_begin_ns : GWI_NO_TIME, gwi_memory_source(memory),
                 (double)growth->first_bytes, "bytes",
-                "%s of the %s in use were allocated by the first run, %s, and never freed", kept,
+                "%s of the %s in use was allocated by the first run, %s, and never freed", kept,
                 gw_bytes_text(own, memory->own_bytes), when);
 }
 
@@ -52,9 +52,9 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     gwi_say_holder(c, finding, growth->first_end_ns, gwi_memory_source(memory), memory->live, growth->first_count,
                    "that");
     gwi_measure(finding, growth->last_begin_ns, gwi_memory_source(memory), (double)growth->repeat_match_count, "count",
-                "from %.2f s on, %s were repeated in the same order (%zu in a row)%s",
-                (double)growth->last_begin_ns / 1e9,
-                growth->repeat_by_place ? "requests of other sizes at the same call sites" : "the same sizes",
+                "from %.2f s on, %s in the same order (%zu in a row)%s", (double)growth->last_begin_ns / 1e9,
+                growth->repeat_by_place ? "the same call sites requested other sizes"
+                                        : "the same sizes were requested again",
                 growth->repeat_match_count, growth->repeat_count > 2 ? ", not for the first time" : "");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
@@ -92,10 +92,10 @@ static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(all, growth->step_all_bytes);
     char at[GWI_PLACE_TEXT_MAX];
-    gwi_headline(finding, "some memory is kept every few steps: %s more in %" PRIu64 " steps", all, growth->step_count);
+    gwi_headline(finding, "every few steps some memory is kept: %s more in %" PRIu64 " steps", all, growth->step_count);
     gwi_say_request(c, finding);
     gwi_measure(finding, growth->step_begin_ns, gwi_memory_source(memory), (double)growth->step_all_bytes, "bytes",
-                "%s of the %s in use were allocated between %.2f s and %.2f s, and never freed", all,
+                "%s of the %s in use was allocated between %.2f s and %.2f s, and never freed", all,
                 gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
                 (double)growth->step_end_ns / 1e9);
     gwi_measure(finding, growth->step_end_ns, gwi_memory_source(memory), (double)growth->step_count, "count",
@@ -103,10 +103,10 @@ static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
                 growth->step_count, gw_bytes_text(one, growth->step_bytes), gwi_at(c, growth->step_site, at),
                 growth->step_fallen);
     if (growth->step_site != 0)
-        gwi_where(finding, growth->step_site, "the memory that is kept is allocated there");
+        gwi_where(finding, growth->step_site, "the memory that is never freed is allocated here");
     if (growth->earlier_peak_bytes != 0)
         gwi_measure(finding, growth->earlier_t_ns, gwi_memory_source(memory), (double)growth->earlier_peak_bytes,
-                    "bytes", "until %.2f s the same work needed at most %s at once, and freed it",
+                    "bytes", "until %.2f s the same work needed at most %s at once and freed all of it",
                     (double)growth->earlier_t_ns / 1e9, gw_bytes_text(peak, growth->earlier_peak_bytes));
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return GW_SUPPORTED;
@@ -135,10 +135,10 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
                 (double)growth->step_begin_ns / 1e9, (double)growth->step_end_ns / 1e9,
                 gwi_at(c, growth->step_site, at));
     if (growth->step_site != 0)
-        gwi_where(finding, growth->step_site, "the memory that is kept is allocated there");
+        gwi_where(finding, growth->step_site, "the memory that is never freed is allocated here");
     if (growth->step_turnover > 0)
         gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(memory), (double)growth->step_turnover, "count",
-                    "meanwhile %" PRIu64 " other allocations came and went", growth->step_turnover);
+                    "meanwhile %" PRIu64 " other blocks were allocated and freed", growth->step_turnover);
     if (growth->step_freed > 0)
         gwi_measure(finding, GWI_NO_TIME, "ledger", (double)growth->step_freed, "count",
                     "%" PRIu64 " others of the same kind were freed", growth->step_freed);
@@ -227,15 +227,15 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
         gwi_measure(finding, maker->t_first_ns, "ledger", (double)maker->live_count_peak, "count",
                     "%" PRIu64 " of them were created at %s, between %.2f s and %.2f s", maker->live_count_peak, place,
                     (double)maker->t_first_ns / 1e9, (double)maker->t_last_ns / 1e9);
-        gwi_where(finding, maker->site, "they are created there and never destroyed");
+        gwi_where(finding, maker->site, "they are created here and never destroyed");
     }
     if (memory->rest_known && one == 0)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
                     "the driver held %s beyond all allocations", gw_bytes_text(rest, memory->rest_bytes));
     else if (memory->rest_known)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
-                    "the driver held %s beyond all allocations, about %s a %s", gw_bytes_text(rest, memory->rest_bytes),
-                    gw_bytes_text(each, one), leak->name);
+                    "the driver held %s beyond all allocations, about %s per %s",
+                    gw_bytes_text(rest, memory->rest_bytes), gw_bytes_text(each, one), leak->name);
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                 is_most ? "the program's own allocations were only %s" : "the program's own allocations were %s",
                 gw_bytes_text(bytes, memory->own_bytes));
@@ -271,12 +271,11 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
     gw_bytes_text(kept, held);
     gwi_headline(finding, "the first run failed for lack of memory, and %s of what it held is still referenced", kept);
     gwi_say_request(c, finding);
-    gwi_evidence(finding, first->t_ns, "observer",
-                 "the program caught a first out-of-memory error; %s were in use then", gw_bytes_text(before, then));
+    gwi_evidence(finding, first->t_ns, "observer", "the program caught a first out-of-memory error; %s was in use then",
+                 gw_bytes_text(before, then));
     gwi_measure(
         finding, memory->t_ns, "observer", (double)held, "bytes",
-        "%s allocated before that are still alive: a stored exception keeps the frames of the failing step alive",
-        kept);
+        "%s allocated before that is still alive: a stored exception keeps the frames of the failing step alive", kept);
     size_t old = 0; /* number of blocks from before the error; blocks are sorted by time */
     while (old < memory->live_count && memory->live[old].t_ns <= first->t_ns)
         old++;
@@ -330,10 +329,10 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
                  then->name, kept);
     gwi_say_request(c, finding);
     gwi_measure(finding, first->t_last_ns, "driver", (double)first->bytes_wanted, "bytes",
-                "in %s %s of %s had failed, and the program went on", then->name, gwi_call_text(call, first->fn_name),
-                gw_bytes_text(wanted, first->bytes_wanted));
+                "in %s, %s of %s had failed, and the program continued", then->name,
+                gwi_call_text(call, first->fn_name), gw_bytes_text(wanted, first->bytes_wanted));
     gwi_measure(finding, memory->t_ns, gwi_memory_source(memory), (double)held, "bytes",
-                "%s that %s allocated before that are still alive; without them the request would have fitted", kept,
+                "%s that %s allocated before that is still alive; without it the request would have fitted", kept,
                 then->name);
     gwi_next(finding,
              "Before the next try, drop what %s left behind; in Python: variables, stored exception objects and the "
@@ -356,8 +355,8 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "%" PRIu64 " equal JAX arrays are alive, %s in total", pile->count, all);
     gwi_say_request(c, finding);
     gwi_measure(finding, arrays->t_ns, "observer", (double)pile->count, "count",
-                "%" PRIu64 " live arrays are %s, %s of the %s that JAX had in use", pile->count, pile->name, all,
-                gw_bytes_text(in_use, arrays->bytes_in_use));
+                "%" PRIu64 " live arrays have the type and shape %s: %s of the %s that JAX had in use", pile->count,
+                pile->name, all, gw_bytes_text(in_use, arrays->bytes_in_use));
     return GW_SUPPORTED;
 }
 
@@ -411,9 +410,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_leak = {
     .id = "gpu-oom-leak",
     .summary = "The program keeps memory that it no longer needs, until the GPU is full.",
-    .proof =
-        "memory of an earlier run is still alive while the same sizes are allocated again; or blocks of one size "
-        "accumulate while other memory is allocated and freed; or streams or contexts are created and never destroyed",
+    .proof = "memory of an earlier run that is still alive while the same sizes are allocated again; or blocks of one "
+             "size that accumulate while other memory is allocated and freed; or streams or contexts that are created "
+             "and never destroyed",
     .fixes =
         {[GW_FRAMEWORK_RAW] =
              "Free in every iteration, and at the end of every run, what that iteration or run allocated\n"

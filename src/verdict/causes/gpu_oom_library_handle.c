@@ -22,8 +22,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if ((!fits && logged == NULL) || c->sticky != NULL || !memory->known)
         return GW_CERTAINTY_NONE;
     bool told_by_framework = c->exception == GW_EXCEPTION_OOM;
-    gwi_headline(finding,
-                 "a GPU library found no memory for its handle or workspace; its message names another problem");
+    gwi_headline(
+        finding,
+        "a GPU library could not allocate memory for its handle or workspace; its message names another problem");
     if (fits)
         gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
     if (logged != NULL)

@@ -77,19 +77,19 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     else
         gwi_headline(finding, "the GPU was full before this program had anything on it: not even a context fitted");
     gwi_evidence(finding, c->no_context->t_ns, "driver",
-                 "%s returned 2 (%s): a context takes some 0.5 GiB, and this was the first one of the process", call,
+                 "%s returned 2 (%s): a context takes about 0.5 GiB, and this was the first one of the process", call,
                  gw_result_name(2));
     gwi_measure(finding, c->no_context->t_ns, "ledger", 0, "bytes", "this process held nothing on the GPU");
     if (memory->foreign_pid != 0)
         gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)memory->foreign_bytes,
-                    "bytes", "other processes held %s, pid %" PRIu32 " most of it%s%s",
+                    "bytes", "other processes held %s; pid %" PRIu32 " held most of it%s%s",
                     gw_bytes_text(bytes, memory->foreign_bytes), memory->foreign_pid,
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
         say_candidates(c, finding);
     if (has_free)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes",
-                    "at most %s of the GPU's memory were ever seen free", gw_bytes_text(bytes, free_bytes));
+                    "at most %s of the GPU's memory was ever free", gw_bytes_text(bytes, free_bytes));
     const char *as = gw_model_meta(c->model, "rlimit.as"), *data = gw_model_meta(c->model, "rlimit.data");
     bool unlimited = as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0;
     unlimited = unlimited && c->process->address_limit_bytes == 0 && c->process->data_limit_bytes == 0;
@@ -155,18 +155,18 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (memory->foreign_pid != 0)
         gwi_headline(finding, "another process (pid %" PRIu32 ") held %s of the GPU", memory->foreign_pid, bytes);
     else
-        gwi_headline(finding,
-                     "%s of the GPU's memory were in use that this program had not allocated, including its own "
-                     "contexts",
-                     bytes);
+        gwi_headline(
+            finding,
+            "%s of the GPU's memory was in use but not allocated by this program (its own contexts are included)",
+            bytes);
     gwi_say_request(c, finding);
     if (memory->foreign_pid != 0)
         gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)foreign, "bytes",
-                    "other processes held %s, pid %" PRIu32 " most of it%s%s", bytes, memory->foreign_pid,
+                    "other processes held %s; pid %" PRIu32 " held most of it%s%s", bytes, memory->foreign_pid,
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
         gwi_measure(finding, memory->t_ns, "driver", (double)foreign, "bytes",
-                    "%s were in use that no recorded process had allocated, including the contexts of this program "
+                    "%s in use was not allocated by any recorded process; this includes the contexts of this program "
                     "(total minus free minus its allocations)",
                     bytes);
     if (memory->foreign_pid == 0)
@@ -176,9 +176,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                 gw_bytes_text(own, memory->own_bytes));
     bool more_unseen = !by_difference && is_more_unseen(memory);
     if (more_unseen)
-        gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
-                    "another %s were in use that no recorded process had allocated, including the contexts of this run",
-                    gw_bytes_text(own, memory->rest_bytes));
+        gwi_measure(
+            finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
+            "another %s in use was not allocated by any recorded process; this includes the contexts of this run",
+            gw_bytes_text(own, memory->rest_bytes));
     if (memory->foreign_pid != 0)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
     if (c->oom_last != NULL)
@@ -196,8 +197,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_other_process = {
     .id = "gpu-oom-other-process",
     .summary = "Another process holds the GPU's memory.",
-    .proof = "at the moment of the failure, other processes held so much memory that this one would have fitted "
-             "without them, and its own memory was not growing",
+    .proof = "other processes that held so much memory at the moment of the failure that this one would have fitted "
+             "without them, while its own memory was not growing",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
                   "End stale notebook kernels and orphaned workers: kill the process group\n"

@@ -28,7 +28,7 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(text, plateau.bytes);
     const char *name = gwi_later_phase(c, plateau.end_ns / 2);
-    gwi_headline(finding, "%s%s needs more memory than everything before: %s sufficed until %.1f s",
+    gwi_headline(finding, "%s%s needs more memory than all earlier phases, which needed at most %s (until %.1f s)",
                  name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, text,
                  (double)plateau.end_ns / 1e9);
     gwi_say_request(c, finding);
@@ -60,7 +60,7 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
                  name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, last);
     gwi_say_request(c, finding);
     gwi_measure(finding, growth->last_begin_ns, "ledger", (double)growth->last_bytes, "bytes",
-                "%s were allocated from %.2f s on, after work that kept no memory; before that, %s sufficed", last,
+                "%s was allocated from %.2f s on, after work that kept no memory; before that, %s was enough", last,
                 (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
     gwi_say_holder(c, finding, memory->t_ns, "ledger", memory->live + growth->first_count,
                    memory->live_count - growth->first_count, "these");
@@ -83,7 +83,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_peak_phase = {
     .id = "gpu-oom-peak-phase",
     .summary = "One phase needs more memory than the rest: validation, the first optimizer step, loading a checkpoint.",
-    .proof = "the peak of live memory was flat for most of the run, and the failing phase needs far more",
+    .proof = "a peak of live memory that was flat for most of the run, and a failing phase that needs far more",
     .fixes = {[GW_FRAMEWORK_RAW] = "Free the memory of the earlier phase before the later one begins\n"
                                    "Use a smaller batch in that phase",
               [GW_FRAMEWORK_TORCH] = "Wrap validation in torch.inference_mode() or torch.no_grad()\n"

@@ -24,12 +24,12 @@ const gw_cause gwi_cause_graph_capture_violation = {
     .summary = "A call that is not allowed while a stream is captured into a graph broke the capture.",
     .proof = "a driver result between 900 and 908 as the first failure",
     .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Do not synchronise, allocate or query between the begin and the end of a capture\n"
+                  "Do not synchronise, allocate or query during a capture\n"
                   "Make no other stream depend on the capturing one, except through an event that is captured, too\n"
                   "Warm up libraries before the capture: their first call allocates and loads modules",
               [GW_FRAMEWORK_TORCH] =
                   "Warm up on a side stream before the capture, and copy results to the host only after a replay\n"
-                  "Do not call .item(), print or .cpu() between the begin and the end of the capture\n"
+                  "Do not call .item(), print or .cpu() during the capture\n"
                   "With torch.compile, use mode=\"default\" where an operation cannot be captured",
               [GW_FRAMEWORK_JAX] =
                   "Run your own kernels and libraries only on the stream that XLA passes to them\n"

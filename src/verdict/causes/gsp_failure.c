@@ -26,7 +26,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char card[GWI_CARD_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
     if (event == NULL || (first == NULL && !hangs && !c->bad_end))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "the firmware of %s stopped answering: the card or its driver, not the program",
+    gwi_headline(finding, "the firmware of %s stopped responding: the card or its driver, not the program",
                  gwi_card_text(card, c->model, event->device));
     gwi_say_machine_event(c, finding, event);
     if (first != NULL) {
@@ -47,11 +47,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gsp_failure = {
     .id = "gsp-failure",
-    .summary = "The card's own firmware stopped answering.",
+    .summary = "The card's own firmware stopped responding.",
     .proof = "Xid 119 or 120 for a card that the run used, and calls that failed or hung at that time",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reboot: a reset of the card may not be enough\n"
                                    "Update the driver\n"
-                                   "If one board repeats it: have it replaced"},
+                                   "If it recurs on the same board, have the board replaced"},
     .judge = judge,
     .is_told = true,
 };

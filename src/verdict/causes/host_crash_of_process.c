@@ -22,7 +22,7 @@ static const char *signal_name(int signal)
     case 4:
         return "SIGILL, an illegal instruction";
     case 6:
-        return "SIGABRT, the program or a library gave up";
+        return "SIGABRT, the program or a library aborted";
     case 7:
         return "SIGBUS, a bad memory access";
     case 8:
@@ -89,8 +89,9 @@ static void advise_bus(const gwi_case *c, gwi_finding *finding)
         return;
     case GWI_BUS_UNKNOWN:
     case GWI_BUS_SHM:
-        gwi_next(finding, "Check the files that it maps, such as memory-mapped data sets: was one truncated or "
-                          "replaced while in use, is its disk full, did its file server fail (ls -l, df, dmesg)?");
+        gwi_next(finding,
+                 "Check the files that it maps, such as memory-mapped data sets: one may have been truncated or "
+                 "replaced while in use, its disk may be full, or its file server may have failed (ls -l, df, dmesg)");
         gwi_next(finding, "Check whether /dev/shm is large enough for the program (df /dev/shm while it runs), and "
                           "whether huge pages ran out");
         return;
@@ -140,8 +141,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_host_crash_of_process = {
     .id = "host-crash-of-process",
     .summary = "The process crashed in host code: a bad memory access or an abort.",
-    .proof = "a crash signal ended the process, no driver call had failed, handled or not, and no thread was inside "
-             "the driver; SIGBUS only if the fault itself is recorded (--catch-crash, a core dump)",
+    .proof = "a crash signal that ended the process, with no failed driver call before it, handled or not, and no "
+             "thread inside the driver; for SIGBUS also a record of the fault itself (--catch-crash, a core dump)",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under a debugger, or with core dumps on (ulimit -c unlimited), and look at the "
                   "crashing thread's stack\nBuild with -fsanitize=address and run again",

@@ -23,8 +23,8 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
     char at[GWI_PLACE_TEXT_MAX];
     if (thread->owner_ended)
         gwi_evidence(finding, hang->t_ns, "host",
-                     "thread %" PRIu32 " (%s) waits for a lock that thread %" PRIu32 " took, which has ended",
-                     thread->tid, thread->name, thread->owner_tid);
+                     "thread %" PRIu32 " (%s) waits for a lock of thread %" PRIu32 ", which has ended", thread->tid,
+                     thread->name, thread->owner_tid);
     else if (owner != NULL)
         gwi_evidence(finding, hang->t_ns, "host", "thread %" PRIu32 " (%s) waits for %s thread %" PRIu32 " (%s)%s",
                      thread->tid, thread->name, strcmp(thread->wait, "join") == 0 ? "the end of" : "a lock that",
@@ -103,12 +103,12 @@ static void say_headline(const gwi_case *c, gwi_finding *finding, const gw_hang 
     else if (threads == 1)
         gwi_headline(finding,
                      "the only thread of the program that had work waits for another thread; the program made no "
-                     "progress for %.1f s, and no other thread can end the wait",
+                     "progress for %.1f s, and no other thread can wake it",
                      for_s);
     else
         gwi_headline(finding,
                      "all %zu threads of the program%s wait for each other; the program made no progress for %.1f s, "
-                     "and no other thread can end the wait",
+                     "and no other thread can wake them",
                      threads, threads < hang->thread_count ? ", except idle workers," : "", for_s);
 }
 
@@ -120,7 +120,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_headline(c, finding, hang);
     say_threads(c, finding, hang);
     gwi_say_idle_workers(c, finding, hang);
-    gwi_where(finding, place_of(c, hang), "a thread waits there for a lock");
+    gwi_where(finding, place_of(c, hang), "a thread waits here for a lock");
     if (hang->cpu_known)
         gwi_measure(finding, hang->t_ns, "host", (double)hang->cpu_ms, "ms",
                     "all threads used %" PRIu64 " ms of CPU in that time", hang->cpu_ms);
@@ -131,9 +131,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_host_deadlock = {
     .id = "host-deadlock",
     .summary = "Threads of the program wait for each other, and the GPU is idle.",
-    .proof = "threads wait in a circle, each for a lock that the next one holds, or for a lock whose owner has ended; "
-             "or every thread of the process waits, without a time limit, for something that only a thread of the same "
-             "process can provide",
+    .proof = "threads that wait in a circle, each for a lock that the next one holds, or for a lock whose owner has "
+             "ended; or a process in which every thread waits, without a time limit, for something that only a thread "
+             "of the same process can provide",
     .fixes = {[GW_FRAMEWORK_RAW] = "Take locks in the same order everywhere, or both at once; do not hold a lock while "
                                    "waiting for a thread or a queue\n"
                                    "Check the named functions, and which callers hold which lock",

@@ -38,7 +38,7 @@ static void say_memory(const gwi_case *c, gwi_finding *finding)
     const gw_series *available = gw_machine_known(model, GW_METRIC_HOST_MEMORY_AVAILABLE, GW_NO_DEVICE, 0);
     if (available != NULL)
         gwi_measure(finding, available->t_min_ns, "host", (double)available->min, "bytes",
-                    "least memory that was free on the whole host: %s", gw_bytes_text(bytes, available->min));
+                    "lowest free memory of the whole host: %s", gw_bytes_text(bytes, available->min));
     const gw_process *command = model->command;
     const gw_series *own =
         command == NULL ? NULL : gw_machine_known(model, GW_METRIC_PROCESS_MEMORY, GW_NO_DEVICE, command->pid);
@@ -83,10 +83,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_machine_event(c, finding, kill.group);
     else if (kill.group_count > 0)
         gwi_measure(finding, GWI_NO_TIME, "host", (double)kill.group_count, "count",
-                    "the control group's oom_kill rose by %" PRIu64 " during the run", kill.group_count);
+                    "the control group's oom_kill count rose by %" PRIu64 " during the run", kill.group_count);
     else if (kill.host_count > 0)
         gwi_measure(finding, GWI_NO_TIME, "host", (double)kill.host_count, "count",
-                    "the machine's oom_kill rose by %" PRIu64 " during the run", kill.host_count);
+                    "the machine's oom_kill count rose by %" PRIu64 " during the run", kill.host_count);
     if (c->signal == KILL)
         gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal 9 (SIGKILL)");
     else
@@ -105,9 +105,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_host_oom_kill = {
     .id = "host-oom-kill",
     .summary = "The kernel's out-of-memory killer ended the program: the host's memory ran out, not the GPU's.",
-    .proof =
-        "the kernel's log names a process of the run, or the control group's oom_kill rose when the program died of "
-        "SIGKILL",
+    .proof = "a message in the kernel log that names a process of the run, or an oom_kill count of the control group "
+             "that rose when SIGKILL ended the program",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Give the job more memory (the scheduler's or the container's limit), or a larger machine\n"
                   "Check what grows on the host: data that is loaded as a whole, queues, copies in child processes",

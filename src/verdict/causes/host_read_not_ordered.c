@@ -43,8 +43,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_host_read_not_ordered = {
     .id = "host-read-not-ordered",
     .summary = "The host may have read the destination of an asynchronous copy before the copy had ended.",
-    .proof = "never more than a hypothesis: a copy to page-locked memory for which nothing waited until the memory was "
-             "freed or the program ended; gpuwhy does not see the host's reads",
+    .proof = "a copy to page-locked memory for which nothing waited until the memory was freed or the program ended; "
+             "never more than a hypothesis, because gpuwhy does not see the host's reads",
     .fixes = {[GW_FRAMEWORK_RAW] = "Wait for the copy before the host reads its result: cuStreamSynchronize, or an "
                                    "event after it and cuEventSynchronize",
               [GW_FRAMEWORK_TORCH] =

@@ -61,8 +61,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_host_touched_device_memory = {
     .id = "host-touched-device-memory",
     .summary = "Host code used an address of GPU memory, or the NULL pointer of a refused allocation.",
-    .proof = "the address of the fault, by --catch-crash, a core dump or the kernel's log, lies in a live block of "
-             "device memory",
+    .proof = "a fault address, from --catch-crash, a core dump or the kernel log, that lies in a live block of device "
+             "memory",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Copy the data to the host first (cuMemcpyDtoH), or use managed memory where both sides need it\n"
                   "Check the result of every allocation before its pointer is used",

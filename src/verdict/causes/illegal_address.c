@@ -17,7 +17,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     bool other_space = sticky->result == INVALID_ADDRESS_SPACE;
     char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
-    gwi_headline(finding, "%s touched an illegal address%s", gwi_culprit_text(culprit, c, sticky),
+    gwi_headline(finding, "%s accessed an illegal address%s", gwi_culprit_text(culprit, c, sticky),
                  gwi_surfaced_text(surfaced, c, sticky));
     gwi_say_sticky(c, finding, sticky,
                    other_space ? "a kernel used an address in a memory space that its instruction cannot access: the "

@@ -16,16 +16,16 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     if (share < share_min)
         return true;
     return gwi_list_addf(advice,
-                         "input-bound: %.0f %% of the last %.1f s were %zu pauses before copies to the GPU, which was "
-                         "never more than %.0f %% busy: it waits for data; use more loader workers, prefetching, a "
-                         "faster decoder or local copies of the data",
+                         "input-bound: the program spent %.0f %% of the last %.1f s in %zu pauses before copies to the "
+                         "GPU, which was never more than %.0f %% busy: it waits for data; use more loader workers, "
+                         "prefetching, a faster decoder or local copies of the data",
                          100 * share, (double)pace.span_ns / 1e9, pace.gap_count, pace.busy_percent);
 }
 
 const gw_cause gwi_cause_input_bound = {
     .id = "input-bound",
     .summary = "The GPU waits for its input. Advice, never a fault.",
-    .proof = "half of the time was spent in pauses before copies to the device, and NVML never saw the card more than "
+    .proof = "pauses before copies to the device for half of the time, and a card that NVML never reported more than "
              "50 % busy",
     .fixes = {[GW_FRAMEWORK_RAW] = "Prepare the next batch while the GPU works on this one: threads, double buffers\n"
                                    "Decode less, cache on a local disk, use fewer and larger files",

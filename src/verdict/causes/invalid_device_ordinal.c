@@ -42,7 +42,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     uint32_t count = visible_count(c);
     const char *mask = gwi_visible_devices(c);
-    gwi_headline(finding, "the program asked for a GPU number that does not exist for it");
+    gwi_headline(finding, "the program selected a GPU number that does not exist for this process");
     if (failure != NULL)
         gwi_say_failed_call(c, finding, failure);
     if (says)
@@ -63,8 +63,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_invalid_device_ordinal = {
     .id = "invalid-device-ordinal",
-    .summary = "The program asked for a GPU number that does not exist for it.",
-    .proof = "the creation of a context or the selection of a device failed with 101",
+    .summary = "The program selected a GPU number that does not exist for this process.",
+    .proof = "the creation of a context or the selection of a device that failed with 101",
     .fixes =
         {[GW_FRAMEWORK_RAW] =
              "Start at most one process per visible GPU; use the local rank, not the global one, as the GPU number\n"

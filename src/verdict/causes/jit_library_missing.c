@@ -14,7 +14,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure != NULL)
         gwi_headline(finding, "the driver's PTX compiler (libnvidia-ptxjitcompiler) is missing");
     else if ((failure = gwi_root_with(c, JIT_COMPILATION_DISABLED)) != NULL)
-        gwi_headline(finding, "the driver must not compile PTX: JIT compilation is switched off");
+        gwi_headline(finding, "the driver cannot compile PTX: JIT compilation is disabled");
     else
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
@@ -28,7 +28,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_jit_library_missing = {
     .id = "jit-library-missing",
-    .summary = "A module needs the driver's PTX compiler, which is missing or switched off.",
+    .summary = "A module needs the driver's PTX compiler, which is missing or disabled.",
     .proof = "a module load that failed with 221 or 223",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility, so that the container gets the host's "

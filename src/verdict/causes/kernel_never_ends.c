@@ -34,10 +34,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_kernel_never_ends = {
     .id = "kernel-never-ends",
     .summary = "The program waits for a kernel that does not end.",
-    .proof = "for the time given by --hang-after, a thread was inside a waiting driver call, or only asked the GPU "
-             "whether it had finished; nothing had waited for the launches before that, and the program made no other "
-             "progress. Work that is merely slow looks the same. A hypothesis: nothing waited for a stream with a "
-             "kernel, while the program waited for other streams",
+    .proof = "a thread that was inside a waiting driver call or only polled the GPU, for the time given by "
+             "--hang-after, with launches that nothing had waited for and without other progress of the program; work "
+             "that is merely slow looks the same. For a stream that nothing waited for while the program waited for "
+             "other streams, this is only a hypothesis",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
                   "Check the loops of the named kernel: a condition that never becomes true, a flag or lock in memory "

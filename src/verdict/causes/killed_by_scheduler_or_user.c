@@ -84,7 +84,7 @@ const gw_cause gwi_cause_killed_by_scheduler_or_user = {
     .id = "killed-by-scheduler-or-user",
     .summary = "A user, a scheduler or a time limit ended the program.",
     .proof =
-        "a signal from outside ended the process, no driver call had failed, and the program had reported no failure",
+        "a signal from outside that ended the process, with no failed driver call and no reported failure before it",
     .fixes = {[GW_FRAMEWORK_RAW] = "Check the scheduler's record of the job: time limit, memory limit, preemption\n"
                                    "Write checkpoints, and handle SIGTERM by writing a last one"},
     .judge = judge,

@@ -27,7 +27,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_launch_bound = {
     .id = "launch-bound",
     .summary = "Kernels are so short that launching them takes longer than running them. Advice, never a fault.",
-    .proof = "launches follow each other without waits, at least one every 50 us, and NVML never saw the card more "
+    .proof = "launches without waits in between, at least one every 50 us, and a card that NVML never reported more "
              "than 60 % busy",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use CUDA graphs, fewer and larger kernels, or a larger batch",
               [GW_FRAMEWORK_TORCH] = "Use torch.compile, CUDA graphs (mode=\"reduce-overhead\"), or a larger batch\n"

@@ -141,8 +141,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_launch_config_invalid = {
     .id = "launch-config-invalid",
     .summary = "A launch requested a grid, block or shared memory that the device cannot provide.",
-    .proof = "a launch failed at once with 1, 701 or 720, one of its values is zero or over the device's limit, and "
-             "the context stays usable",
+    .proof = "a launch that failed at once with 1, 701 or 720, with a value that is zero or over the device's limit, "
+             "and a context that stays usable",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use at most 1,024 threads in a block; split dimensions over 65,535 in y and z\n"
                                    "Skip the launch when there is nothing to do (a batch of 0)\n"
                                    "Opt in for more than 48 KiB of shared memory; bound registers (__launch_bounds__)"},

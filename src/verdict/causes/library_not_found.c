@@ -6,9 +6,9 @@
 const gw_cause gwi_cause_library_not_found = {
     .id = "library-not-found",
     .summary = "The loader did not find a CUDA library.",
-    .proof = "the loader's message names the missing file",
+    .proof = "a message of the loader that names the missing file",
     .fixes = {[GW_FRAMEWORK_RAW] = "Install the package that contains this library into this environment\n"
-                                   "Add its folder to the loader's path, and no folder with another version\n"
+                                   "Add its folder to the loader's path, but no folder with another version\n"
                                    "In a container: start it with the GPU's driver libraries (--gpus all)",
               [GW_FRAMEWORK_TORCH] = "Reinstall torch and its nvidia-* packages with pip, in a fresh environment\n"
                                      "Unset LD_LIBRARY_PATH: wheels find their own libraries",

@@ -8,9 +8,9 @@
 const gw_cause gwi_cause_library_version_mismatch = {
     .id = "library-version-mismatch",
     .summary = "The loader found another version of a library than the framework was built with.",
-    .proof = "the framework's message names both versions",
+    .proof = "a message of the framework that names both versions",
     .fixes = {[GW_FRAMEWORK_RAW] = "Remove the other copy from the loader's path (LD_LIBRARY_PATH, a system copy)\n"
-                                   "Install the version that the framework was built with, as the message names it",
+                                   "Install the version that the framework was built with; the message names it",
               [GW_FRAMEWORK_TORCH] = "Unset LD_LIBRARY_PATH, so that torch loads its own copy of cuDNN\n"
                                      "Reinstall torch with its nvidia-* packages",
               [GW_FRAMEWORK_TENSORFLOW] = "pip install tensorflow[and-cuda] installs the cuDNN it was built with; "

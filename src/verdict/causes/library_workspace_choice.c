@@ -96,10 +96,10 @@ static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *t
     if (large == NULL || small == NULL || large->what == small->what)
         return;
     if (large->kernel != NULL && small->kernel != NULL)
-        gw_text_addf(text, ", followed by kernel %s then and by %s here", gwi_kernel_text(before, large->kernel),
-                     gwi_kernel_text(after, small->kernel));
+        gw_text_addf(text, ", followed by kernel %s; this time kernel %s followed",
+                     gwi_kernel_text(before, large->kernel), gwi_kernel_text(after, small->kernel));
     else
-        gw_text_add_str(text, ", followed by another kernel then");
+        gw_text_add_str(text, ", followed by another kernel");
 }
 
 /* Return the first failure after which a library chose another algorithm. *ret_count is the number of such failures
@@ -131,14 +131,14 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
         return true;
     gw_text text = {0};
     gw_text_addf(&text,
-                 "library-workspace-choice: %s was refused %" PRIu64 " time%s, first at %.2f s%s, for lack of memory, "
-                 "and %s was taken there instead",
+                 "library-workspace-choice: %s was refused %" PRIu64
+                 " time%s, first at %.2f s%s, for lack of memory, and %s was allocated there instead",
                  gw_bytes_text(wanted, first->bytes_wanted), count, GWI_PLURAL(count), (double)first->t_ns / 1e9,
                  gwi_at(c, first->site, at), gw_bytes_text(taken, first->next.bytes));
     add_kernels(c, first, &text);
     gwi_cudnn_add_workspace(c, first->t_ns, &text);
     gw_text_addf(
-        &text, ": %s does this when it chooses another algorithm, which may be slower; leave room, or limit workspaces",
+        &text, ". %s does this when it chooses another algorithm, which may be slower: leave room, or limit workspaces",
         choosing_library(gw_model_process(c->model, first->pid)));
     bool good = !text.failed && gwi_list_add(advice, gw_text_str(&text));
     gw_text_free(&text);
@@ -149,8 +149,8 @@ const gw_cause gwi_cause_library_workspace_choice = {
     .id = "library-workspace-choice",
     .summary = "A library chose another algorithm because there was no room for a workspace. Advice, never a fault.",
     .proof =
-        "in a process with cuDNN or cuBLAS, a request is refused, a request of at most half its size succeeds at the "
-        "same place within a second, and that block is freed later; also the kernels that follow, where they differ",
+        "in a process with cuDNN or cuBLAS: a refused request, a request of at most half its size that succeeds at the "
+        "same place within a second, and the release of that block later. The kernels that follow may differ, too",
     .fixes = {[GW_FRAMEWORK_RAW] = "Leave room for the workspace: the library needs it only for a moment\n"
                                    "Limit the workspace, so that the choice is always the same\n"
                                    "Use fixed shapes: each new shape starts a new search",

@@ -7,7 +7,7 @@
 const gw_cause gwi_cause_network_or_ib_fault = {
     .id = "network-or-ib-fault",
     .summary = "The network between the ranks failed, or NCCL used the wrong interface.",
-    .proof = "the transport reports an error on ranks of one host or rail",
+    .proof = "an error of the transport, reported on ranks of one host or rail",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "NCCL_DEBUG=INFO shows which interface NCCL uses; NCCL_SOCKET_IFNAME and NCCL_IB_HCA select another\n"
                   "Check the ports' error counters, cables and switches\n"

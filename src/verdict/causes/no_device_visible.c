@@ -80,9 +80,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, GWI_NO_TIME, "host", "device files: %s", gw_model_meta(c->model, "device.files"));
     if (is_card_not_usable(c)) {
         say_driver_log(c, finding);
-        gwi_next(finding,
-                 "Try another program on this card: if none works, look into the kernel's log (dmesg), and reset "
-                 "the card or restart the machine");
+        gwi_next(finding, "Try another program on this card: if none works, check the kernel log (dmesg), and reset "
+                          "the card or restart the machine");
     }
     gwi_versions versions = gwi_versions_of(c);
     gwi_say_versions(&versions, finding);
@@ -92,7 +91,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_no_device_visible = {
     .id = "no-device-visible",
     .summary = "The driver shows no card to this process.",
-    .proof = "cuInit returned 100",
+    .proof = "result 100 from cuInit",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Check CUDA_VISIBLE_DEVICES: an empty value, -1 and unknown UUIDs hide all cards\n"
                   "In a container: start it with --gpus all; in a cluster: request a GPU from the scheduler\n"

@@ -101,7 +101,7 @@ const gw_cause gwi_cause_nvlink_fault = {
              "with the driver's result 220",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the pair of cards (nvidia-smi nvlink -e), and reset all cards of that fabric\n"
                                    "Reseat the bridge or cable\n"
-                                   "To work until then: set NCCL_P2P_DISABLE=1, which is slower"},
+                                   "Until then, set NCCL_P2P_DISABLE=1 (slower)"},
     .judge = judge,
     .is_told = true,
     .advise = advise,

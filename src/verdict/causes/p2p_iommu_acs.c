@@ -65,9 +65,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_p2p_iommu_acs = {
     .id = "p2p-iommu-acs",
     .summary = "The IOMMU or ACS redirects copies between cards over PCIe: the copies hang or corrupt data.",
-    .proof = "all ranks hang in the same collective, the IOMMU translates the cards' addresses, ACS on the bridges "
-             "above the cards redirects copies, and the cards have no NVLink; a run that works with NCCL_P2P_DISABLE=1 "
-             "is decisive",
+    .proof = "a hang of all ranks in the same collective, on a machine where the IOMMU translates the cards' "
+             "addresses, ACS on the bridges above the cards redirects copies, and the cards have no NVLink; a run that "
+             "works with NCCL_P2P_DISABLE=1 decides",
     .fixes = {[GW_FRAMEWORK_RAW] = "Run it once with NCCL_P2P_DISABLE=1: if that works, this is the cause\n"
                                    "Boot with iommu=pt (or off), if no virtual machine needs the IOMMU\n"
                                    "Disable ACS on the bridges above the cards, in the firmware or with setpci"},

@@ -27,8 +27,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
         return true;
     return gwi_list_addf(
         advice,
-        "pageable-copy: the program uses no page-locked memory, and about %.0f %% of the last %.1f s were spent in %zu "
-        "copies between host and GPU (%s each): copy from page-locked memory, on a stream of its own",
+        "pageable-copy: the program uses no page-locked memory, and about %.0f %% of the last %.1f s was spent in %zu "
+        "copies between host and GPU (%s each): copy from page-locked memory, on a separate stream",
         100 * pace.copy_share, (double)pace.span_ns / 1e9, pace.host_copy_count,
         gw_bytes_text(bytes, pace.host_copy_bytes / pace.host_copy_count));
 }
@@ -36,8 +36,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_pageable_copy = {
     .id = "pageable-copy",
     .summary = "Copies from memory that is not page-locked slow the program down. Advice, never a fault.",
-    .proof = "the program never allocated page-locked memory, and a fifth of the time was spent in copies of at least "
-             "64 KiB",
+    .proof =
+        "a program that never allocated page-locked memory and spent a fifth of the time in copies of at least 64 KiB",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use page-locked buffers (cuMemHostAlloc), asynchronous copies and double buffering",
               [GW_FRAMEWORK_TORCH] = "Use DataLoader(pin_memory=True) and .to(device, non_blocking=True)",
               [GW_FRAMEWORK_TENSORFLOW] = "Prefetch to the device with tf.data"},

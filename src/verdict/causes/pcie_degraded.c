@@ -48,7 +48,7 @@ const gw_cause gwi_cause_pcie_degraded = {
     .id = "pcie-degraded",
     .summary =
         "The GPU's PCIe link is narrower or slower than possible, or has to resend packets. Advice, never a fault.",
-    .proof = "the link's width or generation was below the maximum while the card was busy, or its replay counter rose",
+    .proof = "a link width or generation below the maximum while the card was busy, or a replay counter that rose",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reseat the card, try another slot or riser\n"
                                    "Check the firmware's settings for the slot (bifurcation, generation)"},
     .advise = advise,

@@ -20,7 +20,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_PEER)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "no progress for %.1f s: a collective waits for a rank that does not join it",
+    gwi_headline(finding, "no progress for %.1f s: a collective is waiting for a rank that has not joined it",
                  (double)c->hang.hang->for_ns / 1e9);
     gwi_say_waiting(c, finding);
     gwi_say_missing_ranks(c, finding);
@@ -29,9 +29,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_peer_died = {
     .id = "peer-died",
-    .summary = "A rank waits in a collective for another rank that has ended or does something else.",
-    .proof = "the last launch that nothing has waited for is an NCCL collective, the program makes no other progress, "
-             "and another rank ended before",
+    .summary = "A rank waits in a collective for another rank that has ended or does not join it.",
+    .proof = "an NCCL collective as the last launch that nothing has waited for, no other progress of the program, and "
+             "another rank that ended before",
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at the missing rank first: its first error is the root cause\n"
                                    "Check that all ranks call the same collectives in the same order",
               [GW_FRAMEWORK_TORCH] = "Look at the missing rank first: its first error is the root cause\n"

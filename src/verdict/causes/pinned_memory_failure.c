@@ -68,7 +68,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_pinned_memory_failure = {
     .id = "pinned-memory-failure",
     .summary = "A request for page-locked host memory was refused; the GPU's memory is not involved.",
-    .proof = "a call for page-locked host memory failed, and no later call made up for it",
+    .proof = "a failed call for page-locked host memory, and no later call that succeeded instead",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use fewer or smaller page-locked buffers, and reuse them\n"
                                    "Raise the limit on locked memory (ulimit -l) or the cgroup's memory limit",
               [GW_FRAMEWORK_TORCH] = "Use pin_memory=False, fewer workers or a smaller prefetch_factor\n"

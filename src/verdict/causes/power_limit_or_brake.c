@@ -23,10 +23,10 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
         return true;
     double seen_s = (double)(reasons->t_last_ns - reasons->t_first_ns) / 1e9;
     if (is_long(reasons, BIT_BRAKE))
-        good = gwi_list_addf(
-            advice,
-            "the machine's power supply braked %s for %.1f of %.1f s: check cables, supply and the rack's power",
-            gwi_card_text(name, c->model, card), (double)reasons->bit_ns[BIT_BRAKE] / 1e9, seen_s);
+        good = gwi_list_addf(advice,
+                             "%s was slowed by the power supply (\"power brake\") for %.1f of %.1f s: check cables, "
+                             "supply and the rack's power",
+                             gwi_card_text(name, c->model, card), (double)reasons->bit_ns[BIT_BRAKE] / 1e9, seen_s);
     /* A busy card normally reaches its default power limit. Only a lowered limit is worth reporting. */
     bool lowered = limit != NULL && standard != NULL && limit->last + standard->last / 20 < standard->last;
     if (good && lowered && is_long(reasons, BIT_CAP))
@@ -46,9 +46,10 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 
 const gw_cause gwi_cause_power_limit_or_brake = {
     .id = "power-limit-or-brake",
-    .summary =
-        "The GPU ran slower because of a lowered power limit or the power supply's brake. Advice, never a fault.",
-    .proof = "the card's reported reasons for its clocks: power brake, or power cap with a limit below the default",
+    .summary = "The GPU ran slower because its power limit was lowered, or because of the power supply (\"power "
+               "brake\"). Advice, never a fault.",
+    .proof =
+        "the reason that the card reports for its clocks: power brake, or power cap with a limit below the default",
     .fixes = {[GW_FRAMEWORK_RAW] = "Restore the limit: nvidia-smi -pl WATTS\n"
                                    "Check power cables, supply and the rack's power budget"},
     .advise = advise,

@@ -14,7 +14,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure == NULL)
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
-    gwi_headline(finding, "a module contains PTX of a newer toolkit than the driver supports");
+    gwi_headline(finding, "a module contains PTX of a toolkit newer than the driver supports");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
     gwi_rule_out(finding, "a card that is too new or too old (the driver rejected the code's version, not the card)");
@@ -23,7 +23,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_ptx_too_new = {
     .id = "ptx-too-new",
-    .summary = "A newer toolkit than the driver supports generated a module's PTX.",
+    .summary = "A module's PTX comes from a toolkit newer than the driver supports.",
     .proof = "a module load that failed with 222",
     .fixes = {[GW_FRAMEWORK_RAW] = "Update the driver\n"
                                    "Build native code for this card (-gencode arch=compute_XX,code=sm_XX): within a "

@@ -23,7 +23,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_remap_pending = {
     .id = "remap-pending",
     .summary = "A row of a GPU's memory will be replaced at the next reset. Advice, never a fault.",
-    .proof = "NVML reports a pending row remapping",
+    .proof = "a pending row remapping that NVML reports",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reset the card when it is idle (nvidia-smi -r -i N)"},
     .advise = advise,
 };

@@ -45,7 +45,8 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
         calls += c->model->thread[i].calls;
     if (c->root == NULL && is_told_of_oom(c))
         gwi_evidence(finding, c->model->stderr_facts.oom.t_ns, "stderr",
-                     "no driver call failed, but a framework had reported before: %s", c->model->stderr_facts.oom.text);
+                     "no driver call failed, but a framework had already reported: %s",
+                     c->model->stderr_facts.oom.text);
     else if (c->root == NULL && calls > 0) {
         char words[120];
         snprintf(words, sizeof words, "none of %" PRIu64 " driver calls failed", calls);

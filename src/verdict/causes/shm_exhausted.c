@@ -93,7 +93,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
     if (known)
         gwi_measure(finding, room->t_min_ns, "host", (double)room->min, "bytes",
-                    "least free space in /dev/shm: %s of %s", gw_bytes_text(bytes, room->min),
+                    "lowest free space in /dev/shm: %s of %s", gw_bytes_text(bytes, room->min),
                     gw_bytes_text(all, size->last));
     if (died)
         gwi_evidence(finding, model->t_end_ns, "exit",
@@ -116,7 +116,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_shm_exhausted = {
     .id = "shm-exhausted",
     .summary = "/dev/shm, which holds memory shared by processes, was full.",
-    .proof = "/dev/shm was full when a process died of SIGBUS or a request for shared memory failed",
+    .proof = "a full /dev/shm when a process died of SIGBUS or a request for shared memory failed",
     .fixes =
         {[GW_FRAMEWORK_RAW] = "Make it larger: docker run --shm-size=8g (or --ipc=host), in Kubernetes a larger "
                               "emptyDir of medium Memory, or mount -o remount,size=8g /dev/shm\n"

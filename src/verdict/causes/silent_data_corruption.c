@@ -73,8 +73,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_silent_data_corruption = {
     .id = "silent-data-corruption",
     .summary = "The numbers are wrong and nothing reports an error. Advice, never more than a suspicion.",
-    .proof = "the same batch gives different numbers on one card only, with no Xid and no memory error; a recording "
-             "only shows libraries with a known bug of this kind",
+    .proof = "a batch that gives different numbers on one card only, with no Xid and no memory error; a recording only "
+             "shows libraries with a known bug of this kind",
     .fixes = {[GW_FRAMEWORK_RAW] = "Run the same step with the same data on another card, twice\n"
                                    "Update the library with the known bug\n"
                                    "If cards copy to each other, check IOMMU and ACS first (gpuwhy doctor)\n"

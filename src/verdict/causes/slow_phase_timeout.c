@@ -6,7 +6,7 @@
 const gw_cause gwi_cause_slow_phase_timeout = {
     .id = "slow-phase-timeout",
     .summary = "A long phase of one rank was mistaken for a hang.",
-    .proof = "no error, and one rank writes, evaluates or prepares data while the others wait",
+    .proof = "no error, and one rank that writes, evaluates or prepares data while the others wait",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the process group's timeout\n"
                                    "Prepare data before creating the process group; save without a barrier",
               [GW_FRAMEWORK_TORCH] = "Pass timeout= to init_process_group()\n"

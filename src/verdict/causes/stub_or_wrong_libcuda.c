@@ -29,7 +29,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_stub_or_wrong_libcuda = {
     .id = "stub-or-wrong-libcuda",
     .summary = "The program loaded a stub library instead of the driver.",
-    .proof = "cuInit returned 34, and the driver's library is in a stubs folder",
+    .proof = "result 34 from cuInit, and a driver library in a stubs folder",
     .fixes = {[GW_FRAMEWORK_RAW] = "Remove the stubs folder from LD_LIBRARY_PATH and from the program's run path\n"
                                    "Link with -L.../stubs, but without -rpath to it\n"
                                    "A container started without --gpus has no driver at all: start it with --gpus"},

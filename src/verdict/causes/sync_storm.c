@@ -29,7 +29,7 @@ const gw_cause gwi_cause_sync_storm = {
     .summary = "The program waits for the GPU after nearly every small piece of work. Advice, never a fault.",
     .proof =
         "at least one synchronisation per two launches, at least a thousand in total, less than a millisecond apart",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Wait once per step, or for events of the results you need; use streams\n"
+    .fixes = {[GW_FRAMEWORK_RAW] = "Wait once per step, or on the events of the results you need; use streams\n"
                                    "Read results every N steps",
               [GW_FRAMEWORK_TORCH] =
                   "Do not call .item(), print() or .cpu() on tensors inside the loop; log every N steps\n"

@@ -19,7 +19,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_template = {
     .id = "template",
     .summary = "One sentence: what happened.",
-    .proof = "what must be seen before it is established",
+    .proof = "the evidence that establishes the cause, as a noun phrase",
     .fixes = {[GW_FRAMEWORK_RAW] = "The best fix\nThe next best"},
     .judge = judge,
 };

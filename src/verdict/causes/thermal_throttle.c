@@ -40,7 +40,8 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_thermal_throttle = {
     .id = "thermal-throttle",
     .summary = "The GPU ran at lower clocks because it was too hot. Advice, never a fault.",
-    .proof = "the card reported thermal slowdown as the reason for its clocks during at least a twentieth of the run",
+    .proof =
+        "thermal slowdown as the reason that the card reports for its clocks, during at least a twentieth of the run",
     .fixes = {[GW_FRAMEWORK_RAW] = "Check fans, air flow, inlet temperature and dust\n"
                                    "Set a lower power limit: nvidia-smi -pl WATTS"},
     .advise = advise,

@@ -30,7 +30,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_uvm_thrash = {
     .id = "uvm-thrash",
     .summary = "More managed memory is in use than the GPU has. Advice, never a fault.",
-    .proof = "the managed allocations alive at one time add up to more than the card's memory",
+    .proof = "managed allocations alive at one time that add up to more than the card's memory",
     .fixes = {[GW_FRAMEWORK_RAW] = "Use less data at once, or plain allocations for data that every kernel needs\n"
                                    "Call cuMemAdvise and cuMemPrefetchAsync before the kernels that use the data"},
     .advise = advise,

@@ -91,9 +91,9 @@ const gw_cause gwi_cause_wrong_current_device = {
     .id = "wrong-current-device",
     .summary = "A call on one GPU used a kernel, an event or memory of another GPU.",
     .proof =
-        "a launch or an event record returned 400, and the recording shows that the kernel or event belongs to another "
-        "GPU than the stream or the current context; for memory passed to kernels never more than a hypothesis",
-    .fixes = {[GW_FRAMEWORK_RAW] = "Before the call, make the GPU current that owns the stream, module and memory "
+        "a launch or an event record that returned 400, and a recording that shows that the kernel or event belongs to "
+        "another GPU than the stream or the current context; for memory passed to kernels never more than a hypothesis",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Before the call, make the GPU that owns the stream, module and memory current "
                                    "(cuCtxSetCurrent, cudaSetDevice), and again in each new thread\n"
                                    "Use one process, or one thread, per GPU",
               [GW_FRAMEWORK_TORCH] = "Make the call inside: with torch.cuda.device(tensor.device):\n"

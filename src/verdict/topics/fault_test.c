@@ -114,7 +114,7 @@ static void test_dump_and_abort(void **state)
     gw_feed_fact(&feed, "gpucore.fault", found_late);
     gw_feed_exit(&feed, -1, ABORT);
     judge("illegal-address", GW_ESTABLISHED);
-    assert_non_null(strstr(verdict->headline, "kernel scribble touched an illegal address at crash.cu:4"));
+    assert_non_null(strstr(verdict->headline, "kernel scribble accessed an illegal address at crash.cu:4"));
     assert_true(says("WARP_ILLEGAL_ADDRESS in kernel scribble, 0x90 bytes after its start"));
     assert_true(says("block unknown"));
     assert_true(says("launched once since the last good synchronisation: this launch is at fault"));
@@ -265,7 +265,7 @@ static void test_own_report(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_non_null(
-        strstr(verdict->headline, "kernel scribble touched an illegal address; its own launch reported it"));
+        strstr(verdict->headline, "kernel scribble accessed an illegal address; its own launch reported it"));
     assert_true(says("after 6 launches of thread"));
     assert_false(says("--blame"));
     close_verdict();
@@ -279,7 +279,7 @@ static void test_launch_that_reports_another(void **state)
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, GOOD, 1, 1, STREAM);
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
-    assert_non_null(strstr(verdict->headline, "a kernel touched"));
+    assert_non_null(strstr(verdict->headline, "a kernel accessed"));
     assert_null(strstr(verdict->headline, "innocent"));
     assert_true(says("--core"));
     assert_true(says("--blame"));
@@ -303,7 +303,7 @@ static void test_blame_in_launch(void **state)
     fail_and_blame("end=in-launch\nrecording=/tmp/b.gpuwhy\nended=exit status 1\nresult=700\ncall=cuLaunchKernel\n"
                    "kernel=_Z8scribblePfm\nstream=0x5151\ntid=4242\nthread=python\norder=312\nt_ns=1500000000\n"
                    "frame=File \"train.py\", line 12, in step\n");
-    assert_non_null(strstr(verdict->headline, "kernel scribble touched"));
+    assert_non_null(strstr(verdict->headline, "kernel scribble accessed"));
     assert_true(says("cuLaunchKernel of scribble on stream 0x5151 returned 700"));
     assert_true(says("after 312 launches of thread 4242 (python)"));
     assert_true(says("train.py\", line 12"));
@@ -354,7 +354,7 @@ static void test_blame_without_fault(void **state)
 {
     (void)state;
     fail_and_blame("end=no-fault\nrecording=/tmp/b.gpuwhy\nended=exit status 0\n");
-    assert_non_null(strstr(verdict->headline, "a kernel touched"));
+    assert_non_null(strstr(verdict->headline, "a kernel accessed"));
     assert_true(says("did not occur again (exit status 0)"));
     assert_true(says("hypothesis"));
     close_verdict();
@@ -364,7 +364,7 @@ static void test_blame_with_another_result(void **state)
 {
     (void)state;
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* a different fault: its kernel is not named */
+    assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* a different fault: its kernel is not named */
     assert_true(says("two faults"));
     close_verdict();
 }
@@ -375,7 +375,7 @@ static void test_blame_elsewhere(void **state)
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
     assert_true(says("no launch reported an error itself"));
     assert_true(says("of fine on the default stream, is probably at fault"));
-    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* only a proved kernel is in the headline */
+    assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* only a proved kernel is in the headline */
     close_verdict();
 }
 

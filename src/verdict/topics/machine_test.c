@@ -595,7 +595,7 @@ static void a_lowered_limit_and_a_brake_are_advice(void **state)
     reasons(0, 1);
     end_well();
     assert_true(says("power limit of 400 W, below its standard 700 W"));
-    assert_true(says("braked"));
+    assert_true(says("power brake"));
     done();
 }
 
