@@ -198,8 +198,7 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
     }
 }
 
-/* Compute the gradient of the layer's input from the gradient of its output. Returns an empty tensor for the first
- * layer. */
+/* Compute the gradient of the layer's input from that of its output. Returns an empty tensor for the first layer. */
 static struct tensor layer_backward(struct trainer *t, struct run *run, size_t index, struct tensor in,
                                     struct tensor out_gradient)
 {
