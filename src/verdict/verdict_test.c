@@ -2621,7 +2621,7 @@ static const row rows[] = {
     FAULT(other_process_of_the_same_run, "gpu-oom-other-process", GW_ESTABLISHED,
           .value = {{(double)(13 * gib), "bytes"}}, .says = {"200"}),
     FAULT(other_process_near_its_share_is_small, "gpu-oom-capacity", GW_ESTABLISHED, .ruled_out = {"other processes"}),
-    FAULT(other_process_by_difference, "gpu-oom-other-process", GW_SUPPORTED, .says = {"including its own context"},
+    FAULT(other_process_by_difference, "gpu-oom-other-process", GW_SUPPORTED, .says = {"its own contexts are included"},
           .silent = {"but not by this program"}),
     NOT_NAMED(other_process_by_difference_near_its_own_context, "gpu-oom-other-process",
               .no_alternative = {"gpu-oom-other-process"}),

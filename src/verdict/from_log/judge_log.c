@@ -381,6 +381,18 @@ static bool add_guess(gw_verdict *verdict, const char *text, bool first_is_verdi
     return true;
 }
 
+/* True for exceptions of the program's own code, although a name in them may belong to a library for the GPU. */
+static bool is_own_mistake(const char *type)
+{
+    static const char *const types[] = {"AttributeError", "NameError",   "UnboundLocalError",  "TypeError",
+                                        "KeyError",       "SyntaxError", "ModuleNotFoundError"};
+    for (size_t i = 0; type != NULL && i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Judge a log whose only problem is an exception raised by the program itself. */
 static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 {
@@ -389,8 +401,13 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     const char *type = gw_log_text(c->exception, "type");
     if (about_gpu && !add_guess(verdict, c->exception->text, true, &guessed))
         return false;
-    verdict->status = about_gpu && !guessed ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
-    if (about_gpu) {
+    bool own = about_gpu && !guessed && is_own_mistake(type);
+    verdict->status = about_gpu && !guessed && !own ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
+    if (own) {
+        verdict->cause = gwi_cause_of("script-exception")->id;
+        verdict->certainty = GW_HYPOTHESIS;
+        gwi_headline(&finding, "the program raised %s, which is a mistake of its own code in most cases", type);
+    } else if (about_gpu) {
         gwi_headline(&finding, "the log ends with %s about the GPU, which this version of gpuwhy does not recognise%s",
                      type, guessed ? "; its words suggest this cause" : "");
     } else {

@@ -2,13 +2,51 @@
  * the log has no failure, and looks like progress. */
 #include "gwi_log.h"
 
-/* Return the last find with this sign. Returns NULL if there is none. */
-static const gw_log_find *last_of(const gw_log *log, gw_sign sign)
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+/* Return the letters of the word before "loss" in a line: "Train" in "Train Loss: nan". *ret_bytes is 0 if there is no
+ * such word. */
+static const char *word_before_loss(const char *line, size_t *ret_bytes)
+{
+    const char *loss = strcasestr(line, "loss"), *end = loss;
+    while (end != NULL && end > line && strchr(" _-/", end[-1]) != NULL)
+        end--;
+    const char *begin = end;
+    while (begin != NULL && begin > line && isalpha((unsigned char)begin[-1]))
+        begin--;
+    *ret_bytes = begin != NULL ? (size_t)(end - begin) : 0;
+    return begin;
+}
+
+/* True if both lines report the same loss: a training's loss may be lost although the test of an older checkpoint has
+ * one. */
+static bool is_same_loss(const char *a, const char *b)
+{
+    size_t bytes, other;
+    const char *word = word_before_loss(a, &bytes), *second = word_before_loss(b, &other);
+    return bytes == other && (bytes == 0 || strncasecmp(word, second, bytes) == 0);
+}
+
+static const gw_log_find *last_bad(const gw_log *log)
 {
     const gw_log_find *found = NULL;
     for (size_t i = 0; i < log->find_count; i++) {
-        if (log->find[i].sign == sign)
+        if (log->find[i].sign == GW_SAYS_LOSS_NAN)
             found = &log->find[i];
+    }
+    return found;
+}
+
+/* Return the last line that reports the same loss as a finite number. Returns NULL if there is none. */
+static const gw_log_find *last_good(const gw_log *log, const gw_log_find *bad)
+{
+    const gw_log_find *found = NULL;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign == GW_SAYS_LOSS_FINITE && (find->order == bad->order || is_same_loss(find->text, bad->text)))
+            found = find;
     }
     return found;
 }
@@ -27,8 +65,11 @@ static bool is_explained(const gwi_log_case *c)
 
 void gwi_log_weigh_loss(gwi_log_case *c)
 {
-    const gw_log_find *bad = last_of(c->log, GW_SAYS_LOSS_NAN), *good = last_of(c->log, GW_SAYS_LOSS_FINITE);
-    if (bad == NULL || is_explained(c) || (good != NULL && good->order > bad->order))
+    const gw_log_find *bad = last_bad(c->log);
+    if (bad == NULL || is_explained(c))
+        return;
+    const gw_log_find *good = last_good(c->log, bad);
+    if (good != NULL && good->order > bad->order)
         return;
     /* A line with both may have one broken term of the loss, or one that is undefined for this batch. */
     bool is_mixed = good != NULL && good->order == bad->order;

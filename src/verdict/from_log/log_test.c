@@ -271,7 +271,8 @@ static const log_row rows[] = {
      "memory\n",
      "gpu-oom-other-process", "", "no memory for the program's context", "", GW_HYPOTHESIS},
     {"a hint that is a warning, and the end",
-     "2024-05-15 08:43:01.440211: I external/local_tsl/tsl/cuda/cudart_stub.cc:32] Could not find cuda drivers on your machine, GPU will not be "
+     "2024-05-15 08:43:01.440211: I external/local_tsl/tsl/cuda/cudart_stub.cc:32] Could not find cuda drivers on your "
+     "machine, GPU will not be "
      "used.\n"
      "Killed\n",
      "host-oom-kill", "", "", "", GW_HYPOTHESIS},

@@ -164,6 +164,15 @@ static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const 
     return found;
 }
 
+/* True for a line of a traceback, or one with an exception. */
+static bool is_exception(const gw_log *log, const gw_log_find *find)
+{
+    bool found = gw_sign_kind_of(find->sign) == GW_SIGN_TRACE;
+    for (size_t i = 0; i < log->find_count && !found; i++)
+        found = log->find[i].sign == GW_SAYS_EXCEPTION && log->find[i].order == find->order;
+    return found;
+}
+
 /* True if a server became ready, or answered requests, after the problem. */
 static bool served_on(const gw_log *log, const gw_log_find *after)
 {
@@ -173,8 +182,9 @@ static bool served_on(const gw_log *log, const gw_log_find *after)
         const gw_log_find *find = &log->find[i];
         bool is_later = find->file == after->file && find->order > after->order;
         answers += is_later && find->sign == GW_SAYS_SERVED;
-        if (is_later && find->sign == GW_SAYS_SERVER_READY)
-            return true;
+        if (is_later && find->sign == GW_SAYS_SERVER_READY && is_exception(log, after))
+            return true; /* the server starts without the part that failed; a card that it cannot use is another matter
+                          */
     }
     return answers >= ANSWERS_MIN;
 }
