@@ -23,7 +23,7 @@ void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *even
                         .instruction = event->arg[3],
                         .t_ns = event->t_ns,
                         .tid = event->tid,
-                        .site = event->site};
+                        .site = model->inner->event_site};
 }
 
 static bool is_fault(int signal)

@@ -370,7 +370,7 @@ static void fill(const gw_model *model, gwi_process *process, const gw_event *ev
                             .is_sticky = gw_cuda_is_sticky(event->result),
                             .is_echo = process->sticky,
                             .bytes_wanted = wanted_of(event),
-                            .site = gw_sites_number(model->sites, event->pid, event->site),
+                            .site = model->inner->event_site,
                             .guard = (event->flags & GW_EVF_GUARD) != 0,
                             .snapshot = -1,
                             .allocator = -1};
@@ -454,7 +454,7 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
             failure->next.is_retry = bytes == failure->bytes_wanted;
             failure->next.bytes = bytes;
             failure->next.t_ns = event->t_ns;
-            failure->next.site = gw_sites_number(model->sites, event->pid, event->site);
+            failure->next.site = model->inner->event_site;
         }
         if (object ? failure->kind == event->kind : bytes >= failure->bytes_wanted) {
             failure->recovery = GW_RECOVERED_BY_SIZE;

@@ -198,7 +198,7 @@ static GWI_RARE void initialised(gw_model *model, gw_process *facts, const gw_ev
         return;
     facts->init_ok = true;
     facts->t_init_ns = event->t_ns;
-    facts->init_site = gw_sites_number(model->sites, event->pid, event->site);
+    facts->init_site = model->inner->event_site;
 }
 
 void gwi_model_event(gw_model *model, const gw_event *event)
@@ -209,6 +209,7 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     if (process == NULL)
         return;
     model->event_count++;
+    model->inner->event_site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
     gw_process *facts = &model->process[process->index];
     facts->t_last_event_ns = event->t_ns;
     if (is_fact(event->kind)) {

@@ -218,6 +218,7 @@ typedef struct gwi_model {
         char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback outside of installed packages */
     } stderr_state;
     uint64_t t_last_ns;
+    uint32_t event_site; /* number of the call site of the event that is being added; 0: not known */
     size_t cudnn_line_capacity;
     bool nomem;
 } gwi_model;

@@ -71,7 +71,7 @@ void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event
                          .stream = event->arg[3],
                          .pid = event->pid,
                          .tid = event->tid,
-                         .site = gw_sites_number(model->sites, event->pid, event->site)};
+                         .site = model->inner->event_site};
 }
 
 void gwi_launches_finish(gw_model *model)

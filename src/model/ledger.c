@@ -83,7 +83,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
                               .t_ns = event->t_ns,
                               .pid = process->pid,
                               .tid = event->tid,
-                              .site = gw_sites_number(model->sites, event->pid, event->site),
+                              .site = model->inner->event_site,
                               .device = device,
                               .context = context};
     note_context(model, process, teardown);
@@ -339,7 +339,7 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
         return;
     object->owner = event->arg[1];
     object->kind = (uint8_t)event->arg[2];
-    object->site = gw_sites_number(model->sites, event->pid, event->site);
+    object->site = model->inner->event_site;
     uint32_t kernel;
     if (event->text != NULL && event->text_bytes > 0) {
         gwi_string_pool *names = &model->inner->names;

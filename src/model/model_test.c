@@ -173,6 +173,20 @@ static void test_what_is_buried_knows_where_it_was_made(void **state)
     gw_model_free(model);
 }
 
+/* Site ids start at any number in each process, and the model numbers them all from 1. */
+static void test_a_crash_names_its_site(void **state)
+{
+    (void)state;
+    open_feed();
+    feed.site_last = 40;
+    feed.site = gw_feed_site(&feed, "peek model.py 7");
+    gw_feed_call(&feed, "?", GW_EV_CRASH, 0, 11, 0x1000, 1, 0x401000);
+    gw_model *model = gw_feed_finish(&feed);
+    char text[GW_PLACE_TEXT_MAX];
+    assert_string_equal(place_of(model->sites, model->process[0].crash.site, text), "model.py:7 in peek");
+    gw_model_free(model);
+}
+
 static void test_failed_calls_change_nothing(void **state)
 {
     (void)state;
@@ -969,6 +983,7 @@ int main(void)
         cmocka_unit_test(test_devices_beyond_the_table_are_nobody_elses),
         cmocka_unit_test(test_one_kind_is_one_place),
         cmocka_unit_test(test_what_is_buried_knows_where_it_was_made),
+        cmocka_unit_test(test_a_crash_names_its_site),
         cmocka_unit_test(test_failed_calls_change_nothing),
         cmocka_unit_test(test_vmm_lives_until_released_and_unmapped),
         cmocka_unit_test(test_vmm_number_given_out_twice),

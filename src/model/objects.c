@@ -77,13 +77,13 @@ static GWI_RARE uint32_t group_add(gw_model *model, const gw_event *event, uint3
 static inline uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, uint8_t cls, uint8_t device,
                                 uint64_t bytes)
 {
-    uint32_t site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
-    group_key key = {model->group, bytes, pid, event->tid, site, event->fn, cls};
+    group_key key = {model->group, bytes, pid, event->tid, model->inner->event_site, event->fn, cls};
     uint32_t hash = gwi_group_hash(event, bytes);
     gwi_spot spot = gwi_table_find(&model->inner->group_table, hash, group_is, &key);
     if (spot.bucket != NULL)
         return gwi_spot_value(spot);
-    return group_add(model, event, hash, &(group_key){NULL, bytes, pid, event->tid, site, event->fn, cls}, device);
+    return group_add(model, event, hash,
+                     &(group_key){NULL, bytes, pid, event->tid, model->inner->event_site, event->fn, cls}, device);
 }
 
 static inline void group_grow(gw_group *group, uint64_t frees, uint64_t order, uint64_t t_ns)

@@ -69,7 +69,7 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
                                                    .bytes = event->arg[1],
                                                    .t_ns = t_ns,
                                                    .order = event->arg[3] >> GW_BLOCK_ORDER_SHIFT,
-                                                   .site = gw_sites_number(model->sites, event->pid, event->site),
+                                                   .site = model->inner->event_site,
                                                    .cls = GW_CLASS_COUNT,
                                                    .device = (uint8_t)report->device,
                                                    .has_time = aged};
@@ -161,8 +161,7 @@ static void size_add(gw_allocator_report *report, const gw_event *event)
 
 static void held_add(gw_model *model, const gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
-    gw_held held = {
-        .bytes = event->arg[1], .count = event->arg[2], .site = gw_sites_number(model->sites, event->pid, event->site)};
+    gw_held held = {.bytes = event->arg[1], .count = event->arg[2], .site = model->inner->event_site};
     if (event->arg[0] == GW_MOMENT_REQUEST) {
         report->wanted_site = held.site;
     } else if (event->arg[0] == GW_MOMENT_PEAK && report->held_count < GW_HELD_MAX) {
@@ -272,7 +271,7 @@ static void refusal_add(gw_model *model, gwi_process *process, const gw_event *e
     report->bytes_total = event->arg[1];
     report->bytes_free = event->arg[2];
     report->has_free = event->arg[1] != 0 || event->arg[2] != 0;
-    report->wanted_site = gw_sites_number(model->sites, event->pid, event->site);
+    report->wanted_site = model->inner->event_site;
     report->device = gwi_device_place(event->arg[3]);
     tie_failure(model, process, index);
 }

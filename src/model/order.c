@@ -332,7 +332,7 @@ static void add_unordered(gw_model *model, const gwi_process *process, const gw_
                             .pid = process->pid,
                             .copy_tid = it->tid,
                             .free_tid = event->tid,
-                            .free_site = gw_sites_number(model->sites, event->pid, event->site),
+                            .free_site = model->inner->event_site,
                             .block_site = model->group[block->group].site,
                             .copy_fn_id = it->fn,
                             .free_fn_id = event->fn,
