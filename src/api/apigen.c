@@ -45,6 +45,7 @@
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is the first argument of the kind; for COPY, FILL and PREFETCH it is the
  * number of bytes. */
 #include "gw_event.h"
+#include "gw_hash.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -335,7 +336,7 @@ static void check_values(row *r)
     static const char bytes_mark[] = "bytes:";
     const char *refuse = r->value[VALUE_REFUSE];
     if (refuse != NULL) {
-        if (strncmp(refuse, bytes_mark, sizeof bytes_mark - 1) != 0)
+        if (!gw_begins(refuse, bytes_mark))
             die_at(r->line, "refuse=%s of %s: expected refuse=bytes:EXPRESSION", refuse, r->symbol);
         r->value[VALUE_REFUSE] = refuse + sizeof bytes_mark - 1;
     }
@@ -873,20 +874,16 @@ static int count_routes(void)
     return count;
 }
 
-/* FNV-1a hash over symbols and kinds. Two builds with the same hash use the same ids for the entry points. */
+/* Return a hash of the symbols and kinds. Two builds with the same hash use the same ids for the entry points. */
 static uint32_t api_hash(void)
 {
-    uint32_t hash = 2166136261u;
+    uint64_t hash = GW_HASH_START;
     for (int i = 0; i < row_count; i++) {
         const char *parts[] = {rows[i].symbol, kinds[rows[i].kind].name};
         for (int p = 0; p < 2; p++)
-            for (const char *at = parts[p];; at++) {
-                hash = (hash ^ (unsigned char)*at) * 16777619u;
-                if (*at == '\0')
-                    break;
-            }
+            hash = gw_hash_bytes(hash, parts[p], strlen(parts[p]) + 1);
     }
-    return hash;
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 static void write_api_header(void)

@@ -1,4 +1,5 @@
 /* Test status texts, quantities and the growing string, with invalid input first. */
+#include "gw_hash.h"
 #include "gw_status.h"
 #include "gw_text.h"
 
@@ -113,6 +114,15 @@ static void strings_are_compared_and_copied(void **state)
     assert_null(copy);
 }
 
+/* Published results of FNV-1a. */
+static void hashes_are_those_of_fnv(void **state)
+{
+    (void)state;
+    assert_true(gw_hash_bytes(GW_HASH_START, "", 0) == UINT64_C(0xcbf29ce484222325));
+    assert_true(gw_hash_bytes(GW_HASH_START, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
+    assert_true(gw_hash_bytes(GW_HASH_START, "foobar", 6) == UINT64_C(0x85944171f73967e8));
+}
+
 static void paths_have_last_parts(void **state)
 {
     (void)state;
@@ -134,6 +144,7 @@ int main(void)
         cmocka_unit_test(wrapping_prepends),
         cmocka_unit_test(texts_grow),
         cmocka_unit_test(strings_are_compared_and_copied),
+        cmocka_unit_test(hashes_are_those_of_fnv),
         cmocka_unit_test(paths_have_last_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

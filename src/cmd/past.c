@@ -3,6 +3,7 @@
 #include "gwi_past.h"
 
 #include "gw_array.h"
+#include "gw_hash.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -28,20 +29,12 @@ static gw_status list_path(gw_path out, gw_error *err)
 
 /* ---- keys ---- */
 
-static uint64_t hash_more(uint64_t hash, const char *text)
-{
-    for (const char *at = text;; at++) { /* include the final 0 in the hash, to separate the words */
-        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-        if (*at == '\0')
-            return hash;
-    }
-}
-
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder)
 {
-    uint64_t hash = hash_more(UINT64_C(0xcbf29ce484222325), folder);
+    /* The final zeros are included, to separate the words. */
+    uint64_t hash = gw_hash_bytes(GW_HASH_START, folder, strlen(folder) + 1);
     for (size_t i = 0; i < argv->count; i++)
-        hash = hash_more(hash, argv->item[i]);
+        hash = gw_hash_bytes(hash, argv->item[i], strlen(argv->item[i]) + 1);
     return hash;
 }
 

@@ -95,6 +95,14 @@ static void words_do_not_run_together(void **state)
     assert_true(gwi_past_key(&(gw_string_list){one, 1}, "/srv") != gwi_past_key(&(gw_string_list){one, 1}, "/tmp"));
 }
 
+/* Lists of earlier versions contain such keys. */
+static void keys_never_change(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"python"}, (char[]){"train.py"}};
+    assert_true(gwi_past_key(&(gw_string_list){words, 2}, "/home/ann") == UINT64_C(0xdb93c368040ed5f0));
+}
+
 static void damaged_lines_are_passed_over(void **state)
 {
     (void)state;
@@ -144,9 +152,11 @@ static void ages_are_told_in_one_unit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_is_written_is_read, clear), cmocka_unit_test(words_do_not_run_together),
-        cmocka_unit_test_setup(damaged_lines_are_passed_over, clear),
-        cmocka_unit_test_setup(the_list_does_not_grow_for_ever, clear), cmocka_unit_test(ages_are_told_in_one_unit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(what_is_written_is_read, clear),
+                                       cmocka_unit_test(words_do_not_run_together),
+                                       cmocka_unit_test(keys_never_change),
+                                       cmocka_unit_test_setup(damaged_lines_are_passed_over, clear),
+                                       cmocka_unit_test_setup(the_list_does_not_grow_for_ever, clear),
+                                       cmocka_unit_test(ages_are_told_in_one_unit)};
     return cmocka_run_group_tests(tests, begin, end);
 }

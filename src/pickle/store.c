@@ -1,5 +1,6 @@
 /* Stores texts and containers, and looks them up for the caller. */
 #include "gw_array.h"
+#include "gw_hash.h"
 #include "gwi_store.h"
 
 #include <inttypes.h>
@@ -39,9 +40,7 @@ gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_
 
 static uint32_t hash_of(const char *bytes, uint32_t count)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < count; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+    uint64_t hash = gw_hash_bytes(GW_HASH_START, bytes, count);
     return (uint32_t)(hash ^ hash >> 32);
 }
 

@@ -3,6 +3,7 @@
 #include "gwi_cudnn.h"
 
 #include "gw_fact.h"
+#include "gw_hash.h"
 #include "gw_text.h"
 #include "gwi_run.h"
 
@@ -121,10 +122,9 @@ static void put_kind(gwi_cudnn *log, uint32_t index)
 static uint64_t hash_of(const gw_cudnn_message *message)
 {
     const char *const texts[] = {message->function, message->status, message->reason};
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ message->pid ^ (uint64_t)message->is_error << 32; /* FNV-1a */
+    uint64_t hash = GW_HASH_START ^ message->pid ^ (uint64_t)message->is_error << 32;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        for (const char *at = texts[i]; *at != '\0'; at++)
-            hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+        hash = gw_hash_bytes(hash, texts[i], strlen(texts[i]));
     return hash;
 }
 

@@ -6,6 +6,7 @@
 #include "gw_c10_door.h"
 #include "gw_facade.h"
 #include "gw_filter.h"
+#include "gw_hash.h"
 #include "gw_own.h"
 #include "gw_text.h"
 
@@ -36,14 +37,13 @@ static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, 
 static uint64_t facade_hash(const char *driver, const char *build_id, const char *hook)
 {
     const char *const parts[] = {driver, "\n", build_id, "\n", hook};
-    uint64_t hash = 0xcbf29ce484222325u + GW_FACADE_VERSION; /* FNV-1a */
+    uint64_t hash = GW_HASH_START + GW_FACADE_VERSION;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        for (const char *c = parts[i]; *c != '\0'; c++)
-            hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+        hash = gw_hash_bytes(hash, parts[i], strlen(parts[i]));
     struct stat stat_;
     if (stat(driver, &stat_) == 0) { /* a driver without a build id may be replaced under the same name */
-        hash = (hash ^ (uint64_t)stat_.st_size) * 0x100000001b3u;
-        hash = (hash ^ (uint64_t)stat_.st_mtim.tv_sec) * 0x100000001b3u;
+        hash = gw_hash_step(hash, (uint64_t)stat_.st_size);
+        hash = gw_hash_step(hash, (uint64_t)stat_.st_mtim.tv_sec);
     }
     return hash;
 }

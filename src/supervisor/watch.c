@@ -4,6 +4,7 @@
 
 #include "gw_clock.h"
 #include "gw_fact.h"
+#include "gw_hash.h"
 #include "gw_libs.h"
 #include "gw_text.h"
 
@@ -68,7 +69,7 @@ static bool is_interesting(const char *path)
                                              "libcusparse", "libcurand"};
     const char *base = gw_path_last(path);
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
-        if (strncmp(base, beginnings[i], strlen(beginnings[i])) == 0)
+        if (gw_begins(base, beginnings[i]))
             return true;
     return strstr(base, "xla") != NULL;
 }
@@ -145,20 +146,12 @@ static void put_map(gwi_record *record, uint32_t pid, const char *path)
     gwi_record_put(record, &item);
 }
 
-static uint64_t library_hash(uint32_t pid, const char *path)
-{
-    uint64_t hash = 0xcbf29ce484222325u ^ pid; /* FNV-1a */
-    for (; *path != '\0'; path++)
-        hash = (hash ^ (unsigned char)*path) * 0x100000001b3u;
-    return hash;
-}
-
 /* Record the version of a library, once per process. Libraries may be loaded late, so each look may find new ones. */
 static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
 {
     gw_library library;
     char line[GW_LIBRARY_LINE_MAX];
-    uint64_t hash = library_hash(pid, path);
+    uint64_t hash = gw_hash_bytes(GW_HASH_START ^ pid, path, strlen(path));
     for (uint32_t i = 0; i < watch->library_count; i++)
         if (watch->library[i] == hash)
             return;
@@ -289,7 +282,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         snprintf(last, sizeof last, "%s", path);
         if (write_maps && is_interesting(path))
             put_map(record, (uint32_t)pid, path);
-        bool ours = doors->folder[0] != '\0' && strncmp(path, doors->folder, strlen(doors->folder)) == 0;
+        bool ours = doors->folder[0] != '\0' && gw_begins(path, doors->folder);
         bool virtual = doors->is_virtual && strcmp(path, doors->driver) == 0;
         is_hooked = is_hooked || ours;
         if (recorded && !ours && !virtual)

@@ -4,6 +4,7 @@
 #include "gwi_sites.h"
 
 #include "gw_array.h"
+#include "gw_hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +17,12 @@ typedef struct passing { /* one stack that contains this function */
 
 uint64_t gwi_function_key(const gw_frame *frame)
 {
-    uint64_t hash = 14695981039346656037u;
+    uint64_t hash = GW_HASH_START;
     const char *texts[] = {frame->function, frame->file != NULL ? frame->file : frame->module};
     for (int i = 0; i < 2; i++) {
-        for (const char *at = texts[i]; at != NULL && *at != '\0'; at++)
-            hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-        hash = (hash ^ 0xff) * 1099511628211u;
+        if (texts[i] != NULL)
+            hash = gw_hash_bytes(hash, texts[i], strlen(texts[i]));
+        hash = gw_hash_step(hash, 0xff);
     }
     return hash;
 }

@@ -2,6 +2,7 @@
  * global names, or be part of another program. The list of mappings and the symbol tables of the files are read as
  * data. Functions of the loader are not called: they take the loader's lock, and another thread may hold this lock
  * while it waits for a lock that the hook's caller holds. */
+#include "gw_hash.h"
 #include "gw_image.h"
 #include "gw_python_versions.h"
 #include "gwi_hook.h"
@@ -210,9 +211,7 @@ static uint64_t seen[SEEN_MAX];
 
 static bool was_seen(const scan *s)
 {
-    uint64_t key = s->base;
-    for (const char *c = s->file; *c != '\0'; c++)
-        key = (key ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+    uint64_t key = gw_hash_bytes(s->base, s->file, strlen(s->file));
     for (unsigned probe = 0; probe < 16; probe++) {
         uint64_t *entry = &seen[((key >> 32) + probe) % SEEN_MAX];
         if (*entry == key)
