@@ -10,6 +10,8 @@
 
 #include "gwi_spec.h"
 
+#include "gw_text.h"
+
 static const struct {
     const char *name;
     gw_virt_card_fault fault;
@@ -63,7 +65,7 @@ static bool when_parse(const char *text, gw_virt_fault *fault)
     long long count = 0;
     if (text[0] >= '0' && text[0] <= '9')
         return time_parse(text, &fault->after_ns);
-    if (strncmp(text, "launch:", 7) == 0) {
+    if (gw_begins(text, "launch:")) {
         fault->when = GW_VIRT_WHEN_LAUNCH;
         if (!gwi_number_parse(text + 7, 1, INT64_MAX, &count))
             return false;

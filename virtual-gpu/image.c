@@ -1,6 +1,7 @@
 /* Module images: detect the kind of an image, read fat binaries, and share code between the readers. See
  * gwi_image.h. */
 #include "gw_array.h"
+#include "gw_text.h"
 #include "gwi_image.h"
 
 #include <stdarg.h>
@@ -116,8 +117,8 @@ static void models_find(gwi_image *image)
 {
     for (size_t i = 0; i < image->global_count; i++) {
         const gwi_global_info *global = &image->globals[i];
-        bool is_model = strncmp(global->name, "gpuwhy_model_", 13) == 0;
-        bool is_text = strncmp(global->name, "gpuwhy_text_", 12) == 0;
+        bool is_model = gw_begins(global->name, "gpuwhy_model_");
+        bool is_text = gw_begins(global->name, "gpuwhy_text_");
         if (!is_model && !is_text)
             continue;
         gwi_kernel_info *kernel = gwi_image_kernel(image, global->name + (is_model ? 13 : 12));

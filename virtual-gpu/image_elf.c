@@ -7,6 +7,8 @@
 
 #include "gwi_image.h"
 
+#include "gw_text.h"
+
 enum {
     EM_GPU = 190,
     ABI_SM_IN_BYTE_1 = 8, /* from this ABI version on, the second byte of e_flags has the architecture */
@@ -105,7 +107,7 @@ static int read_kernels(const elf *file)
         if (!section_at(file, i, &section))
             return 200;
         const char *name = section_name(file, &section);
-        if (strncmp(name, ".text.", 6) == 0 && name[6] != '\0' &&
+        if (gw_begins(name, ".text.") && name[6] != '\0' &&
             gwi_image_add_kernel(file->image, name + 6, strlen(name + 6)) == NULL)
             return 2;
     }
@@ -113,10 +115,10 @@ static int read_kernels(const elf *file)
         section_at(file, i, &section);
         const char *name = section_name(file, &section);
         gwi_kernel_info *kernel = NULL;
-        if (strncmp(name, ".nv.info.", 9) == 0 && section.sh_type != SHT_NOBITS &&
+        if (gw_begins(name, ".nv.info.") && section.sh_type != SHT_NOBITS &&
             (kernel = gwi_image_kernel(file->image, name + 9)) != NULL && kernel->param_count == 0)
             read_info(file, &section, kernel);
-        else if (strncmp(name, ".nv.shared.", 11) == 0 && section.sh_size < UINT32_MAX &&
+        else if (gw_begins(name, ".nv.shared.") && section.sh_size < UINT32_MAX &&
                  (kernel = gwi_image_kernel(file->image, name + 11)) != NULL)
             kernel->shared_bytes = (uint32_t)(section.sh_size - reserved_shared(file, section.sh_size));
         else if (strcmp(name, ".nv.constant3") == 0 && section.sh_size < UINT32_MAX)
@@ -132,7 +134,7 @@ static int read_symbol(const elf *file, const Elf64_Sym *symbol, const char *nam
         return 0;
     const char *home_name = section_name(file, &home);
     bool constant = strcmp(home_name, ".nv.constant3") == 0;
-    if (!constant && strncmp(home_name, ".nv.global", 10) != 0)
+    if (!constant && !gw_begins(home_name, ".nv.global"))
         return 0;
     gwi_global_info *global = gwi_image_add_global(file->image, name, strlen(name), symbol->st_size);
     if (global == NULL)

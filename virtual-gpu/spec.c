@@ -72,7 +72,7 @@ static gw_status card_line(gw_virt_card *card, const char *key, const char *valu
             return GW_OK;
         }
     long long attribute = 0;
-    if (strncmp(key, "attr.", 5) == 0 && gwi_number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
+    if (gw_begins(key, "attr.") && gwi_number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
         gwi_number_parse(value, INT32_MIN, INT32_MAX, &number)) {
         card->attributes[attribute] = (int)number;
         card->attributes_known[attribute] = true;
@@ -152,7 +152,7 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
 {
     long long number = 0;
     memset(fault, 0, sizeof *fault);
-    if (strncmp(text, "oom-at:", 7) == 0) {
+    if (gw_begins(text, "oom-at:")) {
         fault->kind = GW_VIRT_FAULT_OOM_AT;
         fault->code = 2;
         if (!gwi_number_parse(text + 7, 1, INT64_MAX, &number))
@@ -160,7 +160,7 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
         fault->count = (uint64_t)number;
         return true;
     }
-    if (strncmp(text, "init:", 5) == 0) {
+    if (gw_begins(text, "init:")) {
         fault->kind = GW_VIRT_FAULT_INIT;
         if (!gwi_number_parse(text + 5, 1, 9999, &number))
             return false;
@@ -173,11 +173,11 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
     if (at == NULL)
         return false;
     fault->code = kernel_fault_find(text, (size_t)(at - text));
-    if (fault->code != 0 && strncmp(at, "@kernel:", 8) == 0 && at[8] != '\0') {
+    if (fault->code != 0 && gw_begins(at, "@kernel:") && at[8] != '\0') {
         fault->kind = GW_VIRT_FAULT_KERNEL;
         return snprintf(fault->name, sizeof fault->name, "%s", at + 8) < (int)sizeof fault->name;
     }
-    if (fault->code != 0 && strncmp(at, "@launch:", 8) == 0 && gwi_number_parse(at + 8, 1, INT64_MAX, &number)) {
+    if (fault->code != 0 && gw_begins(at, "@launch:") && gwi_number_parse(at + 8, 1, INT64_MAX, &number)) {
         fault->kind = GW_VIRT_FAULT_LAUNCH;
         fault->count = (uint64_t)number;
         return true;

@@ -1,6 +1,7 @@
 /* Mask secrets in command lines, environments and quoted text. A secret is recognised by the name in front of it or by
  * its own form. */
 #include "gw_mask.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -224,7 +225,7 @@ static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *r
             return 0;
         if (colon == 0 && text[i] == ':')
             colon = i;
-        if (i + 3 < end && strncmp(text + i, "://", 3) == 0)
+        if (i + 3 < end && gw_begins(text + i, "://"))
             break; /* the next URL begins here */
         if (text[i] == '@')
             last = i;
@@ -271,7 +272,7 @@ static size_t mask_word(masker *m, size_t at)
             return m->copied;
         }
     }
-    if (end + 3 < m->bytes && strncmp(m->text + end, "://", 3) == 0) {
+    if (end + 3 < m->bytes && gw_begins(m->text + end, "://")) {
         size_t last = find_userinfo(m->text, end + 3, m->bytes, &password);
         if (last > 0)
             mask_range(m, password, last);
@@ -316,7 +317,7 @@ static bool is_value_of(const char *before, const char *argument)
     if (before[0] != '-' || equals != NULL || strchr(before, ' ') != NULL)
         return false;
     name_kind kind = kind_of_name(before, strlen(before));
-    return kind == NAME_PASSWORD ? strncmp(argument, "--", 2) != 0 : kind == NAME_KEY && argument[0] != '-';
+    return kind == NAME_PASSWORD ? !gw_begins(argument, "--") : kind == NAME_KEY && argument[0] != '-';
 }
 
 /* True for -pVALUE, which sets a password in database clients, sshpass and smbclient. For other programs, VALUE must
@@ -325,10 +326,10 @@ static bool is_short_password(const char *program, const char *argument)
 {
     static const char *const programs[] = {"mysql", "mariadb", "sshpass", "mongo", "smbclient"};
     const char *name = strrchr(program, '/') == NULL ? program : strrchr(program, '/') + 1;
-    if (strncmp(argument, "-p", 2) != 0 || argument[2] == '\0' || argument[2] == '-')
+    if (!gw_begins(argument, "-p") || argument[2] == '\0' || argument[2] == '-')
         return false;
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        if (strncmp(name, programs[i], strlen(programs[i])) == 0)
+        if (gw_begins(name, programs[i]))
             return true;
     return is_opaque(argument + 2, strlen(argument + 2));
 }
@@ -357,7 +358,7 @@ bool gw_environment_is_recorded(const char *name)
         if (strcmp(name, whole[i]) == 0)
             return true;
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
-        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+        if (gw_begins(name, beginnings[i]))
             return true;
     return false;
 }

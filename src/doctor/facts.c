@@ -2,6 +2,7 @@
 #include "gwi_doctor.h"
 
 #include "gw_array.h"
+#include "gw_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -184,7 +185,7 @@ gw_status gw_facts_load(gw_facts *facts, const char *path, gw_error *err)
         goto out;
     }
     text[bytes] = '\0';
-    if (strncmp(text, first_line, sizeof first_line - 1) != 0)
+    if (!gw_begins(text, first_line))
         st = gw_fail(err, GW_CORRUPT, "%s: not a file of gpuwhy doctor --save", path);
     else
         gw_facts_parse(facts, text + sizeof first_line - 1, NULL);

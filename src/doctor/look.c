@@ -225,7 +225,7 @@ static void look_at_processes(gw_facts *facts, const char *root)
         char *name = gwi_read_file(root, path);
         any = any || name != NULL;
         for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++) {
-            if (strncmp(name, known[i].name, strlen(known[i].name)) == 0)
+            if (gw_begins(name, known[i].name))
                 gw_facts_set(facts, known[i].key, "1");
         }
         free(name);
@@ -374,7 +374,7 @@ static bool is_of_interest(const char *name, size_t bytes)
         "CUDA_", "NVIDIA_", "NCCL_",   "PYTORCH_",        "TORCH_",       "XLA_",       "JAX_",
         "TF_",   "CUDNN_",  "CUBLAS_", "LD_LIBRARY_PATH", "CONDA_PREFIX", "VIRTUAL_ENV"};
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
-        if (bytes >= strlen(beginnings[i]) && strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+        if (bytes >= strlen(beginnings[i]) && gw_begins(name, beginnings[i]))
             return true;
     }
     return false;

@@ -203,7 +203,7 @@ static bool names_agree(const char *child, const char *parent, const char *key)
     size_t parent_bytes = parent_part == NULL ? 0 : strlen(parent_part);
     if (child_part == NULL || strncmp(child_part, parent_part == NULL ? "" : parent_part, parent_bytes) != 0)
         return false;
-    return key == NULL ? child_part[parent_bytes] == '\0' : strncmp(child_part + parent_bytes, key, strlen(key)) == 0;
+    return key == NULL ? child_part[parent_bytes] == '\0' : gw_begins(child_part + parent_bytes, key);
 }
 
 static const char *check_link(const gwi_core *core, const gwi_section *section)

@@ -11,6 +11,7 @@
  * wait for a lock that our caller holds (for example Python's lock), or may itself be our caller. On these versions we
  * register only while the process has one thread, because then glibc takes no lock. If the handler is not registered,
  * the place of the fork must be found in the child's own stack. */
+#include "gw_text.h"
 #include "gwi_hook.h"
 #include "gwi_site.h"
 #include "gwi_unwind.h"
@@ -77,7 +78,7 @@ uint32_t gwi_fork_take(gw_slot *slot)
 static unsigned long minor_version(void)
 {
     const char *version = gnu_get_libc_version();
-    return strncmp(version, "2.", 2) == 0 ? strtoul(version + 2, NULL, 10) : 0;
+    return gw_begins(version, "2.") ? strtoul(version + 2, NULL, 10) : 0;
 }
 
 /* The link count of a directory is 2 plus the number of its subfolders, and each thread has one subfolder. */

@@ -1,6 +1,7 @@
 /* Classify failed calls: which results only answer a question of the program, which failures are consequences of an
  * earlier one, and from which failures the program recovered. */
 #include "gw_cuda_results.h"
+#include "gw_text.h"
 #include "gwi_find.h"
 
 #include <string.h>
@@ -536,8 +537,8 @@ typedef struct later {
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
 {
     bool launch = gw_is_any_launch(call) && !call->captured;
-    bool fill = strncmp(call->fn_name, "cuMemset", strlen("cuMemset")) == 0;
-    bool to_host = strncmp(call->fn_name, "cuMemcpyDtoH", strlen("cuMemcpyDtoH")) == 0;
+    bool fill = gw_begins(call->fn_name, "cuMemset");
+    bool to_host = gw_begins(call->fn_name, "cuMemcpyDtoH");
     found->launches += launch;
     found->work += launch || fill || call->is_copy;
     bool is_new = launch || fill || (call->is_copy && !to_host);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
+#include "gw_text.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -204,7 +206,7 @@ static bool has_card_open(const char *root, const char *pid)
     for (int i = 0; folder != NULL && !found && i < DESCRIPTORS_MAX && (entry = readdir(folder)) != NULL; i++) {
         ssize_t bytes = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
         target[bytes > 0 ? bytes : 0] = '\0';
-        found = strncmp(target, card, sizeof card - 1) == 0 && isdigit((unsigned char)target[sizeof card - 1]);
+        found = gw_begins(target, card) && isdigit((unsigned char)target[sizeof card - 1]);
     }
     if (folder != NULL)
         closedir(folder);

@@ -2,6 +2,7 @@
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
+#include "gw_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -163,8 +164,8 @@ static bool belongs_to_us(const char *folder)
     if (!gw_run_meta_read(folder, recording, &supervisor) || gw_state_folder(state, NULL) != GW_OK)
         return false;
     size_t bytes = strlen(state);
-    return strncmp(recording, state, bytes) == 0 && recording[bytes] == '/' &&
-           strncmp(recording, folder, strlen(folder)) != 0 && access(recording, F_OK) == 0;
+    return strncmp(recording, state, bytes) == 0 && recording[bytes] == '/' && !gw_begins(recording, folder) &&
+           access(recording, F_OK) == 0;
 }
 
 /* Move, keep or remove a folder whose supervisor is dead. */

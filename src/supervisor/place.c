@@ -4,6 +4,7 @@
 #include "gw_buffer.h"
 #include "gw_own.h"
 #include "gw_recording.h"
+#include "gw_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -212,7 +213,7 @@ void gw_run_folders_visit(void (*visit)(void *user, const char *folder), void *u
             continue;
         for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
             gw_path inner;
-            if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && is_private(dirfd(folder), entry->d_name) &&
+            if (gw_begins(entry->d_name, prefix) && is_private(dirfd(folder), entry->d_name) &&
                 gw_path_format(inner, NULL, "%s/%s", root, entry->d_name) == GW_OK)
                 visit(user, inner);
         }

@@ -1,6 +1,8 @@
 /* Finds the program in PATH and reads its header: ELF file or script, statically linked or not, privileged or not. */
 #include "gwi_program.h"
 
+#include "gw_text.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +166,7 @@ static bool is_sanitizer(const char *soname)
 {
     static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(soname, names[i], strlen(names[i])) == 0)
+        if (gw_begins(soname, names[i]))
             return true;
     return false;
 }

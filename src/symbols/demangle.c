@@ -107,7 +107,7 @@ static void replace_rust_escapes(char *name)
         if (gw_begins(in, "_$"))
             in++; /* Rust adds "_" before an escape at the start of an identifier */
         size_t i = 0, count = sizeof escapes / sizeof escapes[0];
-        while (i < count && strncmp(in, escapes[i].escape, strlen(escapes[i].escape)) != 0)
+        while (i < count && !gw_begins(in, escapes[i].escape))
             i++;
         if (i == count) {
             *out++ = *in++;

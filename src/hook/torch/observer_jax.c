@@ -11,6 +11,8 @@
  * With several local devices an array's size does not show how much of it is on one device, so nothing is written. */
 #include "gwi_observer_inside.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +86,7 @@ static bool is_out_of_memory(uint64_t *ret_wanted)
     if (at != NULL) {
         char *end;
         unsigned long long bytes = strtoull(at + sizeof wanted_words - 1, &end, 10);
-        bool is_whole = strncmp(end, " bytes", 6) == 0 || strcmp(end, ".") == 0; /* "5.14GiB" is not exact */
+        bool is_whole = gw_begins(end, " bytes") || strcmp(end, ".") == 0; /* "5.14GiB" is not exact */
         *ret_wanted = is_whole ? bytes : 0;
     }
     return true;

@@ -1,6 +1,8 @@
 /* Reports the last output of the program as evidence, if nothing else shows why the program ended. */
 #include "gwi_coverage.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +24,7 @@ bool gwi_said_nothing(const gwi_case *c)
 static bool is_worth_saying(const char *line, size_t bytes)
 {
     static const char ours[] = "gpuwhy: ";
-    return bytes > 0 && (bytes < sizeof ours - 1 || strncmp(line, ours, sizeof ours - 1) != 0);
+    return bytes > 0 && (bytes < sizeof ours - 1 || !gw_begins(line, ours));
 }
 
 /* Return the start of the line that ends at `end`. A carriage return also begins a new line, because progress bars
@@ -61,7 +63,7 @@ static bool is_inside(const gw_stderr_facts *facts, const char *text)
 {
     static const char raised[] = "raised at ";
     size_t bytes = facts->text_bytes - facts->inside_at;
-    if (strncmp(text, raised, sizeof raised - 1) == 0)
+    if (gw_begins(text, raised))
         text += sizeof raised - 1;
     size_t wanted = strlen(text) < 80 ? strlen(text) : 80;
     for (size_t at = 0; at + wanted <= bytes && wanted > 0; at++) {

@@ -346,7 +346,7 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
 static bool parse_frame(const char *line, gw_where_frame *ret_frame)
 {
     static const char begin[] = "File \"";
-    const char *file = strncmp(line, begin, sizeof begin - 1) == 0 ? line + sizeof begin - 1 : NULL;
+    const char *file = gw_begins(line, begin) ? line + sizeof begin - 1 : NULL;
     const char *end = file == NULL ? NULL : strchr(file, '"');
     unsigned number = 0;
     int used = 0;

@@ -190,8 +190,7 @@ static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_st
                 {"gpu-oom", GW_SAYS_BFC_IN_USE}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const gw_log_find *find = gwi_log_first(c->log, rows[i].sign);
-        if (strncmp(root->cause[0], rows[i].begin, strlen(rows[i].begin)) == 0 && find != NULL &&
-            find->order != root->find->order)
+        if (gw_begins(root->cause[0], rows[i].begin) && find != NULL && find->order != root->find->order)
             say_line(c, finding, find);
     }
 }
@@ -215,7 +214,7 @@ const char *gwi_log_decider(const char *cause)
         {"killed-by",
          "gpuwhy run -- COMMAND (shows the signal, and whether the memory control group's kill count rose)"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (strncmp(cause, rows[i].begin, strlen(rows[i].begin)) == 0)
+        if (gw_begins(cause, rows[i].begin))
             return rows[i].option;
     }
     return NULL;

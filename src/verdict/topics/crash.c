@@ -1,6 +1,8 @@
 /* Checks whether the recorded fault of host code ended the judged process, and finds the reason for a SIGBUS. */
 #include "gwi_crash.h"
 
+#include "gw_text.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -44,7 +46,7 @@ gwi_bus gwi_bus_of(const gwi_case *c)
         return GWI_BUS_MEMORY;
     if (!crash->has_code || crash->code != ADRERR || !crash->has_file || crash->file[0] == '\0')
         return GWI_BUS_UNKNOWN;
-    return strncmp(crash->file, shm, sizeof shm - 1) == 0 ? GWI_BUS_SHM : GWI_BUS_FILE;
+    return gw_begins(crash->file, shm) ? GWI_BUS_SHM : GWI_BUS_FILE;
 }
 
 void gwi_say_bus(const gwi_case *c, gwi_finding *finding)

@@ -192,7 +192,7 @@ static bool is_logged(const char *line)
     bool date = (digits == 4 || digits == 2) && line[digits] != '\0' && strchr("-/:", line[digits]) != NULL &&
                 strspn(line + digits + 1, "0123456789") == 2;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
-        glog = glog || strncmp(line, levels[i], strlen(levels[i])) == 0;
+        glog = glog || gw_begins(line, levels[i]);
     return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
 }
 
