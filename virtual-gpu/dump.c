@@ -99,13 +99,9 @@ typedef struct elf_file {
 static size_t add(bytes *to, const void *data, size_t count)
 {
     size_t at = to->count;
-    if (to->count + count > to->room) {
-        size_t room = (to->count + count) * 2;
-        to->failed = to->failed || !gw_array_resize(&to->data, room, 1);
-        if (to->failed)
-            return 0;
-        to->room = room;
-    }
+    to->failed = to->failed || !gw_array_reach(&to->data, to->count + count, &to->room, 1);
+    if (to->failed)
+        return 0;
     if (count > 0 && data != NULL)
         memcpy(to->data + to->count, data, count);
     to->count += count;

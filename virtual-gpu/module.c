@@ -178,6 +178,7 @@ GWI_API(cuModuleLoadDataEx)
 /* Read a file and add a terminating zero. The caller owns the result. Returns NULL on failure; errno has the reason. */
 static char *file_read(const char *path, size_t *ret_bytes)
 {
+    enum { PART_BYTES = 65536 };
     FILE *file = fopen(path, "rbe");
     char *data = NULL;
     size_t bytes = 0;
@@ -185,12 +186,9 @@ static char *file_read(const char *path, size_t *ret_bytes)
     if (file == NULL)
         return NULL;
     for (;;) {
-        if (capacity - bytes < 65537) {
-            capacity = capacity * 2 + 131072;
-            if (!gw_array_resize(&data, capacity, 1))
-                break;
-        }
-        size_t got = fread(data + bytes, 1, 65536, file);
+        if (!gw_array_reach(&data, bytes + PART_BYTES + 1, &capacity, 1))
+            break;
+        size_t got = fread(data + bytes, 1, PART_BYTES, file);
         bytes += got;
         if (got == 0)
             break;

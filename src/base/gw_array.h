@@ -21,17 +21,25 @@ static inline bool gw_array_resize(void *array, size_t count, size_t element_byt
     return true;
 }
 
-/* Make room for the element with index `count`, and update *capacity. Returns false if there is no memory; the array is
- * then unchanged. */
-static inline bool gw_array_room(void *array, size_t count, size_t *capacity, size_t element_bytes)
+/* Make room for `wanted` elements, and update *capacity, which doubles until it is large enough. Returns false if there
+ * is no memory; the array is then unchanged. */
+static inline bool gw_array_reach(void *array, size_t wanted, size_t *capacity, size_t element_bytes)
 {
-    if (count < *capacity)
+    size_t wider = *capacity == 0 ? 16 : *capacity;
+    if (wanted <= *capacity)
         return true;
-    size_t wider = *capacity == 0 ? 16 : *capacity * 2;
-    if (!gw_array_resize(array, wider, element_bytes))
+    while (wider < wanted && wider <= SIZE_MAX / 2)
+        wider *= 2;
+    if (wider < wanted || !gw_array_resize(array, wider, element_bytes))
         return false;
     *capacity = wider;
     return true;
+}
+
+/* Make room for the element with index `count`. Otherwise like gw_array_reach(). */
+static inline bool gw_array_room(void *array, size_t count, size_t *capacity, size_t element_bytes)
+{
+    return gw_array_reach(array, count + 1, capacity, element_bytes);
 }
 
 /* Make room for the element with index `count`, without a stored capacity: the capacity is always the smallest power of

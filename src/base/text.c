@@ -1,6 +1,8 @@
 /* The growing string, helpers for strings and paths, and sizes in bytes as text. */
 #include "gw_text.h"
 
+#include "gw_array.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -26,19 +28,8 @@ static bool reserve(gw_text *text, size_t more)
 {
     if (text->failed)
         return false;
-    if (text->capacity - text->bytes > more)
-        return true;
-    size_t capacity = text->capacity == 0 ? 128 : text->capacity;
-    while (capacity - text->bytes <= more)
-        capacity *= 2;
-    char *data = realloc(text->data, capacity);
-    if (data == NULL) {
-        text->failed = true;
-        return false;
-    }
-    text->data = data;
-    text->capacity = capacity;
-    return true;
+    text->failed = !gw_array_reach(&text->data, text->bytes + more + 1, &text->capacity, 1);
+    return !text->failed;
 }
 
 void gw_text_add(gw_text *text, const char *data, size_t bytes)

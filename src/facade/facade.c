@@ -177,12 +177,8 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
 static bool add_string(image *im, const char *text, uint32_t *ret_offset)
 {
     size_t bytes = strlen(text) + 1;
-    if (im->string_capacity - im->string_bytes < bytes) {
-        size_t capacity = (im->string_capacity + bytes) * 2;
-        if (!gw_array_resize(&im->strings, capacity, 1))
-            return false;
-        im->string_capacity = capacity;
-    }
+    if (!gw_array_reach(&im->strings, im->string_bytes + bytes, &im->string_capacity, 1))
+        return false;
     memcpy(im->strings + im->string_bytes, text, bytes);
     *ret_offset = (uint32_t)im->string_bytes;
     im->string_bytes += bytes;

@@ -41,16 +41,6 @@ static gw_status read_at(const gwi_in *in, uint64_t offset, void *to, size_t byt
     return GW_OK;
 }
 
-static bool grow(uint8_t **buffer, uint32_t *capacity, uint32_t wanted)
-{
-    if (wanted <= *capacity && *buffer != NULL)
-        return true;
-    if (!gw_array_resize(buffer, wanted, 1))
-        return false;
-    *capacity = wanted;
-    return true;
-}
-
 static bool head_valid(const gwi_block_head *head)
 {
     if (head->marker != GWI_BLOCK_MARKER)
@@ -183,7 +173,7 @@ static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
         *ret_verdict = CUT;
         return GW_OK;
     }
-    if (!grow(&in->stored, &in->stored_capacity, in->head.stored_bytes + 1u))
+    if (!gw_array_reach(&in->stored, (size_t)in->head.stored_bytes + 1, &in->stored_capacity, 1))
         return fail_at(in, in->offset, GW_NOMEM, "no memory for the block", err);
     st = read_at(in, body, in->stored, in->head.stored_bytes, &got, err);
     if (st != GW_OK)
@@ -270,7 +260,7 @@ gw_status gwi_in_find(gwi_in *in, gw_error *err)
 gw_status gwi_in_unpack(gwi_in *in, gw_error *err)
 {
     uint32_t raw_bytes = in->head.raw_bytes;
-    if (!grow(&in->raw, &in->raw_capacity, raw_bytes + GWI_SLACK_BYTES))
+    if (!gw_array_reach(&in->raw, raw_bytes + GWI_SLACK_BYTES, &in->raw_capacity, 1))
         return fail_at(in, in->block_offset, GW_NOMEM, "no memory for the block", err);
     memset(in->raw + raw_bytes, 0, GWI_SLACK_BYTES);
     if (in->head.codec == GWI_CODEC_NONE && in->head.stored_bytes == raw_bytes) {

@@ -67,21 +67,25 @@ struct gw_drain {
     bool expects;
     uint32_t expected_fn_count, expected_fn_hash;
     gwi_buffer **buffer; /* owned */
-    uint32_t buffer_count, buffer_capacity;
+    uint32_t buffer_count;
+    size_t buffer_capacity;
     uint64_t t_ns; /* time of the last event passed on, since t0 */
     uint64_t now_ns;
     uint64_t before_ns; /* start of the previous drain; 0: none */
     gwi_now now;        /* read after the records were copied */
     /* data of one drain */
     part *part;
-    uint32_t part_count, part_capacity;
+    uint32_t part_count;
+    size_t part_capacity;
     gw_raw_event *record;
     uint32_t *record_part;
-    uint32_t record_count, record_capacity, record_part_capacity;
+    uint32_t record_count;
+    size_t record_capacity, record_part_capacity;
     group *group;
-    uint32_t group_count, group_capacity;
+    uint32_t group_count;
+    size_t group_capacity;
     gw_drained_mark *mark;
-    uint32_t mark_capacity;
+    size_t mark_capacity;
     gw_item_sink sink;
     void *user;
     char text[GW_TEXT_BYTES_MAX + GW_RAW_TEXT_BYTES + 1];
@@ -158,19 +162,6 @@ void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash)
     drain->expected_fn_hash = fn_table_hash;
 }
 
-static bool grow(void **array, uint32_t *capacity, uint32_t wanted, size_t each)
-{
-    if (wanted <= *capacity)
-        return true;
-    uint32_t larger = *capacity == 0 ? 64 : *capacity;
-    while (larger < wanted)
-        larger *= 2;
-    if (!gw_array_resize(array, larger, each))
-        return false;
-    *capacity = larger;
-    return true;
-}
-
 static uint64_t since_t0(const gw_drain *drain, uint64_t monotonic_ns)
 {
     return monotonic_ns > drain->t0_monotonic_ns ? monotonic_ns - drain->t0_monotonic_ns : 0;
@@ -231,7 +222,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
             continue;
         }
         if (st == GW_OK &&
-            !grow((void **)&drain->buffer, &drain->buffer_capacity, drain->buffer_count + 1, sizeof(gwi_buffer *)))
+            !gw_array_room(&drain->buffer, drain->buffer_count, &drain->buffer_capacity, sizeof(gwi_buffer *)))
             st = GW_NOMEM;
         if (st == GW_OK)
             drain->buffer[drain->buffer_count++] = buffer;
@@ -435,7 +426,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
         if (mark->handed_bytes >= used_bytes)
             continue;
         new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
-        if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part))) {
+        if (!gw_array_room(&drain->part, drain->part_count, &drain->part_capacity, sizeof(part))) {
             buffer->sequence_seen--; /* read all chunks next time, to find the rest */
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
         }
@@ -481,8 +472,8 @@ static gw_status copy_records(gw_drain *drain, gw_error *err)
     uint32_t total = 0;
     for (uint32_t i = 0; i < drain->part_count; i++)
         total += drain->part[i].count;
-    if (!grow((void **)&drain->record, &drain->record_capacity, total, sizeof *drain->record) ||
-        !grow((void **)&drain->record_part, &drain->record_part_capacity, total, sizeof *drain->record_part))
+    if (!gw_array_reach(&drain->record, total, &drain->record_capacity, sizeof *drain->record) ||
+        !gw_array_reach(&drain->record_part, total, &drain->record_part_capacity, sizeof *drain->record_part))
         return gw_fail(err, GW_NOMEM, "run folder %s: no memory to drain", drain->folder);
     drain->record_count = 0;
     for (uint32_t i = 0; i < drain->part_count; i++) {
@@ -527,7 +518,7 @@ static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, grou
 
 static bool add_group(gw_drain *drain, const group *found)
 {
-    if (!grow((void **)&drain->group, &drain->group_capacity, drain->group_count + 1, sizeof *found))
+    if (!gw_array_room(&drain->group, drain->group_count, &drain->group_capacity, sizeof *found))
         return false;
     drain->group[drain->group_count++] = *found;
     return true;
@@ -846,7 +837,7 @@ static gw_status hand_marks(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
     if (!buffer->handed)
         return GW_OK;
     buffer->handed = false;
-    if (!grow((void **)&drain->mark, &drain->mark_capacity, buffer->head.chunk_count + 1, sizeof *drain->mark))
+    if (!gw_array_room(&drain->mark, buffer->head.chunk_count, &drain->mark_capacity, sizeof *drain->mark))
         return gw_fail(err, GW_NOMEM, "%s: no memory for marks", buffer->name);
     uint32_t count = 0;
     for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {

@@ -20,9 +20,9 @@ typedef struct gwi_in {
     bool truncated;        /* the file ends without an END block */
     uint64_t wasted_bytes; /* bytes read for blocks that turned out to be bad; see gwi_in_find() */
     uint8_t *stored;       /* owned */
-    uint32_t stored_capacity;
+    size_t stored_capacity;
     uint8_t *raw; /* owned: the unpacked block, followed by GWI_SLACK_BYTES of zeros */
-    uint32_t raw_capacity;
+    size_t raw_capacity;
     void *unpacker; /* owned: ZSTD_DCtx */
 } gwi_in;
 

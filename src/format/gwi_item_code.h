@@ -9,7 +9,7 @@
 typedef struct gwi_bytes { /* a block that grows */
     uint8_t *data;         /* owned */
     uint32_t used_bytes;
-    uint32_t capacity;
+    size_t capacity;
 } gwi_bytes;
 
 void gwi_bytes_free(gwi_bytes *bytes);
@@ -27,7 +27,7 @@ typedef struct gwi_item_reader {
     gw_item item;
     uint64_t counter[GW_COUNT_COUNT];
     gw_hot_call *call; /* owned, freed by gwi_item_reader_free() */
-    uint32_t call_capacity;
+    size_t call_capacity;
     gw_symbol_frame frame[GW_SYMBOL_FRAMES_MAX];
     gw_sample_value sample[GW_METRIC_COUNT];
 } gwi_item_reader;

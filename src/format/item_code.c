@@ -18,14 +18,7 @@ void gwi_bytes_free(gwi_bytes *bytes)
 
 static bool reserve(gwi_bytes *bytes, size_t more)
 {
-    size_t wanted = bytes->used_bytes + more;
-    if (wanted <= bytes->capacity)
-        return true;
-    size_t capacity = wanted < 4096 ? 4096 : 2 * wanted;
-    if (!gw_array_resize(&bytes->data, capacity, 1))
-        return false;
-    bytes->capacity = (uint32_t)capacity;
-    return true;
+    return gw_array_reach(&bytes->data, bytes->used_bytes + more, &bytes->capacity, 1);
 }
 
 /* The put functions do not check for space, because the caller has reserved it. */
@@ -395,16 +388,6 @@ static void take_counters(gwi_item_reader *reader, cursor *c)
     item->counters.thread_name = take_text(c);
 }
 
-static gw_status reserve_calls(gwi_item_reader *reader, uint32_t count)
-{
-    if (count <= reader->call_capacity)
-        return GW_OK;
-    if (!gw_array_resize(&reader->call, count, sizeof *reader->call))
-        return GW_NOMEM;
-    reader->call_capacity = count;
-    return GW_OK;
-}
-
 static gw_status take_ring(gwi_item_reader *reader, cursor *c)
 {
     gw_item *item = &reader->item;
@@ -415,7 +398,7 @@ static gw_status take_ring(gwi_item_reader *reader, cursor *c)
     uint32_t count = (uint32_t)take_uint(c, 4);
     if (c->bad || count > (size_t)(c->end - c->at) / 2)
         return GW_CORRUPT; /* a call takes at least two bytes */
-    if (reserve_calls(reader, count) != GW_OK)
+    if (!gw_array_reach(&reader->call, count, &reader->call_capacity, sizeof *reader->call))
         return GW_NOMEM;
     for (uint32_t i = 0; i < count && !c->bad; i++) {
         uint32_t control = (uint32_t)take_uint(c, 2);

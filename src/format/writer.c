@@ -361,11 +361,8 @@ static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err
     size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * GWI_MARK_BYTES;
     if (wanted > GWI_BLOCK_RAW_MAX)
         return GW_OK; /* no real run has so many chunks; without the marks a reader returns some events twice */
-    if (wanted > writer->marks.capacity) {
-        if (!gw_array_resize(&writer->marks.data, 2 * wanted, 1))
-            return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
-        writer->marks.capacity = (uint32_t)(2 * wanted);
-    }
+    if (!gw_array_reach(&writer->marks.data, wanted, &writer->marks.capacity, 1))
+        return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
     uint8_t *at = writer->marks.data + writer->marks.used_bytes;
     for (uint32_t i = 0; i < item->drained.count; i++, at += GWI_MARK_BYTES) {
         memcpy(at, &item->pid, 4);

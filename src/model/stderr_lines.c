@@ -6,6 +6,7 @@
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -14,13 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum {
-    LINE_BYTES_MAX = 2048,
-    TEXT_BYTES_FIRST = 4 << 10,
-    TEXT_BYTES_MAX = 1 << 20,
-    TEXT_BEGIN_BYTES = 256 << 10,
-    TEXT_END_BYTES = 256 << 10
-};
+enum { LINE_BYTES_MAX = 2048, TEXT_BYTES_MAX = 1 << 20, TEXT_BEGIN_BYTES = 256 << 10, TEXT_END_BYTES = 256 << 10 };
 
 static void keep(gw_stderr_line *line, uint64_t t_ns, const char *text, bool newest)
 {
@@ -251,15 +246,7 @@ static bool make_text_room(gw_model *model, size_t more)
         memmove(facts->text + facts->text_gap, facts->text + facts->text_bytes - kept, kept);
         facts->text_bytes = facts->text_gap + kept;
     }
-    size_t *capacity = &model->inner->stderr_state.text_capacity, wider = *capacity;
-    while (wider < facts->text_bytes + more)
-        wider = wider == 0 ? TEXT_BYTES_FIRST : 2 * wider;
-    char *text = wider == *capacity ? facts->text : realloc(facts->text, wider);
-    if (text == NULL)
-        return false;
-    facts->text = text;
-    *capacity = wider;
-    return true;
+    return gw_array_reach(&facts->text, facts->text_bytes + more, &model->inner->stderr_state.text_capacity, 1);
 }
 
 static void keep_text(gw_model *model, const char *bytes, size_t count)

@@ -21,7 +21,7 @@ gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_
 {
     if (wanted <= *capacity)
         return GW_OK;
-    uint64_t wider = *capacity + *capacity / 2;
+    uint64_t wider = *capacity + *capacity / 2; /* not twice, because unused room counts against memory_max */
     wider = wider < wanted ? wanted : wider;
     wider = wider < 4 ? 4 : wider;
     bool wraps = wider > UINT64_MAX / 2 / element_bytes;

@@ -38,7 +38,8 @@ typedef struct gwi_program { /* one program run by a pid; it ends at exit or exe
     uint64_t start_realtime_ns;
     bool started; /* start_realtime_ns is known */
     gwi_mapping *mapping;
-    uint32_t mapping_count, mapping_capacity;
+    uint32_t mapping_count;
+    size_t mapping_capacity;
     gwi_codes codes[GWI_WRITERS];
     gwi_numbers numbers[GWI_WRITERS];
 } gwi_program;
@@ -57,11 +58,13 @@ enum { GWI_PROGRAM_CHAINS = 4096 };
 
 struct gw_sites {
     gwi_program **program; /* owned, as is each element */
-    uint32_t program_count, program_capacity;
+    uint32_t program_count;
+    size_t program_capacity;
     gwi_program *last;
     uint32_t chain_plus_1[GWI_PROGRAM_CHAINS]; /* by pid: index + 1 of the newest program in the chain; 0: none */
     gwi_site *site;                            /* owned; number 1 is at index 0 */
-    uint32_t site_count, site_capacity;
+    uint32_t site_count;
+    size_t site_capacity;
     uint64_t frames_kept, bytes_kept;
     gw_symbol *symbol; /* owned */
     size_t symbol_count, symbol_capacity;

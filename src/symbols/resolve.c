@@ -234,17 +234,6 @@ static bool take_messages(listening *to)
     return true;
 }
 
-static bool make_room(listening *to)
-{
-    if (to->capacity - to->used >= 64 << 10)
-        return true;
-    size_t wider = to->capacity == 0 ? 256 << 10 : to->capacity * 2;
-    if (!gw_array_resize(&to->buffer, wider, 1))
-        return false;
-    to->capacity = wider;
-    return true;
-}
-
 /* True if the time is over. The limit counts the child's own CPU time, so that load on the machine does not matter. A
  * slow file system uses no CPU time, so real time is limited too. */
 static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
@@ -261,11 +250,11 @@ static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t beg
  * reading fails. */
 static bool listen_to(listening *to, int fd, pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
 {
-    enum { LOOK_EVERY_MS = 50 };
+    enum { LOOK_EVERY_MS = 50, PART_BYTES = 64 << 10 };
     to->used = 0;
     for (;;) {
         struct pollfd in = {.fd = fd, .events = POLLIN};
-        if (is_over(child, options, begun_ns) || !make_room(to))
+        if (is_over(child, options, begun_ns) || !gw_array_reach(&to->buffer, to->used + PART_BYTES, &to->capacity, 1))
             return false;
         int ready = poll(&in, 1, LOOK_EVERY_MS);
         if (ready < 0 && errno != EINTR)

@@ -66,45 +66,32 @@ void gw_sites_free(gw_sites *sites)
     free(sites);
 }
 
-/* Make room for the entry with index `count`; new entries are zero. Returns NULL if there is no memory or `most` is
- * reached. */
-static void *grow(void *array, uint32_t count, uint32_t *capacity, uint32_t most, size_t element_bytes)
+/* Make room for the entry with index `id` in an array of `*count` entries; new entries are zero. Ids are consecutive,
+ * but a damaged recording may contain any number. Returns false if there is no memory or a limit is reached. */
+static bool reach_id(gw_sites *sites, void *array, uint32_t id, uint32_t *count, uint32_t most, size_t element_bytes)
 {
-    if (count < *capacity)
-        return array;
-    uint32_t wider = *capacity == 0 ? 64 : *capacity;
-    while (wider <= count && wider < most)
-        wider *= 2;
-    if (count >= most)
-        return NULL;
-    if (!gw_array_resize(&array, wider, element_bytes))
-        return NULL;
-    memset((char *)array + (size_t)*capacity * element_bytes, 0, (size_t)(wider - *capacity) * element_bytes);
-    *capacity = wider;
-    return array;
-}
-
-/* Make room for the entry with index `id`. Ids are consecutive, but a damaged recording may contain any number. */
-static void *grow_to(gw_sites *sites, void *array, uint32_t id, uint32_t *capacity, uint32_t most, size_t element_bytes)
-{
-    uint32_t before = *capacity;
+    size_t before = *count, wider = before;
+    char *data;
     if (id < before)
-        return array;
-    if (sites->bytes_kept + 2 * (uint64_t)id * element_bytes > bytes_kept_max)
-        return NULL;
-    void *bigger = grow(array, id, capacity, most, element_bytes);
-    sites->bytes_kept += (uint64_t)(*capacity - before) * element_bytes;
-    return bigger;
+        return true;
+    if (id >= most || sites->bytes_kept + 2 * (uint64_t)id * element_bytes > bytes_kept_max ||
+        !gw_array_reach(array, (size_t)id + 1, &wider, element_bytes))
+        return false;
+    memcpy(&data, array, sizeof data);
+    memset(data + before * element_bytes, 0, (wider - before) * element_bytes);
+    sites->bytes_kept += (uint64_t)(wider - before) * element_bytes;
+    *count = (uint32_t)wider;
+    return true;
 }
 
 /* ---- processes ---- */
 
 static gwi_program *program_add(gw_sites *sites, uint32_t pid)
 {
-    void *array = grow(sites->program, sites->program_count, &sites->program_capacity, PROGRAMS_MAX, sizeof(void *));
-    gwi_program *program = array == NULL ? NULL : calloc(1, sizeof *program);
-    if (array != NULL)
-        sites->program = array;
+    if (sites->program_count >= PROGRAMS_MAX ||
+        !gw_array_room(&sites->program, sites->program_count, &sites->program_capacity, sizeof(gwi_program *)))
+        return NULL;
+    gwi_program *program = calloc(1, sizeof *program);
     if (program == NULL)
         return NULL;
     program->pid = pid;
@@ -228,14 +215,10 @@ uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id)
     gwi_numbers *numbers = &program->numbers[writer];
     if (at < numbers->count && numbers->number[at] != 0)
         return numbers->number[at];
-    void *wider = grow_to(sites, numbers->number, at, &numbers->count, IDS_MAX, sizeof *numbers->number);
-    if (wider == NULL)
+    if (!reach_id(sites, &numbers->number, at, &numbers->count, IDS_MAX, sizeof *numbers->number) ||
+        sites->site_count >= SITES_MAX ||
+        !gw_array_room(&sites->site, sites->site_count, &sites->site_capacity, sizeof *sites->site))
         return 0;
-    numbers->number = wider;
-    void *array = grow(sites->site, sites->site_count, &sites->site_capacity, SITES_MAX, sizeof *sites->site);
-    if (array == NULL)
-        return 0;
-    sites->site = array;
     sites->site[sites->site_count] = (gwi_site){.program = program->index};
     return numbers->number[at] = ++sites->site_count;
 }
@@ -312,13 +295,13 @@ static bool mapped_event(gw_sites *sites, const gw_event *event)
         return is_full(sites);
     if (event->text == NULL || event->text_bytes == 0 || event->arg[0] + event->arg[1] < event->arg[0])
         return true;
-    void *array = grow(program->mapping, program->mapping_count, &program->mapping_capacity, MAPPINGS_MAX,
-                       sizeof *program->mapping);
     const char *path = gwi_intern(sites, event->text, strnlen(event->text, event->text_bytes));
-    if (array != NULL)
-        program->mapping = array;
-    if (array == NULL || path == NULL)
-        return program->mapping_count >= MAPPINGS_MAX || sites->path_count >= PATHS_MAX;
+    if (program->mapping_count >= MAPPINGS_MAX)
+        return true;
+    if (path == NULL)
+        return sites->path_count >= PATHS_MAX;
+    if (!gw_array_room(&program->mapping, program->mapping_count, &program->mapping_capacity, sizeof(gwi_mapping)))
+        return false;
     gwi_mapping *mapping = &program->mapping[program->mapping_count];
     *mapping = (gwi_mapping){.start = event->arg[0],
                              .end = event->arg[0] + event->arg[1],
@@ -386,12 +369,7 @@ static gwi_code *code_at(gw_sites *sites, gwi_program *program, uint64_t id)
 {
     uint32_t at;
     gwi_codes *codes = codes_of(program, id, &at);
-    void *array =
-        at == UINT32_MAX ? NULL : grow_to(sites, codes->code, at, &codes->count, CODES_MAX, sizeof *codes->code);
-    if (array == NULL)
-        return NULL;
-    codes->code = array;
-    return &codes->code[at];
+    return reach_id(sites, &codes->code, at, &codes->count, CODES_MAX, sizeof *codes->code) ? &codes->code[at] : NULL;
 }
 
 static bool code_event(gw_sites *sites, const gw_event *event)
