@@ -5,7 +5,7 @@
 #include "gw_doctor.h"
 #include "gw_version.h"
 
-/* Append a result. `todo` is the advice to the user; NULL or "" if there is nothing to do. */
+/* checkup.c. Append a result. `todo` is the advice to the user; NULL or "" if there is nothing to do. */
 __attribute__((format(printf, 6, 7))) void gwi_check(gw_checkup *checkup, const char *section, const char *id,
                                                      gw_check_state state, const char *todo, const char *format, ...);
 

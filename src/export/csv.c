@@ -112,7 +112,7 @@ static void put_counters(gw_export_to *to, const gw_item *item)
 
 static void put_head(gw_export_to *to, const gw_item *item)
 {
-    fprintf(to->file, "%" PRIu64 ",%s,%u,%u", item->t_ns, gwi_item_name(item->kind), item->pid, item->tid);
+    fprintf(to->file, "%" PRIu64 ",%s,%u,%u", item->t_ns, gw_item_kind_name(item->kind), item->pid, item->tid);
 }
 
 /* A ring holds many calls and yields one line per call. */

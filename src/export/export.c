@@ -19,23 +19,6 @@ const gw_export_format *gw_export_find(const char *name)
     return NULL;
 }
 
-static const char *const item_names[] = {
-    [GW_ITEM_META] = "meta",           [GW_ITEM_PROCESS] = "process",
-    [GW_ITEM_EVENT] = "event",         [GW_ITEM_COUNTERS] = "counters",
-    [GW_ITEM_RING] = "ring",           [GW_ITEM_LOST] = "lost",
-    [GW_ITEM_STDERR] = "stderr",       [GW_ITEM_EXIT] = "exit",
-    [GW_ITEM_MAPS] = "maps",           [GW_ITEM_SUPERVISOR] = "supervisor",
-    [GW_ITEM_TRUNCATED] = "truncated", [GW_ITEM_SYMBOL] = "symbol",
-    [GW_ITEM_SAMPLE] = "sample",       [GW_ITEM_MACHINE] = "machine",
-    [GW_ITEM_DRAINED] = "drained",
-};
-_Static_assert(sizeof item_names / sizeof item_names[0] == GW_ITEM_COUNT, "one name an item kind");
-
-const char *gwi_item_name(gw_item_kind kind)
-{
-    return (unsigned)kind < GW_ITEM_COUNT ? item_names[kind] : "?";
-}
-
 static gw_status check_file(gw_export_to *to, gw_status st, gw_error *err)
 {
     if (st == GW_OK && ferror(to->file))

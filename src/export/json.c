@@ -278,7 +278,7 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
     json_object *object = json_object_new_object();
     if (object == NULL)
         return gw_fail(err, GW_NOMEM, "no memory for the export");
-    add_string(object, "item", gwi_item_name(item->kind));
+    add_string(object, "item", gw_item_kind_name(item->kind));
     add_number(object, "t_ns", item->t_ns);
     if (item->pid != 0)
         add_number(object, "pid", item->pid);

@@ -1,18 +1,19 @@
-/* Names for the tables of gw_event.h and gw_buffer.h. All strings are static. For a number out of range, the result is
- * "?" ("" for arguments). */
+/* Names for the tables of gw_event.h, gw_buffer.h and gw_recording.h. All strings are static. For a number out of
+ * range, the result is "?" ("" for arguments). */
 #ifndef GW_NAMES_H
 #define GW_NAMES_H
 
 #include "gw_buffer.h"
 #include "gw_event.h"
 
-const char *gw_event_kind_name(unsigned kind);                    /* for example "ALLOC_ASYNC" */
-const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* for example "bytes"; "": the kind does not use
-                                                                   * this argument */
+/* Return the name of an event kind, for example "ALLOC_ASYNC". */
+const char *gw_event_kind_name(unsigned kind);
+/* Return the name of an argument of an event kind, for example "bytes"; "" if the kind does not use this argument. */
+const char *gw_event_arg_name(unsigned kind, unsigned arg_index);
 /* Return the price of a kind: which of its calls are recorded (see GW_EVENT_KINDS). */
 gw_price gw_event_kind_price(unsigned kind);
 
-/* The columns of an event kind. An unknown kind has the columns of CALL. */
+/* The columns of an event kind (see GW_EVENT_KINDS). */
 typedef struct gw_kind_traits {
     gw_price price;
     gw_effect effect;
@@ -20,7 +21,11 @@ typedef struct gw_kind_traits {
     gw_fold fold;
     gw_ordering order;
 } gw_kind_traits;
+/* Return the columns of an event kind. Never NULL: an unknown kind has the columns of CALL. */
 const gw_kind_traits *gw_event_kind_traits(unsigned kind);
-const char *gw_counter_name(unsigned counter); /* for example "LAUNCH" */
+/* Return the name of a counter, for example "LAUNCH". */
+const char *gw_counter_name(unsigned counter);
+/* Return the name of a kind of item (gw_item_kind), for example "counters". */
+const char *gw_item_kind_name(unsigned kind);
 
 #endif

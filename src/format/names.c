@@ -1,5 +1,7 @@
-/* Tables with the names of the values in gw_event.h. */
+/* Tables with the names of the values in gw_event.h and gw_recording.h. */
 #include "gw_names.h"
+
+#include "gw_recording.h"
 
 static const struct {
     const char *name;
@@ -21,6 +23,18 @@ static const char *const counters[] = {
 #undef GW_X
 };
 _Static_assert(sizeof counters / sizeof counters[0] == GW_COUNT_COUNT, "one name a counter");
+
+static const char *const item_names[] = {
+    [GW_ITEM_META] = "meta",           [GW_ITEM_PROCESS] = "process",
+    [GW_ITEM_EVENT] = "event",         [GW_ITEM_COUNTERS] = "counters",
+    [GW_ITEM_RING] = "ring",           [GW_ITEM_LOST] = "lost",
+    [GW_ITEM_STDERR] = "stderr",       [GW_ITEM_EXIT] = "exit",
+    [GW_ITEM_MAPS] = "maps",           [GW_ITEM_SUPERVISOR] = "supervisor",
+    [GW_ITEM_TRUNCATED] = "truncated", [GW_ITEM_SYMBOL] = "symbol",
+    [GW_ITEM_SAMPLE] = "sample",       [GW_ITEM_MACHINE] = "machine",
+    [GW_ITEM_DRAINED] = "drained",
+};
+_Static_assert(sizeof item_names / sizeof item_names[0] == GW_ITEM_COUNT, "one name an item kind");
 
 const char *gw_event_kind_name(unsigned kind)
 {
@@ -45,4 +59,9 @@ const gw_kind_traits *gw_event_kind_traits(unsigned kind)
 const char *gw_counter_name(unsigned counter)
 {
     return counter < GW_COUNT_COUNT ? counters[counter] : "?";
+}
+
+const char *gw_item_kind_name(unsigned kind)
+{
+    return kind < GW_ITEM_COUNT ? item_names[kind] : "?";
 }
