@@ -52,8 +52,6 @@ static struct {
     } device[DEVICE_MAX];
 } guard;
 
-bool gwi_guard_on;
-
 /* ---- the environment ---- */
 
 void gwi_guard_begin(void)

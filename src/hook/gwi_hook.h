@@ -108,7 +108,7 @@ extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
 extern GWI_HIDDEN void *gwi_stub[GW_FN_COUNT];
 #define GWI_REAL(symbol) ((gw_fn_t_##symbol *)gwi_real[GW_FN_##symbol])
 
-extern GWI_HIDDEN bool gwi_guard_on; /* guard.c: a memory limit is set */
+extern GWI_HIDDEN bool gwi_guard_on; /* a memory limit is set (guard.c) */
 
 static inline uint64_t gwi_ticks_of(bool clock_is_tsc)
 {

@@ -14,6 +14,7 @@ gwi_wipe_page gwi_wipe;
 __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 void *gwi_real[GW_FN_COUNT];
 void *gwi_stub[GW_FN_COUNT];
+bool gwi_guard_on;
 
 /* ---- the lock ---- */
 

@@ -1,4 +1,4 @@
-/* Find objects by address or handle. */
+/* Find objects by address or handle, and the device of a context. */
 #include "gwi_find.h"
 
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
@@ -8,4 +8,13 @@ bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, 
         return false;
     *ret_index = gwi_spot_value(spot);
     return true;
+}
+
+GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
+{
+    uint32_t index;
+    bool known = context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index);
+    process->context_last = context; /* set even if the device is unknown */
+    process->context_last_device = known ? process->object[index].device : 0;
+    return process->context_last_device;
 }

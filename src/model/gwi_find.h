@@ -1,4 +1,4 @@
-/* Finds live objects by address or handle. */
+/* Finds live objects by address or handle, and the device of a context. */
 #ifndef GWI_FIND_H
 #define GWI_FIND_H
 
@@ -24,5 +24,13 @@ static inline gwi_spot gwi_spot_of(const gwi_process *process, gwi_space space, 
 
 /* Find a live object. Sets *ret_index to its index in `process->object`. False if there is none. */
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
+
+/* The slow part of gwi_device_of(): look the context up, and remember it. */
+int gwi_device_find(gwi_process *process, uint64_t context);
+/* Return the device of a context, 0 if the context is unknown. */
+static inline int gwi_device_of(gwi_process *process, uint64_t context)
+{
+    return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
+}
 
 #endif

@@ -287,16 +287,10 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 
 /* ledger.c. Update the ledger after a successful call. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
-int gwi_device_find(gwi_process *process, uint64_t context);
 /* Return the place of a device in the model's arrays: its number, or GW_MODEL_DEVICE_BEYOND. */
 static inline int gwi_device_place(uint64_t number)
 {
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
-}
-/* Return the device of a context, 0 if the context is unknown. */
-static inline int gwi_device_of(gwi_process *process, uint64_t context)
-{
-    return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
 }
 
 /* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() runs after the last event, and

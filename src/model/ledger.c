@@ -9,15 +9,6 @@
 
 #include <string.h>
 
-GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
-{
-    uint32_t index;
-    bool known = context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index);
-    process->context_last = context; /* set even if the device is unknown */
-    process->context_last_device = known ? process->object[index].device : 0;
-    return process->context_last_device;
-}
-
 static void forget_context(gwi_process *process)
 {
     process->context_last = 0;
