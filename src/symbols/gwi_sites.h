@@ -1,4 +1,4 @@
-/* The store of sites, shared by sites.c (which fills it), stack.c (stacks), means.c and whose.c. */
+/* The store of sites, shared by sites.c (which fills it), stack.c (stacks), means.c, user.c and whose.c. */
 #ifndef GWI_SYMBOLS_SITES_H
 #define GWI_SYMBOLS_SITES_H
 
@@ -97,11 +97,10 @@ gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
  * is no memory, or if there are too many texts. */
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);
 
-/* means.c: gwi_find_means() finds the helper functions, gwi_function_key() returns the key of a frame's function, and
- * gwi_may_be_means() checks whether a frame's function can be a helper. */
+/* means.c: find all helper functions. */
 void gwi_find_means(gw_sites *sites);
-uint64_t gwi_function_key(const gw_frame *frame);
-bool gwi_may_be_means(const gw_frame *frame);
+/* True if gwi_find_means() found that the frame's function is a helper. */
+bool gwi_is_means(const gw_sites *sites, const gw_frame *frame);
 
 gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame);
 bool gwi_is_interpreter(const char *module);

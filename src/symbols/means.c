@@ -15,7 +15,8 @@ typedef struct passing { /* one stack that contains this function */
     uint64_t function, caller, line;
 } passing;
 
-uint64_t gwi_function_key(const gw_frame *frame)
+/* Return a key of the function of a frame. */
+static uint64_t key_of(const gw_frame *frame)
 {
     uint64_t hash = GW_HASH_START;
     const char *texts[] = {frame->function, frame->file != NULL ? frame->file : frame->module};
@@ -27,9 +28,22 @@ uint64_t gwi_function_key(const gw_frame *frame)
     return hash;
 }
 
-bool gwi_may_be_means(const gw_frame *frame)
+static bool may_be_means(const gw_frame *frame)
 {
     return !frame->python && frame->function != NULL && frame->whose <= GW_WHOSE_USER;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+bool gwi_is_means(const gw_sites *sites, const gw_frame *frame)
+{
+    uint64_t key = key_of(frame);
+    return may_be_means(frame) && sites->means_count > 0 &&
+           bsearch(&key, sites->means, sites->means_count, sizeof key, by_value) != NULL;
 }
 
 static int by_function(const void *left, const void *right)
@@ -55,7 +69,7 @@ static bool gather(gathering *to, const gw_stack *stack)
 {
     for (size_t i = 0; i < stack->count; i++) {
         size_t caller = i + 1;
-        if (!gwi_may_be_means(&stack->frame[i]))
+        if (!may_be_means(&stack->frame[i]))
             continue;
         while (caller < stack->count && stack->frame[caller].whose > GW_WHOSE_USER)
             caller++;
@@ -64,8 +78,8 @@ static bool gather(gathering *to, const gw_stack *stack)
         if (!gw_array_room(&to->list, to->count, &to->capacity, sizeof *to->list))
             return false;
         const gw_frame *frame = &stack->frame[i];
-        to->list[to->count++] = (passing){gwi_function_key(frame), gwi_function_key(&stack->frame[caller]),
-                                          frame->line != 0 ? frame->line : frame->address};
+        to->list[to->count++] =
+            (passing){key_of(frame), key_of(&stack->frame[caller]), frame->line != 0 ? frame->line : frame->address};
     }
     return true;
 }
@@ -109,12 +123,6 @@ static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t
             line[lines++] = list[i].line;
     }
     return called;
-}
-
-static int by_value(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
 }
 
 /* Find helpers that are called by helpers. Helpers found in one round may call helpers of the next round. */

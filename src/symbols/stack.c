@@ -208,35 +208,6 @@ static void add_native(building *it, uint64_t address)
 
 /* ---- the whole stack ---- */
 
-static int by_value(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
-static bool is_means(const gw_sites *sites, const gw_frame *frame)
-{
-    uint64_t key = gwi_function_key(frame);
-    return gwi_may_be_means(frame) && sites->means_count > 0 &&
-           bsearch(&key, sites->means, sites->means_count, sizeof key, by_value) != NULL;
-}
-
-/* Return the index of the user's frame: the innermost frame of the most specific owner. Helper functions are skipped if
- * another frame has the same owner. Returns `count` if there is none. */
-static size_t find_user(const gw_sites *sites, const gw_frame *frame, size_t count)
-{
-    size_t best = count;
-    for (size_t i = 0; i < count; i++) {
-        if (frame[i].whose < GW_WHOSE_RUNTIME && (best == count || frame[i].whose < frame[best].whose))
-            best = i;
-    }
-    for (size_t i = best; i < count; i++) {
-        if (frame[i].whose == frame[best].whose && !is_means(sites, &frame[i]))
-            return i;
-    }
-    return best;
-}
-
 static gw_stack *build(gw_sites *sites, const gwi_site *site)
 {
     building it = {sites, sites->program[site->program], site, NULL, 0, 0, 0, 0, SIZE_MAX, false, false};
@@ -270,25 +241,6 @@ gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number)
     if (site->stack == NULL)
         site->stack = build(sites, site);
     return site->stack;
-}
-
-const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number)
-{
-    gw_stack *stack = gwi_stack_of(sites, number);
-    if (stack == NULL || stack->user != SIZE_MAX)
-        return stack;
-    if (!sites->means_found)
-        gwi_find_means(sites);
-    stack->user = find_user(sites, stack->frame, stack->count);
-    return stack;
-}
-
-const gw_frame *gw_stack_caller(const gw_stack *stack)
-{
-    for (size_t i = stack->user + 1; i < stack->count; i++)
-        if (stack->frame[i].whose <= stack->frame[stack->user].whose)
-            return &stack->frame[i];
-    return NULL;
 }
 
 char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PLACE_TEXT_MAX])
