@@ -7,8 +7,8 @@
  * exception ended the run; a GPU fault would have made a call fail.
  * Supported by: the same after a failed call, or if a part of the run was not observed. */
 #include "gwi_coverage.h"
-#include "gwi_family.h"
 #include "gwi_host.h"
+#include "gwi_roots.h"
 
 #include <inttypes.h>
 #include <stdio.h>

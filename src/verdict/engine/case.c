@@ -4,6 +4,7 @@
 #include "gwi_cause.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
+#include "gwi_roots.h"
 
 #include <stdio.h>
 #include <stdlib.h>

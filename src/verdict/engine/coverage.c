@@ -1,7 +1,7 @@
 /* Determines which parts of a run were not observed, and whether the GPU can still be ruled out. */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
-#include "gwi_family.h"
+#include "gwi_roots.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Finds processes of a run that belong together, in sorted lists. */
-#include "gwi_family.h"
 #include "gwi_kin.h"
+#include "gwi_roots.h"
 
 #include <stdlib.h>
 #include <string.h>

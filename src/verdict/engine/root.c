@@ -1,7 +1,7 @@
 /* Determines which failure ended the process.
  *
  * The first failed call is not always the root. Refused queries and consequences of a lost context do not count as
- * failures here. A lost context is the root unless a refused request explains it (family.c). For refused requests for
+ * failures here. A lost context is the root unless a refused request explains it (roots.c). For refused requests for
  * memory, one rule decides:
  *
  *     The root is the first refusal after which the program did not go on.
@@ -21,7 +21,7 @@
  *
  * Only work of the refused thread is good proof. If only other threads went on, the refused thread may be the one that
  * ended the process. Then no cause is established, and only very much work makes the refusal handled. */
-#include "gwi_family.h"
+#include "gwi_roots.h"
 
 #include <string.h>
 

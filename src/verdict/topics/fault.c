@@ -9,68 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIGNAL_ABORT = 6 };
-
-/* ---- the kernel at fault ---- */
-
-const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
-{
-    const gw_fault_facts *facts = &c->model->faults;
-    const gw_gpu_fault *first = NULL;
-    for (size_t i = 0; c->process != NULL && i < facts->fault_count; i++) {
-        const gw_gpu_fault *fault = &facts->fault[i];
-        if (fault->pid != c->process->pid)
-            continue;
-        if (c->sticky != NULL && fault->result == c->sticky->result)
-            return fault; /* the dump contains the reported fault */
-        first = first == NULL ? fault : first;
-    }
-    return first;
-}
-
-bool gwi_launches_block(const gwi_case *c)
-{
-    const char *value = gw_model_meta(c->model, "env.CUDA_LAUNCH_BLOCKING");
-    return value != NULL && atoi(value) != 0;
-}
-
-static bool is_launch(const gw_failure *failure)
-{
-    return failure->kind == GW_EV_LAUNCH || failure->kind == GW_EV_GRAPH_LAUNCH;
-}
-
-bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky)
-{
-    return is_launch(sticky) && gwi_launches_block(c);
-}
-
-/* Return the launch of the second run that itself returned the same error. Returns NULL if no launch did. */
-static const gw_blame *blamed_launch(const gwi_case *c, const gw_failure *sticky)
-{
-    const gw_blame *blame = &c->model->faults.blame;
-    return blame->known && blame->end == GW_BLAME_IN_LAUNCH && blame->result == sticky->result ? blame : NULL;
-}
-
-const char *gwi_kernel_at_fault(const gwi_case *c, const gw_failure *sticky)
-{
-    const gw_gpu_fault *fault = gwi_gpu_fault(c);
-    const gw_blame *blame = blamed_launch(c, sticky);
-    if (fault != NULL && fault->kernel != NULL && fault->result == sticky->result)
-        return fault->kernel;
-    if (sticky->kind == GW_EV_LAUNCH && gwi_is_own_report(c, sticky))
-        return sticky->kernel;
-    return blame == NULL ? NULL : blame->kernel;
-}
-
-bool gwi_ended_by_dump(const gwi_case *c)
-{
-    const gw_fault_facts *facts = &c->model->faults;
-    for (size_t i = 0; c->signal == SIGNAL_ABORT && i < facts->dump_count; i++)
-        if (c->process == NULL || facts->dump[i].pid == c->process->pid)
-            return true;
-    return false;
-}
-
 /* ---- parts of headlines ---- */
 
 char *gwi_culprit_text(char out[GWI_CULPRIT_MAX], const gwi_case *c, const gw_failure *sticky)
@@ -96,7 +34,7 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver detected it at %.2f s and ended the process", t_s);
     else if (gwi_is_own_report(c, sticky))
         snprintf(out + used, GWI_SURFACED_MAX - used, "; its own launch reported it at %.2f s", t_s);
-    else if (is_launch(sticky)) /* unclear: the program may have set CUDA_LAUNCH_BLOCKING itself */
+    else if (gwi_is_launch_failure(sticky)) /* unclear: the program may have set CUDA_LAUNCH_BLOCKING itself */
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in a launch", t_s);
     else
         snprintf(out + used, GWI_SURFACED_MAX - used,
@@ -141,7 +79,7 @@ static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_fail
 /* Set the verdict's place. The call that reported the fault is only used if no launch is known. */
 static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
-    const gw_blame *blame = blamed_launch(c, sticky);
+    const gw_blame *blame = gwi_blamed_launch(c, sticky);
     if (gwi_is_own_report(c, sticky))
         gwi_where(finding, sticky->site, "the launch at fault");
     else if (blame != NULL && blame->stack_count > 0)

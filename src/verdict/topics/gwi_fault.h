@@ -3,17 +3,7 @@
 #ifndef GWI_FAULT_H
 #define GWI_FAULT_H
 
-#include "gwi_cause.h"
-
-/* Return the fault of the judged process from a GPU core dump. Returns NULL if there is none. */
-const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c);
-/* Return the mangled name of the kernel at fault, if it is proved by the dump, by the second run, or by a launch that
- * reported the fault while the driver waited for each launch. Returns NULL if it is not proved. */
-const char *gwi_kernel_at_fault(const gwi_case *c, const gw_failure *sticky);
-/* True if CUDA_LAUNCH_BLOCKING is set, so that the driver waits for each launch. */
-bool gwi_launches_block(const gwi_case *c);
-/* True if the driver waited for every launch and this failure is a launch. Then the launch reports its own fault. */
-bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky);
+#include "gwi_culprit.h"
 
 /* Format "kernel scribble", or "a kernel" if the kernel is not known. */
 enum { GWI_CULPRIT_MAX = GWI_KERNEL_TEXT_MAX + 16 };
@@ -28,7 +18,5 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Report details from dumps, the second run and the driver's log as evidence. */
 void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky);
-/* True if the driver itself ended the process after it wrote a dump. Then the SIGABRT is not a crash of host code. */
-bool gwi_ended_by_dump(const gwi_case *c);
 
 #endif

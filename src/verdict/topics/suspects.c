@@ -18,7 +18,7 @@
  * - If several files launch one kernel, the first site with a known file decides.
  *
  * So the owner only sorts the suspects and is never evidence: it raises no certainty and rules nothing out. */
-#include "gwi_fault.h"
+#include "gwi_culprit.h"
 #include "gwi_suspects.h"
 
 #include "gw_sites.h"
