@@ -7,7 +7,10 @@
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"BAD_PARAM", NULL};
-    return gwi_cudnn_judge(c, finding, words, "cuDNN rejected the shapes, types or values of its arguments");
+    gw_certainty printed = gwi_judge_by_log(c, finding);
+    return printed != GW_CERTAINTY_NONE
+               ? printed
+               : gwi_cudnn_judge(c, finding, words, "cuDNN rejected the shapes, types or values of its arguments");
 }
 
 const gw_cause gwi_cause_library_bad_argument = {

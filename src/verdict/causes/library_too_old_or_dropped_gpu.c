@@ -7,7 +7,10 @@
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"ARCH_MISMATCH", NULL};
-    return gwi_cudnn_judge(c, finding, words, "this version of cuDNN does not support this card");
+    gw_certainty printed = gwi_judge_by_log(c, finding);
+    return printed != GW_CERTAINTY_NONE
+               ? printed
+               : gwi_cudnn_judge(c, finding, words, "this version of cuDNN does not support this card");
 }
 
 const gw_cause gwi_cause_library_too_old_or_dropped_gpu = {

@@ -20,6 +20,7 @@ enum { GWI_LOG_CAUSES_MAX = 9 };
 /* A line that reports a problem. */
 typedef struct gwi_statement {
     const gw_log_find *find;
+    unsigned code; /* the CUDA error that the find gives; 0: none */
     gwi_depth depth;
     gw_certainty certainty;                /* of the first cause */
     const char *cause[GWI_LOG_CAUSES_MAX]; /* most likely first; static ids of the catalogue */
@@ -63,7 +64,14 @@ typedef struct gwi_log_case {
 } gwi_log_case;
 
 /* Return the first find with this sign. Returns NULL if there is none. */
-const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign);
+static inline const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign)
+            return &log->find[i];
+    }
+    return NULL;
+}
 /* log_context.c: fill in the framework, its version and the card. */
 void gwi_log_look_around(gwi_log_case *c);
 /* log_advice.c: add the advice for the program or platform that the log names, and for its driver. *ret_replaces: the
@@ -113,7 +121,7 @@ const char *gwi_log_guess(const char *text);
  * the end. */
 void gwi_log_weigh_loss(gwi_log_case *c);
 
-/* Make `cause` the statement's first cause, with this certainty. `why` is the observation that
+/* log_decide.c: make `cause` the statement's first cause, with this certainty. `why` is the observation that
  * decided it, as a format of printf. */
 __attribute__((format(printf, 4, 5))) void gwi_log_decide(gwi_statement *statement, const char *cause,
                                                           gw_certainty certainty, const char *why, ...);

@@ -6,7 +6,6 @@
 #include "gw_text.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,6 +282,9 @@ static bool is_message(gw_sign sign)
 static gwi_statement state(const gw_log_find *find, const rule *said)
 {
     gwi_statement statement = {.find = find, .depth = said->depth, .certainty = said->certainty};
+    unsigned code;
+    if (find != NULL && gwi_log_cuda_code(find, &code))
+        statement.code = code;
     for (const char *at = said->causes; *at != '\0';) {
         size_t bytes = strcspn(at, " ");
         add_cause(&statement, at, bytes);
@@ -298,29 +300,6 @@ bool gwi_log_rule(int sign, const char *value, gwi_statement *ret_statement, boo
     if (said != NULL)
         *ret_statement = state(NULL, said);
     return said != NULL;
-}
-
-void gwi_log_decide(gwi_statement *statement, const char *cause, gw_certainty certainty, const char *why, ...)
-{
-    const gw_cause *row = gwi_cause_of(cause);
-    va_list args;
-    if (row == NULL)
-        return;
-    size_t at = 0;
-    while (at < statement->cause_count && strcmp(statement->cause[at], cause) != 0)
-        at++;
-    if (at == statement->cause_count) {
-        if (statement->cause_count < GWI_LOG_CAUSES_MAX)
-            statement->cause_count++;
-        else
-            at--;
-    }
-    memmove(statement->cause + 1, statement->cause, at * sizeof statement->cause[0]);
-    statement->cause[0] = row->id;
-    statement->certainty = certainty;
-    va_start(args, why);
-    vsnprintf(statement->why, sizeof statement->why, why, args);
-    va_end(args);
 }
 
 /* ---- what the program survived ---- */

@@ -11,15 +11,6 @@
 
 /* ---- looking ---- */
 
-const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
-{
-    for (size_t i = 0; i < log->find_count; i++) {
-        if (log->find[i].sign == sign)
-            return &log->find[i];
-    }
-    return NULL;
-}
-
 static const char *const names[GW_FRAMEWORK_COUNT] = {
     [GW_FRAMEWORK_TORCH] = "PyTorch", [GW_FRAMEWORK_TENSORFLOW] = "TensorFlow", [GW_FRAMEWORK_JAX] = "JAX"};
 

@@ -142,10 +142,8 @@ static bool is_memory(const gwi_statement *statement)
     case GW_SAYS_PADDLE_OOM:
     case GW_SAYS_JULIA_OOM:
         return true;
-    default: {
-        unsigned code;
-        return gwi_log_cuda_code(statement->find, &code) && code == 2;
-    }
+    default:
+        return statement->code == 2;
     }
 }
 

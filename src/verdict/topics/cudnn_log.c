@@ -62,9 +62,6 @@ void gwi_cudnn_say(gwi_finding *finding, const gw_cudnn_line *line)
 
 gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char *const *words, const char *headline)
 {
-    gw_certainty printed = gwi_judge_by_log(c, finding); /* this also reports the log line */
-    if (printed != GW_CERTAINTY_NONE)
-        return printed;
     const gw_cudnn_line *error = gwi_cudnn_error(c, NULL);
     bool is_open = c->ended && c->bad_end && c->signal == 0 && c->root == NULL && c->sticky == NULL &&
                    c->start == NULL && c->told == NULL && !c->memory.known && c->hang.kind == GWI_HANG_NONE;

@@ -11,8 +11,8 @@ const gw_cudnn_line *gwi_cudnn_error(const gwi_case *c, const char *const *words
 /* True if the line was read within a second of `t_ns`. */
 bool gwi_cudnn_is_near(const gw_cudnn_line *line, uint64_t t_ns);
 void gwi_cudnn_say(gwi_finding *finding, const gw_cudnn_line *line);
-/* Judge by stderr first (gwi_judge_by_log()). If stderr has nothing about this cause, the cause is supported if the
- * process ended badly right after an error with such a status, and no other record explains the end. */
+/* The cause is supported if the process ended badly right after an error with such a status, and no other record
+ * explains the end. Call gwi_judge_by_log() first, which also reports the line of the log. */
 gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char *const *words, const char *headline);
 /* Append "; cuDNN's own log ..." with the line about workspaces near that time, if there is one. */
 void gwi_cudnn_add_workspace(const gwi_case *c, uint64_t t_ns, gw_text *text);
