@@ -1,7 +1,6 @@
 /* Reads the known GPU models and parses the specification of a virtual GPU: see gw_virt_spec.h. */
 #include "gw_virt_spec.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +16,6 @@ static const gwi_embedded *card_find(const char *name, size_t name_bytes)
         if (strlen(card->name) == name_bytes && memcmp(card->name, name, name_bytes) == 0)
             return card;
     return NULL;
-}
-
-bool gwi_number_parse(const char *text, long long min, long long max, long long *ret)
-{
-    char *end = NULL;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
-        return false;
-    *ret = value;
-    return true;
 }
 
 static gw_status card_line(gw_virt_card *card, const char *key, const char *value, gw_error *err)
@@ -132,20 +120,6 @@ static int kernel_fault_find(const char *name, size_t bytes)
         if (strlen(kernel_faults[i]) == bytes && memcmp(kernel_faults[i], name, bytes) == 0)
             return i;
     return 0;
-}
-
-bool gwi_name_count(const char *text, gw_virt_fault *fault)
-{
-    size_t bytes = strcspn(text, ":");
-    long long count = 1;
-    if (bytes == 0 || bytes >= sizeof fault->name)
-        return false;
-    if (text[bytes] == ':' && !gwi_number_parse(text + bytes + 1, 1, INT64_MAX, &count))
-        return false;
-    memcpy(fault->name, text, bytes);
-    fault->name[bytes] = '\0';
-    fault->count = (uint64_t)count;
-    return true;
 }
 
 static bool fault_parse(const char *text, gw_virt_fault *fault)
