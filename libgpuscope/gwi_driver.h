@@ -58,8 +58,16 @@ typedef struct gwi_driver {
 /* The driver's functions. gwi_driver_load() sets them once. */
 extern gwi_driver gwi_cuda;
 
+/* Why the driver cannot be used. */
+typedef struct gwi_driver_trouble {
+    int code;         /* error of `call`; 0: `text` has the reason */
+    const char *call; /* static */
+    char text[320];
+} gwi_driver_trouble;
+
 /* Load and initialise the driver. After a success, later calls do nothing; after a failure, they try again. Any thread
- * may call this. On failure, *ret_failure contains the reason. */
+ * may call this. gwi_driver_load() (describe.c) returns the reason as a failure. */
+gs_status gwi_driver_open(gwi_driver_trouble *ret_trouble);
 gs_status gwi_driver_load(gs_failure *ret_failure);
 /* True if the driver is loaded and its functions may be called. */
 int gwi_driver_is_loaded(void);

@@ -8,6 +8,7 @@
 #include <gpuwhy/scope.h>
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -85,14 +86,32 @@ struct gs_scope {
     gs_failure failure;
 };
 
+/* state.c */
 extern pthread_mutex_t gwi_lock;
+/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because the thread will try smaller
+ * sizes. */
+extern _Thread_local bool gwi_is_trial;
+/* The latest launch of this thread. */
+typedef struct gwi_last_launch {
+    const char *call, *file;
+    int line;
+} gwi_last_launch;
+extern _Thread_local gwi_last_launch gwi_launched;
 
-/* failure.c */
+/* describe.c */
 /* Fill in a failure, but do not store it as the first failure of a scope or the process. */
 void gwi_describe(gs_failure *failure, gs_source source, int code, const char *call, const char *file, int line);
 /* Fill in a failure for an error that libgpuscope itself detected. `failure` may be NULL. Returns `status`. */
 __attribute__((format(printf, 4, 5))) gs_status gwi_refusal(gs_failure *failure, gs_status status, const char *call,
                                                             const char *format, ...);
+/* The same for arguments in a list. `failure` must not be NULL. */
+void gwi_describe_refusal(gs_failure *failure, gs_status status, const char *call, const char *file, int line,
+                          const char *format, va_list arguments);
+/* Look up whether an error is sticky. Returns 1 if it is, 0 if it is not, and -1 if the error number alone does not
+ * show it. */
+int gwi_sticks_by_table(gs_source source, int code);
+
+/* failure.c */
 /* Store the failure as the first failure of the process and of `scope` (may be NULL), unless they already have one. If
  * its status is GS_DEAD, mark the scope's device as dead. */
 void gwi_keep(gs_scope *scope, const gs_failure *failure);
@@ -103,9 +122,6 @@ gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *ca
 /* Like gwi_failed(), but for an error that libgpuscope itself detected. Returns `status`. */
 __attribute__((format(printf, 6, 7))) gs_status gwi_refuse(gs_scope *scope, gs_status status, const char *call,
                                                            const char *file, int line, const char *format, ...);
-/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because the thread will try smaller
- * sizes. */
-extern _Thread_local bool gwi_is_trial;
 bool gwi_is_dead(const gs_scope *scope);
 /* Read the first failure of the process. Returns false if there is none. */
 bool gwi_process_failure(gs_failure *ret_failure);
@@ -123,6 +139,9 @@ __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
+/* Return the device memory that the driver uses for a block of `bytes`: a multiple of 512 bytes for up to 1 MiB, whole
+ * pages for more. */
+uint64_t gwi_taken_bytes(uint64_t bytes);
 /* Create a thing and reserve its memory in the budgets. The caller must finish with gwi_thing_own() or
  * gwi_thing_drop(). Returns GS_OK. Otherwise stores a failure and returns GS_NO_MEMORY or GS_NO_HOST_MEMORY. */
 gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const char *call, const char *file, int line,
@@ -145,17 +164,9 @@ int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char 
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
 
-/* libraries.c */
-const char *gwi_library_error(gs_source source, int code); /* static; NULL: the error is unknown */
-int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const char **ret_call);
-void *gwi_library_symbol(gs_source source, const char *name);
-
 /* memory.c */
 gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr *ret, const char *call,
                     const char *file, int line);
-/* Return the device memory that the driver uses for a block of `bytes`: a multiple of 512 bytes for up to 1 MiB, whole
- * pages for more. */
-uint64_t gwi_taken_bytes(uint64_t bytes);
 
 /* plan.c */
 /* One step of a planned iteration. */
@@ -167,13 +178,5 @@ typedef struct gwi_plan_step {
 size_t gwi_plan_step_count(const gs_plan *plan);
 gwi_plan_step gwi_plan_step_at(const gs_plan *plan, size_t step);
 uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: the plan is empty or not closed */
-
-/* work.c */
-/* The latest launch of this thread. */
-typedef struct gwi_last_launch {
-    const char *call, *file;
-    int line;
-} gwi_last_launch;
-extern _Thread_local gwi_last_launch gwi_launched;
 
 #endif

@@ -5,18 +5,6 @@
 
 #include <string.h>
 
-enum { SMALL_STEP_BYTES = 512 };
-
-static uint64_t up_to(uint64_t bytes, uint64_t step)
-{
-    return bytes > UINT64_MAX - step ? UINT64_MAX : (bytes + step - 1) / step * step;
-}
-
-uint64_t gwi_taken_bytes(uint64_t bytes)
-{
-    return up_to(bytes, bytes <= GWI_SMALL_BYTES ? SMALL_STEP_BYTES : GWI_PAGE_BYTES);
-}
-
 /* Add a new object to the scope. If the driver call failed (`code` is not 0), report the failure instead. Consumes
  * `thing`. */
 static gs_status own(gwi_thing *thing, int code, uint64_t handle, const char *call, const char *note)

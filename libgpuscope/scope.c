@@ -10,8 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-pthread_mutex_t gwi_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static gwi_device devices[GWI_DEVICES_MAX]; /* protected by gwi_lock; a row is never removed */
 static size_t device_count;
 
@@ -143,6 +141,19 @@ gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int li
                           "this thread's innermost scope is on device %d, not on %d", innermost->scope->device->ordinal,
                           scope->device->ordinal);
     return GS_OK;
+}
+
+int gs_alive(void)
+{
+    gs_scope *scope = gwi_current();
+    return scope == NULL || !gwi_is_dead(scope);
+}
+
+gs_status gs_check(gs_source source, int code, const char *call, const char *file, int line)
+{
+    if (source == GS_FROM_DRIVER && code == CUDA_ERROR_NOT_READY)
+        return GS_NOT_READY;
+    return code == 0 ? GS_OK : gwi_failed(gwi_current(), source, code, call, NULL, file, line);
 }
 
 gs_status gs_enter_at(gs_scope *scope, const char *file, int line)

@@ -3,6 +3,7 @@
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
+#include "gwi_libraries.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,18 @@ static bool reserve_locked(void)
 }
 
 /* ---- budgets ---- */
+
+enum { SMALL_STEP_BYTES = 512 };
+
+static uint64_t up_to(uint64_t bytes, uint64_t step)
+{
+    return bytes > UINT64_MAX - step ? UINT64_MAX : (bytes + step - 1) / step * step;
+}
+
+uint64_t gwi_taken_bytes(uint64_t bytes)
+{
+    return up_to(bytes, bytes <= GWI_SMALL_BYTES ? SMALL_STEP_BYTES : GWI_PAGE_BYTES);
+}
 
 static bool is_device_memory(gs_kind kind)
 {

@@ -2,8 +2,7 @@
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
-
-_Thread_local gwi_last_launch gwi_launched;
+#include "gwi_libraries.h"
 
 /* Find the thread's innermost scope. Returns GS_MISUSE if there is none (*ret_scope is then NULL), and GS_DEAD if the
  * scope is dead. */

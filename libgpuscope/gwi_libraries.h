@@ -1,0 +1,40 @@
+/* The libraries whose handles a scope owns. */
+#ifndef GWI_LIBRARIES_H
+#define GWI_LIBRARIES_H
+
+#include "gwi_scope.h"
+
+typedef int gwi_create_function(void **ret);
+typedef int gwi_destroy_function(void *handle);
+typedef int gwi_set_stream_function(void *handle, CUstream stream);
+typedef const char *gwi_error_function(int code);
+
+/* A library, of which the scopes create handles. After it is loaded, its fields do not change. */
+typedef struct gwi_library {
+    gs_source source;
+    gs_kind kind;
+    const char *variable; /* environment variable with the name of another file */
+    const char *files[4]; /* file names for the dynamic loader, newest version first */
+    const char *create, *destroy, *set_stream, *error;
+    void *handle; /* from dlopen(), never closed */
+    gwi_create_function *do_create;
+    gwi_destroy_function *do_destroy;
+    gwi_set_stream_function *do_set_stream;
+    gwi_error_function *do_error;
+} gwi_library;
+
+/* Return the library of a kind of handle. Returns NULL if it is not a handle of a library. */
+const gwi_library *gwi_library_for(gs_kind kind);
+/* Load a library. Returns GS_OK or GS_NO_LIBRARY; `why` then has the reason. */
+gs_status gwi_library_load(gs_source source, const gwi_library **ret_library, char *why, size_t why_bytes);
+/* Store the function `name` in a function pointer, or NULL if `name` is NULL. Returns false if there is no such
+ * function. */
+bool gwi_library_find(void *handle, const char *name, void *ret_function);
+/* Return a function of a library, NULL if the library is not loaded or has no such function. */
+void *gwi_library_symbol(gs_source source, const char *name);
+/* Return the library's text for an error. Static; NULL: the error is unknown. */
+const char *gwi_library_error(gs_source source, int code);
+/* Destroy a handle with its library's function, and set *ret_call to its name. Returns the library's error. */
+int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const char **ret_call);
+
+#endif
