@@ -1,28 +1,34 @@
 #!/usr/bin/env python3
 """Print for each folder how many of its files use each other in a circle.
 
-    tools/circles.py [--names] [folder..]
+    tools/circles.py [--build FOLDER] [--nm NM] [--names] [--check] [folder..]
 
 A file is a .c with its header: x.c, x.h, gw_x.h and gwi_x.h count as one. A circle is a strongly connected component
-of two files or more. Two graphs are examined. In the first, a file uses another one of its folder if it calls one of
-its functions; includes alone would miss this when many files share a header. In the second graph, a file also uses
-another one if it includes its header. Tests do not count. Without arguments, every folder with sources below src,
-virtual-gpu and libgpuscope is examined, then src/hook and src/verdict with their subfolders, as "FOLDER/...". A folder
-given as an argument is examined with its subfolders.
+of two files or more. Two graphs are examined. In the first, a file uses another one of its folder if its object needs
+a function or a variable of the other's object, in whatever way: by a call, an inline function or a table. So the tree
+must have been built; --build names the build folder (build-dev). In the second graph, a file also uses another one if
+it includes its header. Tests do not count. Without arguments, every folder with sources below src, virtual-gpu and
+libgpuscope is examined, then src/hook and src/verdict with their subfolders, as "FOLDER/...". A folder given as an
+argument is examined with its subfolders. With --check, print only the circles of the first graph, and fail if there is
+one (the test folders_circles).
 """
 import argparse
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPS = ("src", "virtual-gpu", "libgpuscope")
 NOT_COUNTED = re.compile(r"(_test|_testlib|_testplugin|_bench)\.[ch]$|^fuzz_")
-COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
-# A definition begins in the first column, and so does its body on a later line.
-DEFINITION = re.compile(r"^(?!static\b|typedef\b|#)[A-Za-z_][^\n;{}=]*?\b(gwi?_\w+)\((?:[^;{}]*)\)\s*\n\{", re.M)
-WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+
+# Uses that do not count, and why: file, the files that it uses (None: all).
+BY_DESIGN = {
+    # The table of causes. It names every cause, so that the engine can run them and others can look up a title by its
+    # id; who looks something up calls no cause. The causes themselves use the whole library.
+    "causes": None,
+}
 
 
 def unit(name):
@@ -30,29 +36,64 @@ def unit(name):
     return re.sub(r"^gwi?_", "", name.rsplit(".", 1)[0])
 
 
+class Objects:
+    """The symbols that the objects of a build define and need, by source file."""
+
+    def __init__(self, build, nm):
+        self.symbols = {}
+        sources = {path: self.source_of(path.relative_to(build)) for top in TOPS for path in (build / top).rglob("*.c.o")}
+        sources = {str(path): source for path, source in sources.items() if source is not None}
+        if not sources:
+            sys.exit(f"{build}: there are no objects; build the tree, or name its build folder with --build")
+        lines = subprocess.run([nm, "-A", "-P", *sources], capture_output=True, text=True, check=True).stdout.splitlines()
+        for line in lines:
+            path, symbol = line.split(": ", maxsplit=1)
+            self.add(sources[path], *symbol.split()[:2])
+
+    @staticmethod
+    def source_of(path):
+        """Return the source of "src/base/CMakeFiles/gw_base.dir/text.c.o". None: it is not a file of the tree."""
+        at = path.parts.index("CMakeFiles")
+        source = ROOT.joinpath(*path.parts[:at], *path.parts[at + 2 :]).with_suffix("")
+        return source if source.is_file() else None
+
+    def add(self, source, name, kind):
+        defined, needed = self.symbols.setdefault(source, (set(), set()))
+        if kind in "Uwv":
+            needed.add(name)
+        elif kind.isupper():
+            defined.add(name)
+
+    def of(self, path):
+        return self.symbols.get(path, (set(), set()))
+
+
 class File:
     def __init__(self):
-        self.includes, self.headers, self.defines, self.words, self.has_code = set(), set(), set(), set(), False
+        self.includes, self.headers, self.defines, self.needs, self.has_code = set(), set(), set(), set(), False
 
-    def read(self, path):
-        text = path.read_text(encoding="utf-8")
-        self.includes |= set(INCLUDE.findall(text))
+    def read(self, path, objects):
+        self.includes |= set(INCLUDE.findall(path.read_text(encoding="utf-8")))
         if path.suffix == ".h":
             self.headers.add(path.name)
-        code = COMMENT.sub(" ", text)
         if path.suffix == ".c":
             self.has_code = True
-            self.defines |= set(DEFINITION.findall(code))
-            self.words |= set(WORD.findall(code))
+            defined, needed = objects.of(path)
+            self.defines |= defined
+            self.needs |= needed
 
 
-def files_of(folder, with_subfolders=False):
+def files_of(folder, objects, with_subfolders=False):
     """Group the files by unit(). A folder and its subfolders have no two units with the same name."""
     files = {}
     for path in sorted(folder.rglob("*") if with_subfolders else folder.iterdir()):
         if path.suffix in (".c", ".h") and path.parent.name != "testing" and not NOT_COUNTED.search(path.name):
-            files.setdefault(unit(path.name), File()).read(path)
+            files.setdefault(unit(path.name), File()).read(path, objects)
     return files
+
+
+def is_by_design(name, used):
+    return name in BY_DESIGN and (BY_DESIGN[name] is None or used in BY_DESIGN[name])
 
 
 def uses(files, with_includes):
@@ -60,13 +101,13 @@ def uses(files, with_includes):
     definer, header_of = {}, {}
     for name, file in files.items():
         header_of.update({header: name for header in file.headers})
-        for function in file.defines:
-            definer.setdefault(function, name)
+        for symbol in file.defines:
+            definer.setdefault(symbol, name)
     graph = {}
     for name, file in files.items():
-        called = {definer[word] for word in file.words & definer.keys()}
+        needed = {definer[symbol] for symbol in file.needs & definer.keys()}
         included = {header_of[header] for header in file.includes & header_of.keys()} if with_includes else set()
-        graph[name] = (included | called) - {name}
+        graph[name] = {used for used in (included | needed) - {name} if not is_by_design(name, used)}
     return graph
 
 
@@ -134,27 +175,54 @@ def folders():
         yield folder, True
 
 
-def print_folder(folder, with_subfolders, with_names):
-    files = files_of(folder, with_subfolders)
-    by_calls, by_both = circles(files, False), circles(files, True)
+def name_of(folder, with_subfolders):
     name = str(folder.relative_to(ROOT)) if folder.is_relative_to(ROOT) else str(folder)
-    name += "/..." if with_subfolders else ""
+    return name + ("/..." if with_subfolders else "")
+
+
+def print_folder(folder, objects, with_subfolders, with_names):
+    files = files_of(folder, objects, with_subfolders)
+    by_calls, by_both = circles(files, False), circles(files, True)
     count = sum(file.has_code for file in files.values())
+    name = name_of(folder, with_subfolders)
     print(f"{name:<24} {count:>5}  {figures(by_calls):<20} {figures(by_both)}")
     for kind, parts in (("calls", by_calls), ("both", by_both)) if with_names else ():
         for part in parts:
             print(f"    {kind}: {' '.join(part)}")
 
 
+def check(named, objects):
+    """Print the circles of calls. Returns their number."""
+    count, file_count = 0, 0
+    for folder, with_subfolders in named:
+        files = files_of(folder, objects, with_subfolders)
+        file_count += 0 if with_subfolders else len(files)
+        for part in circles(files, False):
+            count += 1
+            print(f"{name_of(folder, with_subfolders)}: these files use each other in a circle: {' '.join(part)}")
+    if count > 0:
+        print("Move what they share into the lower file or a file below both; or list the use in BY_DESIGN of",
+              "tools/circles.py with the reason. --names prints all circles.")
+    else:
+        print(f"{file_count} files without a circle")
+    return count
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-dev", help="a folder of a finished build")
+    parser.add_argument("--nm", default="nm", help="the nm for its objects")
     parser.add_argument("--names", action="store_true", help="print the files of each circle")
+    parser.add_argument("--check", action="store_true", help="fail if there is a circle by calls")
     parser.add_argument("folder", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
+    objects = Objects(options.build.resolve(), options.nm)
+    named = [(path.resolve(), bool(subfolders(path.resolve()))) for path in options.folder] or list(folders())
+    if options.check:
+        return 1 if check(named, objects) > 0 else 0
     print(f"{'folder':<24} {'files':>5}  {'by calls':<20} by calls and includes")
-    named = [(path.resolve(), bool(subfolders(path.resolve()))) for path in options.folder]
-    for folder, with_subfolders in named or folders():
-        print_folder(folder, with_subfolders, options.names)
+    for folder, with_subfolders in named:
+        print_folder(folder, objects, with_subfolders, options.names)
     return 0
 
 
