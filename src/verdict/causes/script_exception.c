@@ -8,6 +8,7 @@
  * Supported by: the same after a failed call, or if a part of the run was not observed. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
+#include "gwi_output.h"
 #include "gwi_roots.h"
 
 #include <inttypes.h>

@@ -225,11 +225,6 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
         memory->own_bytes = c->process->usage[0].peak_bytes;
 }
 
-uint64_t gwi_pool_idle_bytes(const gwi_memory *memory)
-{
-    return memory->pools == NULL ? 0 : memory->pools->bytes_reserved - memory->pools->bytes_used;
-}
-
 /* Compute the memory in use that no known holder accounts for. */
 static void find_rest(gwi_memory *memory)
 {
@@ -386,16 +381,6 @@ static void find_memory(gwi_case *c)
     gw_growth_find(c->model, &question, &memory->growth);
 }
 
-bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
-{
-    return memory->has_free && memory->free_bytes + freed_bytes >= memory->wanted_bytes;
-}
-
-const char *gwi_memory_source(const gwi_memory *memory)
-{
-    return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
-}
-
 /* Determine whether CUDA could not start, or whether there was no memory even for the first context. CUDA reserves far
  * more address space than the card has memory. Under an address-space limit, it therefore reports out of memory before
  * anything is allocated. */
@@ -481,14 +466,4 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.framework = GW_FRAMEWORK_TORCH;
     *ret_case = c;
     return GW_OK;
-}
-
-const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure)
-{
-    const gw_failure *end = c->model->failure + c->model->failure_count;
-    for (const gw_failure *next = failure + 1; next < end; next++) {
-        if (next->pid == failure->pid)
-            return next;
-    }
-    return NULL;
 }

@@ -15,6 +15,7 @@
 #include "gwi_leaks.h"
 #include "gwi_log.h"
 #include "gwi_order.h"
+#include "gwi_output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -233,7 +234,7 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
     }
     if ((c->handled != NULL || c->model->stderr_facts.oom.seen) &&
         (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
-        return gwi_add_alternative(verdict, gwi_cause_gpu_oom_capacity.id, GW_HYPOTHESIS);
+        return gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_gpu_oom_capacity]->id, GW_HYPOTHESIS);
     return true;
 }
 
@@ -282,10 +283,10 @@ static bool add_hypotheses(const gwi_case *c, gw_verdict *verdict)
     gwi_race race;
     gwi_host_read read;
     if (gwi_find_race(c, &race) != GW_CERTAINTY_NONE &&
-        !gwi_add_alternative(verdict, gwi_cause_cross_stream_use_after_free.id, GW_HYPOTHESIS))
+        !gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_cross_stream_use_after_free]->id, GW_HYPOTHESIS))
         return false;
     return gwi_find_host_read(c, &read) == GW_CERTAINTY_NONE ||
-           gwi_add_alternative(verdict, gwi_cause_host_read_not_ordered.id, GW_HYPOTHESIS);
+           gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_host_read_not_ordered]->id, GW_HYPOTHESIS);
 }
 
 static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)

@@ -30,15 +30,4 @@ const char *gwi_gpu_words(const gwi_case *c);
 /* Report the unobserved parts as evidence. */
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding);
 
-/* ---- what the program wrote (coverage_words.c) ---- */
-
-/* True if both outputs of the program were recorded and are empty. */
-bool gwi_said_nothing(const gwi_case *c);
-/* Report the program's last lines of output as evidence, or the reason why the output was not recorded. */
-void gwi_say_last_words(const gwi_case *c, gwi_finding *finding);
-/* Set the source to "python" for evidence that was read from the interpreter and was not printed on stderr. */
-void gwi_name_inside(const gwi_case *c, gwi_finding *finding);
-/* True if the exception was read from the interpreter and may be an older exception that the program had caught. */
-bool gwi_exception_is_uncertain(const gwi_case *c);
-
 #endif

@@ -4,6 +4,7 @@
 #include "gwi_hang.h"
 #include "gwi_healthy.h"
 #include "gwi_order.h"
+#include "gwi_output.h"
 #include "gwi_roots.h"
 #include "gwi_snapshot.h"
 #include "gwi_start.h"

@@ -1,7 +1,5 @@
 /* Builds and frees a verdict. */
 #include "gwi_cause.h"
-#include "gwi_kept.h"
-#include "gwi_leaks.h"
 
 #include "gw_array.h"
 
@@ -45,6 +43,25 @@ static void question_free(gw_verdict_question *question)
     free(question);
 }
 
+static void kept_free(gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->kept_count; i++) {
+        free(verdict->kept[i].phase);
+        free(verdict->kept[i].block);
+    }
+    free(verdict->kept);
+    free(verdict->failure_phase);
+}
+
+static void leaks_free(gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->leak_count; i++) {
+        free(verdict->leaks[i].call);
+        gwi_where_free(verdict->leaks[i].where);
+    }
+    free(verdict->leaks);
+}
+
 void gw_verdict_free(gw_verdict *verdict)
 {
     if (verdict == NULL)
@@ -79,8 +96,8 @@ void gw_verdict_free(gw_verdict *verdict)
     free(verdict->snapshot);
     free(verdict->log);
     question_free(verdict->question);
-    gwi_kept_free(verdict);
-    gwi_leaks_free(verdict);
+    kept_free(verdict);
+    leaks_free(verdict);
     free(verdict);
 }
 

@@ -1,5 +1,5 @@
 /* Reports the last output of the program as evidence, if nothing else shows why the program ended. */
-#include "gwi_coverage.h"
+#include "gwi_output.h"
 
 #include "gw_text.h"
 

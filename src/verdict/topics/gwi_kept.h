@@ -11,6 +11,5 @@ void gwi_say_kept(const gwi_case *c, gwi_finding *finding);
 /* Fill in the verdict's `kept`. False: no memory. */
 bool gwi_fill_kept(const gwi_case *c, gw_verdict *verdict);
 bool gwi_fill_failure(const gwi_case *c, gw_verdict *verdict);
-void gwi_kept_free(gw_verdict *verdict);
 
 #endif

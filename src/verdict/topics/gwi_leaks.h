@@ -8,6 +8,5 @@
 /* Fill in the verdict's `leaks`. Add advice about the largest leaks, and about other memory that was never freed.
  * False: no memory. */
 bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict);
-void gwi_leaks_free(gw_verdict *verdict);
 
 #endif

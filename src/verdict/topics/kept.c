@@ -144,13 +144,3 @@ bool gwi_fill_failure(const gwi_case *c, gw_verdict *verdict)
     verdict->failure_phase = phase == NULL ? NULL : strdup(phase->name);
     return phase == NULL || verdict->failure_phase != NULL;
 }
-
-void gwi_kept_free(gw_verdict *verdict)
-{
-    for (size_t i = 0; i < verdict->kept_count; i++) {
-        free(verdict->kept[i].phase);
-        free(verdict->kept[i].block);
-    }
-    free(verdict->kept);
-    free(verdict->failure_phase);
-}

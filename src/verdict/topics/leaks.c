@@ -316,12 +316,3 @@ bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
         good = list_process(c, &c->model->process[i], verdict);
     return good;
 }
-
-void gwi_leaks_free(gw_verdict *verdict)
-{
-    for (size_t i = 0; i < verdict->leak_count; i++) {
-        free(verdict->leaks[i].call);
-        gwi_where_free(verdict->leaks[i].where);
-    }
-    free(verdict->leaks);
-}

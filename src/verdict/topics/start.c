@@ -1,7 +1,7 @@
 /* Judges failures before any work: problems of the driver, of libraries and of device files, and messages about a
  * failed call. */
 #include "gw_text.h"
-#include "gwi_coverage.h"
+#include "gwi_output.h"
 #include "gwi_start.h"
 
 #include <ctype.h>
