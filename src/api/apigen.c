@@ -13,7 +13,7 @@
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
  *   gw_cuda_calls.h        prototypes for programs that use the driver API
  *
- * Wrappers use these functions and variables, which src/hook/gwi_hook.h declares:
+ * Wrappers use these functions and variables, which src/hook/core/gwi_hook.h declares:
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
  *   bool gwi_enter(&th, fn)                          false: call the driver without recording
