@@ -9,14 +9,16 @@ a function or a variable of the other's object, in whatever way: by a call, an i
 must have been built; --build names the build folder (build-dev). In the second graph, a file also uses another one if
 it includes its header. Tests do not count. Without arguments, every folder with sources below src, virtual-gpu and
 libgpuscope is examined, then src/hook and src/verdict with their subfolders, as "FOLDER/...". A folder given as an
-argument is examined with its subfolders. With --check, print only the circles of the first graph, and fail if there is
-one (the test folders_circles).
+argument is examined with its subfolders. With --check, print only the circles of the first graph and the uses that go
+against SUBFOLDERS of folders.py, and fail if there is one (the test folders_circles).
 """
 import argparse
 import pathlib
 import re
 import subprocess
 import sys
+
+from folders import SUBFOLDERS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPS = ("src", "virtual-gpu", "libgpuscope")
@@ -191,8 +193,20 @@ def print_folder(folder, objects, with_subfolders, with_names):
             print(f"    {kind}: {' '.join(part)}")
 
 
+def upward_uses(folder, objects):
+    """Yield the uses in which a subfolder uses a later one."""
+    order = SUBFOLDERS[str(folder.relative_to(ROOT))]
+    home = {}
+    for path in folder.rglob("*.c"):
+        home[unit(path.name)] = "." if path.parent == folder else path.parent.name
+    for name, used_ones in sorted(uses(files_of(folder, objects, True), False).items()):
+        for used in sorted(used_ones):
+            if order.index(home[used]) > order.index(home[name]):
+                yield f"{home[name]}/{name}.c uses {home[used]}/{used}.c"
+
+
 def check(named, objects):
-    """Print the circles of calls. Returns their number."""
+    """Print the circles of calls, and calls against the order of subfolders. Returns their number."""
     count, file_count = 0, 0
     for folder, with_subfolders in named:
         files = files_of(folder, objects, with_subfolders)
@@ -200,6 +214,9 @@ def check(named, objects):
         for part in circles(files, False):
             count += 1
             print(f"{name_of(folder, with_subfolders)}: these files use each other in a circle: {' '.join(part)}")
+        for use in upward_uses(folder, objects) if with_subfolders else ():
+            count += 1
+            print(f"{name_of(folder, with_subfolders)}: {use}, which is in a later subfolder")
     if count > 0:
         print("Move what they share into the lower file or a file below both; or list the use in BY_DESIGN of",
               "tools/circles.py with the reason. --names prints all circles.")

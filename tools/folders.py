@@ -5,8 +5,9 @@
 
 The order of folders is the list GW_FOLDERS in the top-level CMakeLists.txt. A file may include headers of its own
 folder and public headers (gw_x.h) of folders that stand before it. A header gwi_x.h is internal to its folder and
-that folder's subfolders. Tests, benches and examples come after all folders and obey the second rule, too, apart from
-the exceptions below.
+that folder's subfolders. Subfolders have an order, too: SUBFOLDERS. Tests, benches and examples come after all folders
+and obey the second rule, too, apart from the exceptions below. The test folders_circles (circles.py) compares the
+calls with the same orders.
 """
 import pathlib
 import re
@@ -16,6 +17,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAST = ("examples", "tests", "bench")
 SUFFIXES = (".c", ".h", ".cpp", ".cu", ".def")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+# The order inside a folder; "." has the files of the folder itself. Tests may include headers of any subfolder.
+SUBFOLDERS = {
+    "src/hook": ("core", "python", "stack", "torch", "."),
+    "src/verdict": ("finding", "topics", "from_log", "engine", "causes", "lookup"),
+}
+TEST = re.compile(r"_(test|testlib|testplugin|bench)\.[ch]$")
 # apigen writes these into the build folder.
 GENERATED = "src/api"
 GENERATED_HEADER = re.compile(r"^gw_(api|api_proto|hook_special|virt_calls|cuda_calls)\.h$")
@@ -79,6 +86,34 @@ def complaint(path, folder, header, places, rank):
     return None
 
 
+def subfolder_of(path, folder):
+    """The subfolder of a file, "." for a file of the folder itself."""
+    return path.relative_to(folder).parts[0] if path.parent != pathlib.Path(folder) else "."
+
+
+def inner_complaint(path, folder, header, inner_places):
+    """What is wrong with the subfolder of this include, or None."""
+    order_inside = SUBFOLDERS.get(folder)
+    name = header.rsplit("/", 1)[-1]
+    home = inner_places.get((folder, name))
+    mine = subfolder_of(path, folder)
+    if order_inside is None or not {home, mine} <= set(order_inside) or TEST.search(path.name):
+        return None
+    if order_inside.index(home) > order_inside.index(mine):
+        return f"{name} is of {folder}/{home}, which stands after {folder}/{mine}"
+    return None
+
+
+def unlisted_inside():
+    """Subfolders that their order does not know."""
+    return [
+        f"tools/folders.py: {path.relative_to(ROOT)} is not in SUBFOLDERS"
+        for folder, known in SUBFOLDERS.items()
+        for path in sorted((ROOT / folder).iterdir())
+        if path.is_dir() and path.name not in known
+    ]
+
+
 def unlisted(folders):
     """Folders with sources that the order does not know."""
     found = {path.parent for path in (ROOT / "src").glob("*/CMakeLists.txt")}
@@ -90,7 +125,9 @@ def main():
     rank = {folder: number for number, folder in enumerate(folders)}
     files = list(sources(folders))
     places = owners(files)
+    inner_places = {(folder, path.name): subfolder_of(path, folder) for path, folder in files if folder in SUBFOLDERS}
     wrong = [f"CMakeLists.txt: {folder} is not in GW_FOLDERS" for folder in unlisted(folders)]
+    wrong += unlisted_inside()
     used = set()
     for path, folder in files:
         for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), 1):
@@ -99,6 +136,7 @@ def main():
                 continue
             used.add((str(path), match[1]))
             text = complaint(path, folder, match[1], places, rank)
+            text = text or inner_complaint(path, folder, match[1], inner_places)
             if text is not None:
                 wrong.append(f"{path}:{number}: {text}")
     wrong += [f"tools/folders.py: exception without an include: {path}, {name}" for path, name in EXCEPTIONS - used]

@@ -1,7 +1,6 @@
 /* Write records into the shared buffer. gw_buffer.h describes its layout and rules. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
-#include "gwi_unwind.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -374,9 +374,16 @@ void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
  * (buffer.c). */
 uint32_t gwi_slot_work(gw_slot *slot);
 
+/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. On any other stack
+ * (of a coroutine or a signal handler), each page is checked before it is read. */
+typedef struct gwi_stack_known {
+    uint64_t low, high; /* limits of the thread's own stack; 0: not looked up yet, or not known */
+    uint32_t looks;     /* number of times the limits were looked up */
+} gwi_stack_known;
+
 /* Per-thread data of site.c (buffer.c): the thread's stack, and the settings for facts that belong to the next
  * event. These facts get that event's time. If the event is precious, they may use the chunks reserved for failures. */
-struct gwi_stack_known *gwi_slot_stack(gw_slot *slot);
+gwi_stack_known *gwi_slot_stack(gw_slot *slot);
 void gwi_slot_facts_begin(gw_slot *slot, uint64_t ticks, bool is_precious);
 void gwi_slot_facts_end(gw_slot *slot);
 uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: use the current time */

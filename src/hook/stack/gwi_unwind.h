@@ -10,21 +10,16 @@
 #include "gwi_modules.h"
 #include "gwi_trail.h"
 
-/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. On any other stack
- * (of a coroutine or a signal handler), each page is checked before it is read. */
-typedef struct gwi_stack_known {
-    uint64_t low, high; /* limits of the thread's own stack; 0: not looked up yet, or not known */
-    uint32_t looks;     /* number of times the limits were looked up */
-} gwi_stack_known;
+struct gwi_stack_known;
 
 typedef struct gwi_walk {
-    gwi_stack_known *known; /* in: the thread's own stack; borrowed */
-    uint32_t skip_module;   /* in: leave out the innermost frames that are in this module; 0: none */
-    uint64_t salt;          /* in: distinguishes stacks whose walks start with equal registers */
-    bool only_key;          /* in: do not list the frames if the key can be computed without them */
-    bool is_short;          /* out: the frames are incomplete because of only_key, and `flags` is not set */
-    unsigned flags;         /* out: GW_SITE_NATIVE_* */
-    uint64_t key;           /* out: identifies all frames and their files */
+    struct gwi_stack_known *known; /* in: the thread's own stack; borrowed */
+    uint32_t skip_module;          /* in: leave out the innermost frames that are in this module; 0: none */
+    uint64_t salt;                 /* in: distinguishes stacks whose walks start with equal registers */
+    bool only_key;                 /* in: do not list the frames if the key can be computed without them */
+    bool is_short;                 /* out: the frames are incomplete because of only_key, and `flags` is not set */
+    unsigned flags;                /* out: GW_SITE_NATIVE_* */
+    uint64_t key;                  /* out: identifies all frames and their files */
     uint32_t count;
     /* Return addresses, innermost first. For a frame interrupted by a signal, one byte past the interrupted
      * instruction, so that the byte before the address is always in the code that was running. */
