@@ -8,6 +8,7 @@
 #include "gwi_compare.h"
 
 #include "gw_array.h"
+#include "gw_names.h"
 #include "gw_text.h"
 
 #include <stdio.h>
@@ -40,22 +41,11 @@ static bool is_call(const gw_event *event)
 
 static uint64_t bytes_of(const gw_event *event)
 {
-    switch ((gw_event_kind)event->kind) {
-    case GW_EV_ALLOC:
-    case GW_EV_ALLOC_ASYNC:
-    case GW_EV_HOST_ALLOC:
-    case GW_EV_HOST_REGISTER:
-    case GW_EV_VMM_CREATE:
-    case GW_EV_VMM_MAP:
-    case GW_EV_VMM_RESERVE:
-    case GW_EV_EXT_IMPORT:
-        return event->arg[1];
-    case GW_EV_COPY:
-    case GW_EV_FILL:
-        return event->arg[2];
-    default:
-        return 0;
+    for (unsigned i = 0; i < 4; i++) {
+        if (strcmp(gw_event_arg_name(event->kind, i), "bytes") == 0)
+            return event->arg[i];
     }
+    return 0;
 }
 
 static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)

@@ -127,7 +127,7 @@ static bool judge_event(older *o, const gw_event *event)
     entry *e = demand(&o->table, kind->thing, event->pid, event->arg[0]);
     if (e == NULL)
         return false;
-    if (kind->effect == GW_EFFECT_MAKES) {
+    if (kind->effect != GW_EFFECT_ENDS) {
         e->value = o->count; /* 1 + the index of the event */
     } else if (e->value != 0) {
         o->keep[e->value - 1] = KEEP_NOT;

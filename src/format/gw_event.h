@@ -16,9 +16,9 @@
  *
  * price RARE: every call is written. HOT: a success is counted and stored in the ring, a failure is written. FAILURE:
  * only failures are written. FACT: not a call; written by the hook itself.
- * effect MAKES: after a success the object in arg0 exists. ENDS: the object no longer exists, and the driver may reuse
- * its address or handle. ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user
- * less.
+ * effect MAKES: after a success the object in arg0 exists. TAKES: the same, and arg1 is the size of the device memory
+ * that was requested for it. ENDS: the object no longer exists, and the driver may reuse its address or handle.
+ * ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user less.
  * thing is the kind of the object.
  * fold is used when a recording is compacted. KEEP: every event is kept, above all the mappings of virtual memory,
  * because only a model follows their lifetime. PAIR: an event that makes an object is dropped together with the one
@@ -30,7 +30,7 @@
  *
  * CALL: the arguments are the first four integer or pointer parameters as passed.
  * DEVICE: the name follows as text; bytes_free is all ones if it could not be read.
- * ALLOC, ALLOC_ASYNC, VMM_CREATE: `extra` is the work since the thread's last request of these kinds, see
+ * Kinds whose effect is TAKES: `extra` is the work since the thread's last request of these kinds, see
  * gw_work_launches() and the functions after it.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating; `extra` is the dynamic
  * shared memory in bytes.
@@ -62,9 +62,9 @@
     X(CTX_DESTROY, RARE, ENDS, CONTEXT, KEEP, WAITS, "context", "", "", "context_kind")                                \
     X(CTX_RELEASE, RARE, ENDS_PRIMARY, CONTEXT, KEEP, WAITS, "", "", "device", "")                                     \
     X(CTX_RESET, RARE, ENDS_PRIMARY, CONTEXT, KEEP, WAITS, "", "", "device", "")                                       \
-    X(ALLOC, RARE, MAKES, MEMORY, PAIR, NONE, "address", "bytes", "space", "detail")                                   \
+    X(ALLOC, RARE, TAKES, MEMORY, PAIR, NONE, "address", "bytes", "space", "detail")                                   \
     X(FREE, RARE, ENDS, MEMORY, PAIR, FREES, "address", "", "space", "")                                               \
-    X(ALLOC_ASYNC, RARE, MAKES, MEMORY, PAIR, QUEUES, "address", "bytes", "pool", "stream")                            \
+    X(ALLOC_ASYNC, RARE, TAKES, MEMORY, PAIR, QUEUES, "address", "bytes", "pool", "stream")                            \
     X(FREE_ASYNC, RARE, ENDS, MEMORY, PAIR, FREES, "address", "", "", "stream")                                        \
     X(HOST_ALLOC, RARE, MAKES, HOST_MEMORY, PAIR, PINS, "address", "bytes", "flags", "")                               \
     X(HOST_FREE, RARE, ENDS, HOST_MEMORY, PAIR, FREES, "address", "", "", "")                                          \
@@ -74,7 +74,7 @@
     X(POOL_DESTROY, RARE, ENDS, POOL, PAIR, WAITS, "pool", "", "", "")                                                 \
     X(POOL_TRIM, RARE, NONE, NONE, DROP, NONE, "pool", "bytes_kept", "", "")                                           \
     X(POOL_SET, RARE, NONE, NONE, KEEP, NONE, "pool", "attribute", "value", "")                                        \
-    X(VMM_CREATE, RARE, MAKES, VMM_MEMORY, KEEP, NONE, "handle", "bytes", "device", "location_type")                   \
+    X(VMM_CREATE, RARE, TAKES, VMM_MEMORY, KEEP, NONE, "handle", "bytes", "device", "location_type")                   \
     X(VMM_RELEASE, RARE, ENDS, VMM_MEMORY, KEEP, NONE, "handle", "", "", "")                                           \
     X(VMM_RETAIN, RARE, NONE, NONE, KEEP, NONE, "handle", "address", "", "")                                           \
     X(VMM_MAP, RARE, MAKES, MAPPING, KEEP, NONE, "address", "bytes", "offset", "handle")                               \
@@ -154,7 +154,13 @@ typedef enum gw_event_kind {
 } gw_event_kind;
 
 typedef enum gw_price { GW_PRICE_FAILURE, GW_PRICE_RARE, GW_PRICE_HOT, GW_PRICE_FACT } gw_price;
-typedef enum gw_effect { GW_EFFECT_NONE, GW_EFFECT_MAKES, GW_EFFECT_ENDS, GW_EFFECT_ENDS_PRIMARY } gw_effect;
+typedef enum gw_effect {
+    GW_EFFECT_NONE,
+    GW_EFFECT_MAKES,
+    GW_EFFECT_TAKES,
+    GW_EFFECT_ENDS,
+    GW_EFFECT_ENDS_PRIMARY
+} gw_effect;
 typedef enum gw_fold { GW_FOLD_KEEP, GW_FOLD_PAIR, GW_FOLD_FIRST, GW_FOLD_DROP } gw_fold;
 typedef enum gw_ordering {
     GW_ORDERING_NONE,
@@ -202,6 +208,20 @@ _Static_assert(!(0 GW_EVENT_KINDS(GW_X)), "kinds with an effect or an order come
 static inline int gw_kind_is_in(uint64_t kinds, unsigned kind)
 {
     return kind < 64 && (kinds >> kind & 1) != 0;
+}
+
+/* True for the kinds that request device memory. arg1 is the size. */
+#define GW_TAKES(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_TAKES)
+static inline int gw_is_request(unsigned kind)
+{
+    return gw_kind_is_in(GW_KINDS(GW_TAKES), kind);
+}
+
+/* True for the kinds that allocate or register page-locked memory of the host. arg1 is the size. */
+#define GW_PINS(name, price, effect, thing, fold, order, ...) GW_KIND_BIT(name, GW_ORDERING_##order == GW_ORDERING_PINS)
+static inline int gw_is_pinning(unsigned kind)
+{
+    return gw_kind_is_in(GW_KINDS(GW_PINS), kind);
 }
 
 /* arg2 of ALLOC and FREE. */
@@ -402,12 +422,6 @@ static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t
     uint32_t r = (uint32_t)(reads < GW_WORK_READS_MAX ? reads : GW_WORK_READS_MAX);
     uint32_t w = (uint32_t)(waits < GW_WORK_WAITS_MAX ? waits : GW_WORK_WAITS_MAX);
     return l | c << 12 | r << 19 | w << 25;
-}
-
-/* True for the kinds that request device memory. */
-static inline int gw_is_request(uint8_t kind)
-{
-    return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE;
 }
 
 /* Flags of an event. */

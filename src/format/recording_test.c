@@ -976,10 +976,13 @@ static void columns_of_kinds_go_together(void **state)
             assert_int_equal(kind->price, GW_PRICE_RARE);
         if (kind->order == GW_ORDERING_FREES)
             assert_int_equal(kind->effect, GW_EFFECT_ENDS);
+        if (gw_is_request(i) || gw_is_pinning(i))
+            assert_string_equal(gw_event_arg_name(i, 1), "bytes");
     }
     assert_int_equal(pairs[GW_THING_NONE], 0);
     for (unsigned i = 0; i < GW_THING_COUNT; i++)
-        assert_true(pairs[i] == 0 || pairs[i] == (1u << GW_EFFECT_MAKES | 1u << GW_EFFECT_ENDS));
+        assert_true(pairs[i] == 0 || pairs[i] == (1u << GW_EFFECT_MAKES | 1u << GW_EFFECT_ENDS) ||
+                    pairs[i] == (1u << GW_EFFECT_TAKES | 1u << GW_EFFECT_ENDS));
     assert_ptr_equal(gw_event_kind_traits(GW_EV_COUNT), gw_event_kind_traits(GW_EV_CALL));
 }
 

@@ -257,7 +257,7 @@ static void memory_after_failure(int result)
 
 static bool asks_for_memory(unsigned kind)
 {
-    return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE || kind == GW_EV_VMM_MAP;
+    return gw_is_request(kind) || kind == GW_EV_VMM_MAP;
 }
 
 /* A capture ends if its end call succeeds, or fails because the capture was already invalid (901 to 907). An end call

@@ -67,32 +67,14 @@ static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 
 static bool is_device_allocation(const gw_event *event)
 {
-    if (event->result != 2)
+    if (event->result != 2 || event->kind == GW_EV_INIT || gw_is_pinning(event->kind))
         return false;
-    switch ((gw_event_kind)event->kind) {
-    case GW_EV_INIT:
-    case GW_EV_HOST_ALLOC:
-    case GW_EV_HOST_REGISTER:
-        return false;
-    case GW_EV_VMM_CREATE:
-        return event->arg[3] <= 1;
-    default:
-        return true;
-    }
+    return event->kind != GW_EV_VMM_CREATE || event->arg[3] <= 1;
 }
 
 static uint64_t wanted_of(const gw_event *event)
 {
-    switch ((gw_event_kind)event->kind) {
-    case GW_EV_ALLOC:
-    case GW_EV_ALLOC_ASYNC:
-    case GW_EV_VMM_CREATE:
-    case GW_EV_HOST_ALLOC:
-    case GW_EV_HOST_REGISTER:
-        return event->arg[1];
-    default:
-        return 0;
-    }
+    return gw_is_request(event->kind) || gw_is_pinning(event->kind) ? event->arg[1] : 0;
 }
 
 static int device_of(gwi_process *process, const gw_event *event)

@@ -511,6 +511,7 @@ static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const g
     const thing_rule *rule = &things[kind->thing];
     switch (kind->effect) {
     case GW_EFFECT_MAKES:
+    case GW_EFFECT_TAKES:
         make(model, process, event, rule);
         break;
     case GW_EFFECT_ENDS:

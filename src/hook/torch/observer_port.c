@@ -48,8 +48,7 @@ static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *re
  * little. */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 {
-    bool takes = kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC ||
-                 (kind == GW_EV_VMM_CREATE && arg[3] == 1); /* on a device, not on the host */
+    bool takes = gw_is_request(kind) && (kind != GW_EV_VMM_CREATE || arg[3] == 1); /* on a device, not on the host */
     return takes && result == 0 ? arg[1] : 0;
 }
 

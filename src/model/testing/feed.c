@@ -126,7 +126,7 @@ void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint1
                         uint64_t a1, uint64_t a2, uint64_t a3)
 {
     gw_event event = event_of(feed, fn, kind, result, (uint64_t[4]){a0, a1, a2, a3});
-    event.extra = gw_is_request((uint8_t)kind) && extra == 0 ? work_now(feed) : extra;
+    event.extra = gw_is_request(kind) && extra == 0 ? work_now(feed) : extra;
     gw_feed_event(feed, &event);
 }
 
