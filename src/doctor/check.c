@@ -54,43 +54,37 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
                   now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
-/* Return the fact about the library at `path`, or NULL. The search is by path, because the numbers of libraries
- * change. */
-static const char *library_at(const gw_facts *facts, const char *path)
+/* Find the library at `path`. The search is by path, because the numbers of libraries change. Returns false if there is
+ * none. */
+static bool library_at(const gw_facts *facts, const char *path, gw_fact_library *ret_library)
 {
     for (long long i = 0; i < gwi_library_count(facts); i++) {
-        const char *line = gw_facts_getf(facts, "library.%03lld", i),
-                   *at = line == NULL ? NULL : strstr(line, " path=");
-        if (at != NULL && strcmp(at, path) == 0)
-            return line;
+        *ret_library = gwi_library_fact(facts, i);
+        if (ret_library->has_path && gw_fact_text_is(ret_library->path, path))
+            return true;
     }
-    return NULL;
-}
-
-static void version_in(const char *line, char out[GW_VERSION_TEXT_MAX])
-{
-    const char *at = line == NULL ? NULL : strstr(line, " version=");
-    snprintf(out, GW_VERSION_TEXT_MAX, "%.*s", at == NULL ? 0 : (int)strcspn(at + strlen(" version="), " "),
-             at == NULL ? "" : at + strlen(" version="));
+    return false;
 }
 
 static void compare_libraries(const gw_facts *facts, const gw_facts *before, gw_checkup *checkup)
 {
+    gw_fact_library now, then;
+    char version[GW_VERSION_TEXT_MAX], version_then[GW_VERSION_TEXT_MAX];
     for (long long i = 0; i < gwi_library_count(before); i++) {
-        const char *then = gw_facts_getf(before, "library.%03lld", i),
-                   *path = then == NULL ? NULL : strstr(then, " path=");
-        const char *now = path == NULL ? NULL : library_at(facts, path);
-        char version[GW_VERSION_TEXT_MAX], version_then[GW_VERSION_TEXT_MAX];
-        version_in(now, version);
-        version_in(then, version_then);
-        if (path != NULL && (now == NULL || strcmp(version, version_then) != 0))
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s before",
-                      path + strlen(" path="), now != NULL ? version : "missing", version_then);
+        then = gwi_library_fact(before, i);
+        if (!then.has_path)
+            continue;
+        bool is_there = library_at(facts, then.path.data, &now);
+        gw_fact_text_copy(version, sizeof version, is_there ? now.version : gw_fact_text_of(NULL));
+        gw_fact_text_copy(version_then, sizeof version_then, then.version);
+        if (!is_there || strcmp(version, version_then) != 0)
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", then.path.data,
+                      is_there ? version : "missing", version_then);
     }
     for (long long i = 0; i < gwi_library_count(facts); i++) {
-        const char *now = gw_facts_getf(facts, "library.%03lld", i), *path = now == NULL ? NULL : strstr(now, " path=");
-        if (path != NULL && library_at(before, path) == NULL)
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing before", path + strlen(" path="));
+        now = gwi_library_fact(facts, i);
+        if (now.has_path && !library_at(before, now.path.data, &then))
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing then", now.path.data);
     }
 }
 

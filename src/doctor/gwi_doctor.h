@@ -3,6 +3,7 @@
 #define GWI_DOCTOR_H
 
 #include "gw_doctor.h"
+#include "gw_fact.h"
 #include "gw_version.h"
 
 /* checkup.c. Append a result. `todo` is the advice to the user; NULL or "" if there is nothing to do. */
@@ -32,6 +33,9 @@ void gwi_look_libraries(gw_facts *facts, const char *root);
 /* Store facts "pci.acs.*" about the PCI bridges above each card (see the facts "pci.card.N.pci"). */
 void gwi_look_acs(gw_facts *facts, const char *root);
 long long gwi_library_count(const gw_facts *facts); /* at most GWI_LIBRARIES_MAX */
+/* Return a library of the list. Its path ends with a zero, because it is the last field. No field is set if there is no
+ * such library. */
+gw_fact_library gwi_library_fact(const gw_facts *facts, long long index);
 /* Return the number of cards in the machine, from the best source available. Returns -1 if the number is unknown. */
 long long gwi_card_count(const gw_facts *facts);
 /* Return a fact about a card, as reported by NVML or else by the driver's own files. */

@@ -36,17 +36,24 @@ long long gwi_library_count(const gw_facts *facts)
     return count;
 }
 
+gw_fact_library gwi_library_fact(const gw_facts *facts, long long index)
+{
+    gw_fact_library fact;
+    gw_fact_library_read(gw_fact_text_of(gw_facts_getf(facts, "library.%03lld", index)), &fact);
+    return fact;
+}
+
 static void add_fact(gw_facts *facts, const char *root, const char *path)
 {
     gw_library library;
-    char line[GW_LIBRARY_LINE_MAX], key[GWI_FACT_KEY_MAX];
+    char key[GWI_FACT_KEY_MAX];
+    gw_text line = {0};
     long long count = gwi_library_count(facts);
     if (count >= GWI_LIBRARIES_MAX || !gw_library_of_path(path, &library))
         return;
     for (long long i = 0; i < count; i++) {
-        const char *known = gw_facts_getf(facts, "library.%03lld", i),
-                   *at = known == NULL ? NULL : strstr(known, " path=");
-        if (at != NULL && is_same_file(root, at + strlen(" path="), path)) {
+        gw_fact_library known = gwi_library_fact(facts, i);
+        if (known.has_path && is_same_file(root, known.path.data, path)) {
             gw_library_free(&library);
             return;
         }
@@ -55,8 +62,11 @@ static void add_fact(gw_facts *facts, const char *root, const char *path)
     if (library.version == 0 || library.is_major_only)
         gw_library_read(root, &library);
     snprintf(key, sizeof key, "library.%03lld", count);
-    if (library.path != NULL)
-        gw_facts_set(facts, key, "%s", gw_library_to_line(line, &library));
+    if (library.path != NULL) {
+        gw_library_to_line(&library, &line);
+        gw_facts_set(facts, key, "%s", gw_text_str(&line));
+        gw_text_free(&line);
+    }
     gw_facts_set(facts, "libraries", "%lld", count + 1);
     gw_library_free(&library);
 }

@@ -7,6 +7,7 @@
 #define GW_LIBS_H
 
 #include "gw_status.h"
+#include "gw_text.h"
 #include "gw_version.h"
 
 #include <stdbool.h>
@@ -118,10 +119,10 @@ typedef struct gw_clash {
 /* Find conflicts, at most one of each kind for each kind of library. Returns their number, at most `room`. */
 size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room);
 
-/* Convert a library to one line of text and back. The fact "library" in a recording contains this line
- * (docs/recording-format.md). */
-enum { GW_LIBRARY_LINE_MAX = 4400 };
-char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *library);
+/* Append a library to `line` as the text of a fact (gw_fact_library in gw_fact.h). */
+void gw_library_to_line(const gw_library *library, gw_text *line);
+/* Read such a text. Returns false if it has no path, or the path is not that of a library. Release the library with
+ * gw_library_free(). */
 bool gw_library_from_line(const char *line, gw_library *ret_library);
 
 #endif

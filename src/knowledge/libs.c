@@ -1,5 +1,6 @@
 /* Recognise CUDA libraries by their paths, keep lists of them and find conflicts between them. */
 #include "gw_array.h"
+#include "gw_fact.h"
 #include "gw_libs.h"
 #include "gw_text.h"
 
@@ -314,47 +315,38 @@ size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t ro
 
 /* ---- one line ---- */
 
-char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *library)
+void gw_library_to_line(const gw_library *library, gw_text *line)
 {
     char version[GW_VERSION_TEXT_MAX];
-    snprintf(out, GW_LIBRARY_LINE_MAX, "kind=%s part=%s place=%s version=%s from=%d major_only=%d path=%s",
-             kinds[library->kind].word, library->part, places[library->place].word,
-             gw_version_text(version, library->version), (int)library->from, library->is_major_only, library->path);
-    return out;
-}
-
-/* Copy the word after `key` up to the next blank. Returns false if the word is missing or too long. */
-static bool word_of(const char *line, const char *key, char *out, size_t room)
-{
-    const char *at = strstr(line, key);
-    if (at == NULL)
-        return false;
-    at += strlen(key);
-    size_t bytes = strcspn(at, " ");
-    if (bytes >= room)
-        return false;
-    memcpy(out, at, bytes);
-    out[bytes] = '\0';
-    return true;
+    const gw_fact_library fact = {
+        GW_FACT_SET(kind, gw_fact_text_of(kinds[library->kind].word)),
+        GW_FACT_SET(part, gw_fact_text_of(library->part)),
+        GW_FACT_SET(place, gw_fact_text_of(places[library->place].word)),
+        GW_FACT_SET(version, gw_fact_text_of(gw_version_text(version, library->version))),
+        GW_FACT_SET(from, (uint32_t)library->from),
+        GW_FACT_SET(is_major_only, library->is_major_only),
+        GW_FACT_SET(path, gw_fact_text_of(library->path)),
+    };
+    gw_fact_library_write(&fact, line);
 }
 
 bool gw_library_from_line(const char *line, gw_library *ret_library)
 {
-    char version[GW_VERSION_TEXT_MAX], from[8], major[8];
+    gw_fact_library fact;
     gw_library library;
-    const char *path = strstr(line, " path=");
-    /* Derive kind, part and place from the path. The line has them only for other programs that read the recording. */
-    if (path == NULL || !gw_library_of_path(path + strlen(" path="), &library))
+    gw_fact_library_read(gw_fact_text_of(line), &fact);
+    /* The path is the last field, so it ends with the line. */
+    if (!fact.has_path || !gw_library_of_path(fact.path.data, &library))
         return false;
-    if (word_of(line, " version=", version, sizeof version) && word_of(line, " from=", from, sizeof from) &&
-        word_of(line, " major_only=", major, sizeof major)) {
+    if (fact.has_version) {
+        char version[GW_VERSION_TEXT_MAX];
         const char *end;
-        unsigned number = (unsigned)strtoul(from, NULL, 10);
-        library.version = 0;
+        gw_fact_text_copy(version, sizeof version, fact.version);
         if (!gw_version_parse(version, &library.version, &end))
             library.version = 0;
-        library.from = number < sizeof froms / sizeof froms[0] ? (gw_version_from)number : GW_VERSION_UNKNOWN;
-        library.is_major_only = major[0] == '1';
+        library.from = fact.has_from && fact.from < sizeof froms / sizeof froms[0] ? (gw_version_from)fact.from
+                                                                                   : GW_VERSION_UNKNOWN;
+        library.is_major_only = fact.has_is_major_only && fact.is_major_only;
     }
     *ret_library = library;
     return true;

@@ -83,9 +83,11 @@ static void hostile_names_do_no_harm(void **state)
     assert_true(gw_library_of_path(path, &library));
     assert_true(library.version == 0);
     assert_int_equal(strlen(library.part), GW_LIBRARY_PART_MAX - 1);
-    char line[GW_LIBRARY_LINE_MAX];
+    gw_text line = {0};
     gw_library again;
-    assert_true(gw_library_from_line(gw_library_to_line(line, &library), &again));
+    gw_library_to_line(&library, &line);
+    assert_true(gw_library_from_line(gw_text_str(&line), &again));
+    gw_text_free(&line);
     assert_string_equal(again.path, library.path);
     gw_library_free(&library);
     gw_library_free(&again);
@@ -101,12 +103,16 @@ static void a_line_keeps_what_is_known(void **state)
 {
     (void)state;
     gw_library library, again;
-    char line[GW_LIBRARY_LINE_MAX];
+    gw_text line = {0};
     assert_true(gw_library_of_path("/v/site-packages/nvidia/cudnn/lib/libcudnn_ops.so.9", &library));
     library.version = gw_version_of(9, 1, 0);
     library.is_major_only = false;
     library.from = GW_VERSION_FROM_PACKAGE;
-    assert_true(gw_library_from_line(gw_library_to_line(line, &library), &again));
+    gw_library_to_line(&library, &line);
+    assert_string_equal(gw_text_str(&line), "kind=cudnn part=ops place=wheel version=9.1 from=3 major_only=0 "
+                                            "path=/v/site-packages/nvidia/cudnn/lib/libcudnn_ops.so.9");
+    assert_true(gw_library_from_line(gw_text_str(&line), &again));
+    gw_text_free(&line);
     assert_true(again.version == library.version);
     assert_int_equal(again.from, GW_VERSION_FROM_PACKAGE);
     assert_false(again.is_major_only);

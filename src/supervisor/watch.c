@@ -150,7 +150,7 @@ static void put_map(gwi_record *record, uint32_t pid, const char *path)
 static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
 {
     gw_library library;
-    char line[GW_LIBRARY_LINE_MAX];
+    gw_text line = {0};
     uint64_t hash = gw_hash_bytes(GW_HASH_START ^ pid, path, strlen(path));
     for (uint32_t i = 0; i < watch->library_count; i++)
         if (watch->library[i] == hash)
@@ -160,9 +160,12 @@ static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, cons
     watch->library[watch->library_count++] = hash;
     gw_library_ask_package("", &library);
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = pid};
-    item.pair.key = "library";
-    item.pair.value = library.path == NULL ? "" : gw_library_to_line(line, &library);
+    if (library.path != NULL)
+        gw_library_to_line(&library, &line);
+    item.pair.key = gw_fact_key_text(GW_FACT_LIBRARY);
+    item.pair.value = gw_text_str(&line);
     gwi_record_put(record, &item);
+    gw_text_free(&line);
     gw_library_free(&library);
 }
 
