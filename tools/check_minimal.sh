@@ -90,6 +90,7 @@ run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
 expect "$work/version.out" "no (built without zlib)"
 expect "$work/version.out" "no (built without liblzma)"
+expect "$work/version.out" "no (built without oneDNN)"
 echo "RuntimeError: CUDA error: out of memory" >"$work/train.log"
 run log 2 "$gpuwhy" explain "$work/train.log"
 expect "$work/log.err" "this build cannot read text logs"

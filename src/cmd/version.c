@@ -9,16 +9,37 @@
 #include <stdio.h>
 #include <zstd.h>
 
+/* The example trainer is a program of its own, and it is built with this version. */
+#if GW_HAVE_DNNL
+#include <oneapi/dnnl/dnnl_version.h>
+#define TEXT_OF(number)                 #number
+#define VERSION_OF(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+#define GW_DNNL_VERSION                 VERSION_OF(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)
+#else
+#define GW_DNNL_VERSION NULL
+#endif
+
+static void print_part(const char *what, const char *library, const char *version)
+{
+    if (version != NULL)
+        printf("%-21s%s %s\n", what, library, version);
+    else
+        printf("%-21sno (built without %s)\n", what, library);
+}
+
 int gwi_cmd_version(int argc, char **argv)
 {
+    char matcher[GW_LOGS_VERSION_MAX];
     (void)argc;
     (void)argv;
     printf("gpuwhy %s\n", GW_PROGRAM_VERSION);
-    printf("JSON:                json-c %s\n", json_c_version());
-    printf("compression:         zstd %s\n", ZSTD_versionString());
-    printf("symbols, core dumps: elfutils %s\n", dwfl_version(NULL));
-    printf("text logs:           %s\n", gw_logs_are_supported() ? "yes" : "no (built without Hyperscan and PCRE2)");
-    printf("text logs in gzip:   %s\n", GW_HAVE_ZLIB ? "yes" : "no (built without zlib)");
-    printf("text logs in xz:     %s\n", GW_HAVE_LZMA ? "yes" : "no (built without liblzma)");
+    print_part("JSON:", "json-c", json_c_version());
+    print_part("compression:", "zstd", ZSTD_versionString());
+    print_part("symbols, core dumps:", "elfutils", dwfl_version(NULL));
+    bool has_matcher = gw_logs_matcher_version(matcher);
+    printf("%-21s%s\n", "text logs:", has_matcher ? matcher : "no (built without Hyperscan and PCRE2)");
+    print_part("text logs in gzip:", "zlib", gw_logs_gzip_version());
+    print_part("text logs in xz:", "liblzma", gw_logs_xz_version());
+    print_part("trainer on the CPU:", "oneDNN", GW_DNNL_VERSION);
     return GW_EXIT_OK;
 }

@@ -73,6 +73,14 @@ typedef struct gw_log {
 /* True if this build has the matcher (Hyperscan and PCRE2). Without the matcher, gw_log_read() and gw_log_open() return
  * GW_UNSUPPORTED. */
 bool gw_logs_are_supported(void);
+/* Write the names and versions of the matcher's libraries, such as "Hyperscan 5.4.0, PCRE2 10.42". Returns false and
+ * writes "" if this build has no matcher. */
+enum { GW_LOGS_VERSION_MAX = 96 };
+bool gw_logs_matcher_version(char out[GW_LOGS_VERSION_MAX]);
+/* Return the version of the library that unpacks logs in gzip (zlib) or in xz (liblzma). NULL if this build cannot
+ * unpack them. Static. */
+const char *gw_logs_gzip_version(void);
+const char *gw_logs_xz_version(void);
 
 /* Read these files in this order; "-" is standard input. GW_OK: the caller owns *ret_log. GW_IO: a file cannot be
  * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or lacks the

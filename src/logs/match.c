@@ -5,6 +5,7 @@
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,17 @@ gw_sign_kind gw_sign_kind_of(gw_sign sign)
 
 bool gw_logs_are_supported(void)
 {
+    return true;
+}
+
+bool gw_logs_matcher_version(char out[GW_LOGS_VERSION_MAX])
+{
+    char pcre2[64] = "?"; /* like Hyperscan's version, followed by a date */
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof pcre2)
+        pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
+    const char *hyperscan = hs_version();
+    snprintf(out, GW_LOGS_VERSION_MAX, "Hyperscan %.*s, PCRE2 %.*s", (int)strcspn(hyperscan, " "), hyperscan,
+             (int)strcspn(pcre2, " "), pcre2);
     return true;
 }
 
@@ -240,6 +252,12 @@ bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size
 
 bool gw_logs_are_supported(void)
 {
+    return false;
+}
+
+bool gw_logs_matcher_version(char out[GW_LOGS_VERSION_MAX])
+{
+    out[0] = '\0';
     return false;
 }
 

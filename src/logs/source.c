@@ -314,3 +314,21 @@ void gwi_log_source_close(gwi_log_source *source)
     free(source->input);
     free(source);
 }
+
+const char *gw_logs_gzip_version(void)
+{
+#if GW_HAVE_ZLIB
+    return zlibVersion();
+#else
+    return NULL;
+#endif
+}
+
+const char *gw_logs_xz_version(void)
+{
+#if GW_HAVE_LZMA
+    return lzma_version_string();
+#else
+    return NULL;
+#endif
+}
