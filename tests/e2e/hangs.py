@@ -98,14 +98,13 @@ def goes_on(place, name, argv, said, ours=None):
 
 
 def in_c(*marks):
-    """Places in the C program; None if native stacks are not read."""
-    return [place_in(HANG_SOURCE, mark, function) for mark, function in marks] if has_stacks() else None
+    """Places in the C program."""
+    return [place_in(HANG_SOURCE, mark, function) for mark, function in marks]
 
 
 def kernel(place):
     hangs(place, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"spin was launched on stream 0x",
-          *([r"is in s27_hang.c:\d+ in wait_for_kernel <- "] if has_stacks() else []),
-          where=in_c(("kernel", "wait_for_kernel")))
+          r"is in s27_hang.c:\d+ in wait_for_kernel <- ", where=in_c(("kernel", "wait_for_kernel")))
 
 
 def ask(place):
@@ -127,8 +126,8 @@ def again(place):
 
 def left(place):
     """The launch of the awaited kernel is no longer among the last calls."""
-    hangs(place, "left", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"older than the last 2048 calls",
-          *([r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in launch_spin_on .* it may have ended"] if has_stacks() else []),
+    hangs(place, "left", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"launched before the last 2048 calls",
+          r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in launch_spin_on .* is not known",
           where=in_c(("left", "wait_too_late")))
 
 
@@ -172,9 +171,8 @@ def alone(place):
 def alone_fast(place):
     """The launch is no longer on record: this is reported, and no conclusion is drawn from it."""
     verdict, poked = end_of_alone(place, "alone-fast", signal.SIGTERM)
-    if has_stacks():  # without call sites, launches are not recorded
-        expect(re.search(ALONE + "; it may have ended", evidence(verdict)), f"not told: {evidence(verdict)}")
-        expect("it may have ended" in poked, poked)
+    expect(re.search(ALONE + "; it is not known whether it has ended", evidence(verdict)), f"not told: {evidence(verdict)}")
+    expect("it is not known whether it has ended" in poked, poked)
     expect(not any(a["cause"] == "kernel-never-ends" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
@@ -384,10 +382,6 @@ def bad_options(place):
                     ["--hang-after", "off", "--kill-on-hang"]):
         status, out, err = gpuwhy("run", *options, "--", "true", folder=place)
         expect(status == 2 and len(err.splitlines()) == 1, f"{options}: exit {status}: {err}")
-
-
-def has_stacks():
-    return "threads: yes" in gpuwhy("version")[1]
 
 
 CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, kernel_that_is_meant_to_run_on,
