@@ -484,7 +484,6 @@ void gwi_abandon(gwi_context *context);
 void gwi_work_free(gwi_work *work);
 bool gwi_work_copy(gwi_work *to, const gwi_work *from);
 void gwi_graph_free(gwi_graph *graph);
-void gwi_node_free(gwi_node *node);
 /* Add a node. On success, the graph owns everything that `work` owned. Returns NULL if out of memory. */
 gwi_node *gwi_node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count);
 bool gwi_node_after(gwi_node *node, gwi_node *other); /* false: out of memory */

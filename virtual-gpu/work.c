@@ -30,7 +30,7 @@ bool gwi_work_copy(gwi_work *to, const gwi_work *from)
     return true;
 }
 
-void gwi_node_free(gwi_node *node)
+static void node_free(gwi_node *node)
 {
     gwi_object_remove(&node->object);
     gwi_work_free(&node->work);
@@ -43,7 +43,7 @@ void gwi_graph_free(gwi_graph *graph)
     gwi_node *next = NULL;
     for (gwi_node *node = graph->first; node != NULL; node = next) {
         next = node->next;
-        gwi_node_free(node);
+        node_free(node);
     }
     gwi_object_remove(&graph->object);
     free(graph);

@@ -224,22 +224,29 @@ static void write_fact(const fact_field *list, size_t count, fact_form form, con
     }
 }
 
-#define FIELDS(fact) fact##_fields, sizeof fact##_fields / sizeof fact##_fields[0]
-#define GW_FACT(fact, form)                                                                                            \
-    void gw_fact_##fact##_read(gw_fact_text text, gw_fact_##fact *ret_fact)                                            \
-    {                                                                                                                  \
-        *ret_fact = (gw_fact_##fact){0};                                                                               \
-        read_fact(FIELDS(fact), form, text, ret_fact);                                                                 \
-    }                                                                                                                  \
-    void gw_fact_##fact##_write(const gw_fact_##fact *fact, gw_text *text)                                             \
-    {                                                                                                                  \
-        write_fact(FIELDS(fact), form, fact, text);                                                                    \
-    }
+static const struct {
+    const fact_field *list;
+    size_t count;
+    fact_form form;
+} facts[] = {
+#define GW_FACT(fact, form) {fact##_fields, sizeof fact##_fields / sizeof fact##_fields[0], form},
 #define GW_NUMBER(fact, type, member, name, unit)
 #define GW_TEXT(fact, member, name, bytes_max)
 #define GW_FACT_END(fact)
 #define GW_KEY(id, key)
 #include "facts.def"
+};
+_Static_assert(sizeof facts / sizeof facts[0] == GW_FACT_KIND_COUNT, "one row a fact");
+
+void gw_fact_parse(gw_fact_kind kind, gw_fact_text text, void *ret_fact)
+{
+    read_fact(facts[kind].list, facts[kind].count, facts[kind].form, text, ret_fact);
+}
+
+void gw_fact_format(gw_fact_kind kind, const void *fact, gw_text *text)
+{
+    write_fact(facts[kind].list, facts[kind].count, facts[kind].form, fact, text);
+}
 
 /* ---- keys ---- */
 

@@ -27,6 +27,22 @@ typedef struct gw_fact_THREE {
     uint32_t at[3]; /* written as 1,2,3 */
 } gw_fact_THREE;
 
+/* The facts with fields. */
+typedef enum gw_fact_kind {
+#define GW_FACT(fact, form) GW_FACT_KIND_##fact,
+#define GW_NUMBER(fact, type, member, name, unit)
+#define GW_TEXT(fact, member, name, bytes_max)
+#define GW_FACT_END(fact)
+#define GW_KEY(id, key)
+#include "facts.def"
+    GW_FACT_KIND_COUNT
+} gw_fact_kind;
+
+/* Parse a text into the struct of the fact, and append the struct as text. The functions below call them. */
+void gw_fact_parse(gw_fact_kind kind, gw_fact_text text, void *ret_fact);
+void gw_fact_format(gw_fact_kind kind, const void *fact, gw_text *text);
+
+/* For each fact: its struct, gw_fact_<fact>_read() and gw_fact_<fact>_write(), which appends to `text`. */
 #define GW_FACT(fact, form) typedef struct gw_fact_##fact {
 #define GW_NUMBER(fact, type, member, name, unit)                                                                      \
     gw_fact_##type member;                                                                                             \
@@ -37,8 +53,15 @@ typedef struct gw_fact_THREE {
 #define GW_FACT_END(fact)                                                                                              \
     }                                                                                                                  \
     gw_fact_##fact;                                                                                                    \
-    void gw_fact_##fact##_read(gw_fact_text text, gw_fact_##fact *ret_fact);                                           \
-    void gw_fact_##fact##_write(const gw_fact_##fact *fact, gw_text *text); /* appends to `text` */
+    static inline void gw_fact_##fact##_read(gw_fact_text text, gw_fact_##fact *ret_fact)                              \
+    {                                                                                                                  \
+        *ret_fact = (gw_fact_##fact){0};                                                                               \
+        gw_fact_parse(GW_FACT_KIND_##fact, text, ret_fact);                                                            \
+    }                                                                                                                  \
+    static inline void gw_fact_##fact##_write(const gw_fact_##fact *fact, gw_text *text)                               \
+    {                                                                                                                  \
+        gw_fact_format(GW_FACT_KIND_##fact, fact, text);                                                               \
+    }
 #define GW_KEY(id, key)
 #include "facts.def"
 

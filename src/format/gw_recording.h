@@ -194,14 +194,16 @@ GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *
  * far. Takes NULL. */
 gw_status gw_writer_close(gw_writer *writer, gw_error *err);
 
-/* Write `<run_folder>/run.meta`, a small recording with the path of the run's recording. If the supervisor dies, a
- * reader that opens the run folder finds the recording through it. The file must not exist. */
+/* What a reader of a run folder needs to know about the run. */
 typedef struct gw_run_meta {
     const char *recording; /* absolute path */
     uint64_t t0_monotonic_ns;
     uint32_t supervisor_pid;
     const char *const *argv; /* NULL-terminated; NULL: not recorded */
 } gw_run_meta;
+/* Write `<run_folder>/run.meta`, a small recording with the path of the run's recording. If the supervisor dies, a
+ * reader that opens the run folder finds the recording through it. The file must not exist. GW_OK, GW_IO or GW_NOMEM;
+ * `err` names the file. */
 GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_meta *meta, const char *const *fn_names,
                                           uint32_t fn_count, gw_error *err);
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-const gw_keep_limits gw_keep_standard = {.recordings = 500, .bytes = 8ull << 30, .days = 90};
+static const gw_keep_limits standard = {.recordings = 500, .bytes = 8ull << 30, .days = 90};
 
 enum { DAY_S = 24 * 3600 };
 
@@ -121,7 +121,7 @@ gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err)
 {
     gw_path path;
     char *text;
-    *ret_limits = gw_keep_standard;
+    *ret_limits = standard;
     if (gw_config_path(path, NULL) != GW_OK)
         return GW_OK;
     gw_status st = read_file(path, &text, err);

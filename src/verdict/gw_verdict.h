@@ -254,13 +254,14 @@ typedef struct gw_cause_line {
 /* List the log lines that point to a cause, most likely first. Returns their number. */
 size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max);
 
-/* Find causes that have these words in their id, summary, fixes, proof or log lines, ignoring case. Sort them by the
- * number of matching words, then by weight: a match in the id weighs most. Returns the number of causes. */
+/* A cause that has some of the words of a search. */
 typedef struct gw_cause_hit {
     const gw_cause_info *cause;
     size_t word_count; /* number of the words that matched */
-    unsigned weight;
+    unsigned weight;   /* a match in the id weighs most */
 } gw_cause_hit;
+/* Find causes that have these words in their id, summary, fixes, proof or log lines, ignoring case. Sort them by the
+ * number of matching words, then by weight. Returns the number of causes, at most `count_max`. */
 size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max);
 
 #endif
