@@ -3,36 +3,23 @@
  * Established only by: the driver's result 714, 715, 718, 719 or 721 as the first result that destroyed the context,
  * with no refused allocation and no reset before. The verdict claims no more than what the result means.
  * Supported by: a GPU core dump from which no exception could be read. */
+#include "gw_data.h"
 #include "gwi_sticky.h"
 
-static const char *meaning_of(uint16_t result)
+static bool is_its_result(uint16_t result)
 {
-    switch (result) {
-    case 714:
-        return "the hardware reported a stack error";
-    case 715:
-        return "an illegal instruction: damaged code, or code for another GPU";
-    case 718:
-        return "the program counter left the code: a damaged function pointer";
-    case 719:
-        return "an unspecified launch failure, for example a trap in the kernel";
-    case 721:
-        return "the kernel ended without releasing its tensor memory";
-    default:
-        return NULL;
-    }
+    return result == 714 || result == 715 || result == 718 || result == 719 || result == 721;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *sticky = c->sticky;
-    const char *meaning = sticky == NULL ? NULL : meaning_of(sticky->result);
-    if (meaning == NULL)
+    if (sticky == NULL || !is_its_result(sticky->result))
         return GW_CERTAINTY_NONE;
     char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
     gwi_headline(finding, "%s failed on the GPU (%u, %s)%s", gwi_culprit_text(culprit, c, sticky), sticky->result,
                  gw_result_name(sticky->result), gwi_surfaced_text(surfaced, c, sticky));
-    gwi_say_sticky(c, finding, sticky, meaning);
+    gwi_say_sticky(c, finding, sticky, gw_data_cuda_error(sticky->result)->meaning);
     gwi_say_consequences(c, finding, sticky);
     if (gwi_is_explained_earlier(c, sticky))
         return GW_HYPOTHESIS;
