@@ -29,7 +29,6 @@ demo:
 	@sh tools/demo.sh $(BUILD)
 
 check:
-	@sh tools/need.sh build logs dnnl check
 	@sh tools/check.sh
 
 check-pythons: all

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Run every check that does not need a GPU: formatting, a build with warnings as errors, all tests, and the tests again
-# under the sanitizers. The last line is `N passed, N failed, N skipped`; skipped tests are listed.
+# under the sanitizers. Missing packages are installed first (need.sh). The last line is `N passed, N failed, N skipped`;
+# skipped tests are listed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 2)) # many tests wait for something and need no processor meanwhile
@@ -116,7 +117,8 @@ check_build() { # name cmake options -- ctest options
     [ $status -ne 0 ] || run_tests "$name" "$folder" "$@"
 }
 
-echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 16 to 20 minutes on two idle cores"
+echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 16 to 20 minutes on two idle cores; first, missing packages are installed"
+sh tools/need.sh build logs dnnl check || exit 1
 sh tools/pythons.sh lacking >build-pythons.log 2>&1 &
 pythons=$!
 formatted
