@@ -229,24 +229,26 @@ static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error
     return st;
 }
 
-static gw_status do_fill_marked(machine *m, gw_pickle_type type, gw_error *err)
+static gw_status do_fill_marked(machine *m, unsigned type, gw_error *err)
 {
     uint64_t height = 0;
     gw_status st = pop_mark(m, &height, err);
-    return st == GW_OK ? fill(m, height, type, err) : st;
+    return st == GW_OK ? fill(m, height, (gw_pickle_type)type, err) : st;
 }
 
-static gw_status do_fill_one(machine *m, uint64_t count, gw_pickle_type type, gw_error *err)
+/* Add one value to a list, or a key and a value to a dict. */
+static gw_status do_fill_one(machine *m, unsigned type, gw_error *err)
 {
+    uint64_t count = type == GW_PICKLE_DICT ? 2 : 1;
     gw_status st = need(m, count + 1, err);
-    return st == GW_OK ? fill(m, m->stack_count - count, type, err) : st;
+    return st == GW_OK ? fill(m, m->stack_count - count, (gw_pickle_type)type, err) : st;
 }
 
-static gw_status do_empty(machine *m, gw_pickle_type type, gw_error *err)
+static gw_status do_empty(machine *m, unsigned type, gw_error *err)
 {
     uint32_t index;
-    gw_status st = gwi_store_node(m->store, type, &index, err);
-    return st == GW_OK ? push_number(m, type, index, err) : st;
+    gw_status st = gwi_store_node(m->store, (gw_pickle_type)type, &index, err);
+    return st == GW_OK ? push_number(m, (gw_pickle_type)type, index, err) : st;
 }
 
 /* Make a tuple of the values from index `height` on. */
@@ -267,14 +269,15 @@ static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
     return push(m, gwi_store_value(m->store, index), err);
 }
 
-static gw_status do_tuple(machine *m, uint64_t count, gw_error *err)
+static gw_status do_tuple(machine *m, unsigned count, gw_error *err)
 {
     gw_status st = need(m, count, err);
     return st == GW_OK ? make_tuple(m, m->stack_count - count, err) : st;
 }
 
-static gw_status do_tuple_marked(machine *m, gw_error *err)
+static gw_status do_tuple_marked(machine *m, unsigned none, gw_error *err)
 {
+    (void)none;
     uint64_t height = 0;
     gw_status st = pop_mark(m, &height, err);
     return st == GW_OK ? make_tuple(m, height, err) : st;
@@ -298,19 +301,20 @@ static gw_status memo_put(machine *m, uint64_t number, gw_error *err)
     return st;
 }
 
-static gw_status do_memo_put(machine *m, size_t bytes, gw_error *err)
+static gw_status do_memo_put(machine *m, unsigned bytes, gw_error *err)
 {
     uint64_t number;
     gw_status st = take_number(m, bytes, &number, err);
     return st == GW_OK ? memo_put(m, number, err) : st;
 }
 
-static gw_status do_memoize(machine *m, gw_error *err)
+static gw_status do_memoize(machine *m, unsigned none, gw_error *err)
 {
+    (void)none;
     return memo_put(m, m->memo_count, err);
 }
 
-static gw_status do_memo_get(machine *m, size_t bytes, gw_error *err)
+static gw_status do_memo_get(machine *m, unsigned bytes, gw_error *err)
 {
     uint64_t number;
     gw_status st = take_number(m, bytes, &number, err);
@@ -324,7 +328,7 @@ static gw_status do_memo_get(machine *m, size_t bytes, gw_error *err)
 
 /* ---- values ---- */
 
-static gw_status do_text(machine *m, size_t length_bytes, gw_error *err)
+static gw_status do_text(machine *m, unsigned length_bytes, gw_error *err)
 {
     uint64_t bytes;
     uint32_t id;
@@ -342,7 +346,7 @@ static gw_status do_text(machine *m, size_t length_bytes, gw_error *err)
 }
 
 /* Read a little-endian two's complement number of any length. */
-static gw_status do_long(machine *m, size_t length_bytes, gw_error *err)
+static gw_status do_long(machine *m, unsigned length_bytes, gw_error *err)
 {
     unsigned char raw[LONG_BYTES_MAX];
     uint64_t bytes, number = 0;
@@ -366,7 +370,7 @@ static gw_status do_long(machine *m, size_t length_bytes, gw_error *err)
     return push_number(m, huge ? GW_PICKLE_HUGE : GW_PICKLE_INT, huge ? 0 : number, err);
 }
 
-static gw_status do_int(machine *m, size_t bytes, gw_error *err)
+static gw_status do_int(machine *m, unsigned bytes, gw_error *err)
 {
     uint64_t number;
     gw_status st = take_number(m, bytes, &number, err);
@@ -375,8 +379,9 @@ static gw_status do_int(machine *m, size_t bytes, gw_error *err)
     return st == GW_OK ? push_number(m, GW_PICKLE_INT, number, err) : st;
 }
 
-static gw_status do_float(machine *m, gw_error *err)
+static gw_status do_float(machine *m, unsigned none, gw_error *err)
 {
+    (void)none;
     unsigned char raw[8];
     uint64_t bits = 0;
     gw_status st = gwi_window_take(&m->window, raw, sizeof raw, err);
@@ -385,8 +390,20 @@ static gw_status do_float(machine *m, gw_error *err)
     return st == GW_OK ? push_number(m, GW_PICKLE_FLOAT, bits, err) : st;
 }
 
-static gw_status do_mark(machine *m, gw_error *err)
+static gw_status do_none(machine *m, unsigned none, gw_error *err)
 {
+    (void)none;
+    return push_number(m, GW_PICKLE_NONE, 0, err);
+}
+
+static gw_status do_bool(machine *m, unsigned value, gw_error *err)
+{
+    return push_number(m, GW_PICKLE_BOOL, value, err);
+}
+
+static gw_status do_mark(machine *m, unsigned none, gw_error *err)
+{
+    (void)none;
     gw_status st = gwi_store_room(m->store, &m->mark, m->mark_count + 1, &m->mark_capacity, sizeof *m->mark, err);
     if (st == GW_OK)
         m->mark[m->mark_count++] = m->stack_count;
@@ -394,14 +411,16 @@ static gw_status do_mark(machine *m, gw_error *err)
 }
 
 /* Skip the length of a frame. It only says how many bytes may be read at once. */
-static gw_status do_frame(machine *m, gw_error *err)
+static gw_status do_frame(machine *m, unsigned none, gw_error *err)
 {
+    (void)none;
     uint64_t bytes;
     return take_number(m, 8, &bytes, err);
 }
 
-static gw_status do_stop(machine *m, gw_error *err)
+static gw_status do_stop(machine *m, unsigned none, gw_error *err)
 {
+    (void)none;
     if (m->stack_count != 1 || m->mark_count != 0)
         return gw_fail(err, GW_CORRUPT, "the pickle ends with %" PRIu64 " values instead of one", m->stack_count);
     m->stopped = true;
@@ -419,74 +438,47 @@ static gw_status refuse(unsigned char opcode, gw_error *err)
                    "opcode %s is not supported: gpuwhy reads only plain data, not calls and objects", name);
 }
 
+/* The opcodes for plain data: the function, and its argument (a type, a count, or the bytes of a length or number). */
+static const struct {
+    gw_status (*run)(machine *m, unsigned argument, gw_error *err);
+    unsigned argument;
+} actions[UINT8_MAX + 1] = {
+    [OP_MARK] = {do_mark, 0},
+    [OP_STOP] = {do_stop, 0},
+    [OP_FRAME] = {do_frame, 0},
+    [OP_NONE] = {do_none, 0},
+    [OP_NEWTRUE] = {do_bool, true},
+    [OP_NEWFALSE] = {do_bool, false},
+    [OP_BININT] = {do_int, 4},
+    [OP_BININT1] = {do_int, 1},
+    [OP_BININT2] = {do_int, 2},
+    [OP_LONG1] = {do_long, 1},
+    [OP_LONG4] = {do_long, 4},
+    [OP_BINFLOAT] = {do_float, 0},
+    [OP_SHORT_BINUNICODE] = {do_text, 1},
+    [OP_BINUNICODE] = {do_text, 4},
+    [OP_BINUNICODE8] = {do_text, 8},
+    [OP_EMPTY_LIST] = {do_empty, GW_PICKLE_LIST},
+    [OP_EMPTY_DICT] = {do_empty, GW_PICKLE_DICT},
+    [OP_APPEND] = {do_fill_one, GW_PICKLE_LIST},
+    [OP_APPENDS] = {do_fill_marked, GW_PICKLE_LIST},
+    [OP_SETITEM] = {do_fill_one, GW_PICKLE_DICT},
+    [OP_SETITEMS] = {do_fill_marked, GW_PICKLE_DICT},
+    [OP_EMPTY_TUPLE] = {do_tuple, 0},
+    [OP_TUPLE1] = {do_tuple, 1},
+    [OP_TUPLE2] = {do_tuple, 2},
+    [OP_TUPLE3] = {do_tuple, 3},
+    [OP_TUPLE] = {do_tuple_marked, 0},
+    [OP_BINPUT] = {do_memo_put, 1},
+    [OP_LONG_BINPUT] = {do_memo_put, 4},
+    [OP_MEMOIZE] = {do_memoize, 0},
+    [OP_BINGET] = {do_memo_get, 1},
+    [OP_LONG_BINGET] = {do_memo_get, 4},
+};
+
 static gw_status step(machine *m, unsigned char opcode, gw_error *err)
 {
-    switch (opcode) {
-    case OP_MARK:
-        return do_mark(m, err);
-    case OP_STOP:
-        return do_stop(m, err);
-    case OP_FRAME:
-        return do_frame(m, err);
-    case OP_NONE:
-        return push_number(m, GW_PICKLE_NONE, 0, err);
-    case OP_NEWTRUE:
-        return push_number(m, GW_PICKLE_BOOL, 1, err);
-    case OP_NEWFALSE:
-        return push_number(m, GW_PICKLE_BOOL, 0, err);
-    case OP_BININT:
-        return do_int(m, 4, err);
-    case OP_BININT1:
-        return do_int(m, 1, err);
-    case OP_BININT2:
-        return do_int(m, 2, err);
-    case OP_LONG1:
-        return do_long(m, 1, err);
-    case OP_LONG4:
-        return do_long(m, 4, err);
-    case OP_BINFLOAT:
-        return do_float(m, err);
-    case OP_SHORT_BINUNICODE:
-        return do_text(m, 1, err);
-    case OP_BINUNICODE:
-        return do_text(m, 4, err);
-    case OP_BINUNICODE8:
-        return do_text(m, 8, err);
-    case OP_EMPTY_LIST:
-        return do_empty(m, GW_PICKLE_LIST, err);
-    case OP_EMPTY_DICT:
-        return do_empty(m, GW_PICKLE_DICT, err);
-    case OP_APPEND:
-        return do_fill_one(m, 1, GW_PICKLE_LIST, err);
-    case OP_APPENDS:
-        return do_fill_marked(m, GW_PICKLE_LIST, err);
-    case OP_SETITEM:
-        return do_fill_one(m, 2, GW_PICKLE_DICT, err);
-    case OP_SETITEMS:
-        return do_fill_marked(m, GW_PICKLE_DICT, err);
-    case OP_EMPTY_TUPLE:
-        return do_tuple(m, 0, err);
-    case OP_TUPLE1:
-        return do_tuple(m, 1, err);
-    case OP_TUPLE2:
-        return do_tuple(m, 2, err);
-    case OP_TUPLE3:
-        return do_tuple(m, 3, err);
-    case OP_TUPLE:
-        return do_tuple_marked(m, err);
-    case OP_BINPUT:
-        return do_memo_put(m, 1, err);
-    case OP_LONG_BINPUT:
-        return do_memo_put(m, 4, err);
-    case OP_MEMOIZE:
-        return do_memoize(m, err);
-    case OP_BINGET:
-        return do_memo_get(m, 1, err);
-    case OP_LONG_BINGET:
-        return do_memo_get(m, 4, err);
-    default:
-        return refuse(opcode, err);
-    }
+    return actions[opcode].run == NULL ? refuse(opcode, err) : actions[opcode].run(m, actions[opcode].argument, err);
 }
 
 static gw_status read_protocol(machine *m, gw_error *err)

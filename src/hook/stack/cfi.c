@@ -596,71 +596,66 @@ static uint64_t shifted_right(int64_t value, uint64_t by)
     return (uint64_t)(value >> (by > 63 ? 63 : by));
 }
 
+static bool compare(unsigned op, int64_t left, int64_t right)
+{
+    switch (op) {
+    case 0x29:
+        return left == right;
+    case 0x2a:
+        return left >= right;
+    case 0x2b:
+        return left > right;
+    case 0x2c:
+        return left <= right;
+    case 0x2d:
+        return left < right;
+    default: /* 0x2e */
+        return left != right;
+    }
+}
+
+static uint64_t calculate(evaluation *e, unsigned op, uint64_t left, uint64_t right)
+{
+    int64_t right_signed = (int64_t)right, left_signed = (int64_t)left;
+    switch (op) {
+    case 0x1a:
+        return left & right;
+    case 0x1b:
+        if (right != 0 && !(right_signed == -1 && left_signed == INT64_MIN))
+            return (uint64_t)(left_signed / right_signed);
+        break;
+    case 0x1c:
+        return left - right;
+    case 0x1d:
+        if (right != 0)
+            return left % right;
+        break;
+    case 0x1e:
+        return left * right;
+    case 0x21:
+        return left | right;
+    case 0x22:
+        return left + right;
+    case 0x24:
+        return right > 63 ? 0 : left << right;
+    case 0x25:
+        return right > 63 ? 0 : left >> right;
+    case 0x26:
+        return shifted_right(left_signed, right);
+    case 0x27:
+        return left ^ right;
+    default:
+        break;
+    }
+    e->bad = true;
+    return 0;
+}
+
 /* Replace the top two values of the stack by the result of a binary operation. */
 static void combine(evaluation *e, unsigned op)
 {
     uint64_t right = pop(e), left = pop(e);
-    int64_t right_signed = (int64_t)right, left_signed = (int64_t)left;
-    bool overflows = right_signed == -1 && left_signed == INT64_MIN;
-    if ((op == 0x1b || op == 0x1d) && (right == 0 || (op == 0x1b && overflows))) {
-        e->bad = true;
-        return;
-    }
-    switch (op) {
-    case 0x1a:
-        push(e, left & right);
-        break;
-    case 0x1b:
-        push(e, (uint64_t)(left_signed / right_signed));
-        break;
-    case 0x1c:
-        push(e, left - right);
-        break;
-    case 0x1d:
-        push(e, left % right);
-        break;
-    case 0x1e:
-        push(e, left * right);
-        break;
-    case 0x21:
-        push(e, left | right);
-        break;
-    case 0x22:
-        push(e, left + right);
-        break;
-    case 0x24:
-        push(e, right > 63 ? 0 : left << right);
-        break;
-    case 0x25:
-        push(e, right > 63 ? 0 : left >> right);
-        break;
-    case 0x26:
-        push(e, shifted_right(left_signed, right));
-        break;
-    case 0x27:
-        push(e, left ^ right);
-        break;
-    case 0x29:
-        push(e, left == right);
-        break;
-    case 0x2a:
-        push(e, left_signed >= right_signed);
-        break;
-    case 0x2b:
-        push(e, left_signed > right_signed);
-        break;
-    case 0x2c:
-        push(e, left_signed <= right_signed);
-        break;
-    case 0x2d:
-        push(e, left_signed < right_signed);
-        break;
-    case 0x2e:
-        push(e, left != right);
-        break;
-    default:
-        e->bad = true;
-    }
+    push(e, op >= 0x29 ? compare(op, (int64_t)left, (int64_t)right) : calculate(e, op, left, right));
 }
 
 static void rearrange(evaluation *e, cursor *c, unsigned op)
