@@ -1,0 +1,300 @@
+/* Refused requests, where a framework's allocator shows the age of the memory that was kept. */
+#include "run_testlib.h"
+
+static void feed_kept_exception(void)
+{
+    open_torch(8 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 6 * gib);
+    observe_oom(3 * gib, 6 * gib, 6 * gib, mib);
+    for (int i = 0; i < 100; i++)
+        gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_wait(&feed, 1000000000);
+    observe_oom(2 * gib + mib, 6 * gib, 6 * gib, mib);
+    for (int i = 0; i < 6; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 * (uint64_t)i, gib - (uint64_t)i * mib, 1500000000,
+                     GW_BLOCK_LIVE);
+    torch_oom_message();
+    close_program(1);
+}
+
+static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
+{
+    for (size_t i = 0; i < count; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x100000000 + 0x1000 * (age_ns + i), first_bytes - i * mib,
+                     age_ns, GW_BLOCK_LIVE);
+}
+
+/* A step fails immediately: a library's requests for two workspaces are refused, then the program's request for a
+ * tensor. The program catches the exception. A smaller step uploads its batch, and its request of the same size is
+ * refused within milliseconds. With `kept`, the memory of the first step is still live. */
+static void fail_twice(bool kept, bool second)
+{
+    open_torch(7 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 6 * gib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    observe_oom(614 * mib, 6 * gib, 6 * gib, mib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    observe_oom(1843 * mib, 6 * gib, 6 * gib, mib);
+    gw_feed_wait(&feed, 1000000);
+    observe_oom(1226 * mib, 6 * gib, 6 * gib, mib);
+    if (!second)
+        observe_blocks(gib, 6, 50000000);
+    if (second) {
+        gw_feed_copy(&feed, 60 * mib);
+        gw_feed_sync(&feed);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_wait(&feed, 10000000);
+        observe_oom(1226 * mib, 6 * gib, 6 * gib, mib);
+        observe_blocks(gib, 6, kept ? 50000000 : 5000000);
+    }
+    torch_oom_message();
+    close_program(1);
+}
+
+static void feed_kept_exception_fails_at_once(void)
+{
+    fail_twice(true, true);
+}
+
+static void also_kept_exception_fails_at_once(void)
+{
+    bool is_hypothesis = false; /* not judged while the first step is kept */
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        is_hypothesis = is_hypothesis || (strcmp(verdict->alternatives[i].cause, "gpu-oom-capacity") == 0 &&
+                                          verdict->alternatives[i].certainty == GW_HYPOTHESIS);
+    assert_true(is_hypothesis);
+}
+
+static void feed_kept_exception_near_a_dropped_one(void)
+{
+    fail_twice(false, true);
+}
+
+static void feed_kept_exception_near_a_library_that_tries(void)
+{
+    fail_twice(false, false);
+}
+
+/* Feed the maximum and minimum of live bytes in one span of 1 ms. Calls must be in order of time. */
+static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
+{
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_LOW, 0, low, ago_ms * 1000000);
+}
+
+static void observe_block(uint64_t address, uint64_t bytes, uint64_t ago_ms)
+{
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, address, bytes, ago_ms * 1000000, GW_BLOCK_LIVE);
+}
+
+/* Feed the blocks that one training keeps: weights, and two blocks for each of `kept` steps, 300 MiB and 76 MiB. */
+static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
+{
+    static const uint64_t weights[] = {7168, 512, 294912, 1024, 250880, 1536};
+    for (uint64_t i = 0; i < 6; i++)
+        observe_block(address + i * 0x100000, weights[i], ago_ms);
+    for (uint64_t i = 0; i < kept; i++) {
+        observe_block(address + 0x80000000 * (i + 1), 300 * mib, ago_ms - 20 * (i + 1));
+        observe_block(address + 0x80000000 * (i + 1) + 0x40000000, 76 * mib, ago_ms - 20 * (i + 1));
+    }
+}
+
+/* Feed steps that each allocate 900 MiB in addition to the kept memory, and free them. */
+static void observe_steps(uint64_t ago_ms, uint64_t count, uint64_t base)
+{
+    for (uint64_t i = 0; i < count; i++)
+        observe_span(ago_ms - i, base + (i % 2 == 0 ? 900 : 100) * mib, base + (i % 2 == 0 ? 50 : 0) * mib);
+}
+
+static void judge_two_trainings(bool first_is_kept)
+{
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    /* as much memory is cached as requested, which does not prove fragmentation */
+    observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
+    if (first_is_kept)
+        observe_training(900, 6, 0x100000000);
+    observe_training(400, first_is_kept ? 3 : 9, 0x900000000);
+    for (uint64_t step = 0; step < 45; step++)
+        observe_steps(900 - step * 18, 18, (first_is_kept ? 376 * mib * (step / 5) : step < 25 ? 0 : 376 * mib));
+    torch_oom_message();
+    close_program(1);
+}
+
+static void feed_a_leak_is_no_fragmentation(void)
+{
+    judge_two_trainings(true);
+}
+
+static void feed_a_leak_near_nothing_is_kept_of_the_first_run(void)
+{
+    judge_two_trainings(false);
+}
+
+/* The program copies its weights after some training, to compute an average. The sizes repeat, but this is not a second
+ * run. */
+static void feed_a_leak_near_a_copy_of_the_weights(void)
+{
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
+    for (uint64_t copy = 0; copy < 2; copy++) {
+        for (uint64_t i = 0; i < 8; i++)
+            observe_block(0x100000000 * (copy + 1) + i * 0x1000, (200 + 7 * i) * mib, copy == 0 ? 900 : 100);
+    }
+    observe_steps(880, 700, 1824 * mib);
+    torch_oom_message();
+    close_program(1);
+}
+
+/* Judge a loop that keeps some memory every few steps, as reported only by the observer. */
+static void judge_kept_steps(bool later_phase)
+{
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(154 * mib, 3600 * mib, 3630 * mib, 20 * mib);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_block(0x100000000 + 0x80000000 * i, 290 * mib, later_phase ? 12 - i : 600 - 50 * i);
+    if (later_phase) {
+        observe_steps(800, 780, 0);
+        for (uint64_t i = 0; i < 12; i++)
+            observe_span(12 - i, 290 * mib * (i + 1), 290 * mib * i);
+    } else {
+        observe_steps(800, 200, 0);
+        for (uint64_t i = 0; i < 12; i++)
+            observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
+    }
+    torch_oom_message();
+    close_program(1);
+}
+
+static void feed_kept_steps_by_the_observer(void)
+{
+    judge_kept_steps(false);
+}
+
+static void feed_kept_steps_near_a_late_phase(void)
+{
+    judge_kept_steps(true);
+}
+
+/* Judge 12 kept blocks. The history begins 800 ms before the failure, so the first 3 blocks have no age. The process
+ * first allocated memory `earlier_ns` before the history. */
+static void judge_kept_steps_with_undated(uint64_t earlier_ns)
+{
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3900 * mib);
+    gw_feed_wait(&feed, earlier_ns + 800000000);
+    observe_oom(154 * mib, 3600 * mib, 3630 * mib, 20 * mib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_AGE, 800000000, 0, 0);
+    for (uint64_t i = 0; i < 12; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x100000000 + 0x80000000 * i, 290 * mib,
+                     i < 3 ? GW_AGE_UNKNOWN : (600 - 50 * i) * 1000000, GW_BLOCK_LIVE);
+    observe_steps(800, 200, 0);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
+    torch_oom_message();
+    close_program(1);
+}
+
+static void feed_kept_steps_of_which_some_have_no_age(void)
+{
+    judge_kept_steps_with_undated(1000000);
+}
+
+/* All known steps keep memory, but the history covers only the end of the run. */
+static void feed_kept_steps_near_a_history_that_began_late(void)
+{
+    judge_kept_steps_with_undated(5000000000);
+}
+
+/* Judge a run like kept_exception in which no block has an age. `history_ms` is the length of the history; 0: there is
+ * none. */
+static void judge_kept_exception_without_ages(uint64_t history_ms)
+{
+    open_torch(8 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 6 * gib);
+    observe_oom(3 * gib, 6 * gib, 6 * gib, mib);
+    for (int i = 0; i < 100; i++)
+        gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_wait(&feed, 1000000000);
+    observe_oom(2 * gib + mib, 6 * gib, 6 * gib, mib);
+    for (uint64_t i = 0; i < 6; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 * i, gib - i * mib, GW_AGE_UNKNOWN, GW_BLOCK_LIVE);
+    if (history_ms != 0)
+        observe_span(history_ms, 6 * gib, 6 * gib);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+}
+
+static void test_kept_exception_of_blocks_older_than_the_history(void **state)
+{
+    (void)state;
+    judge_kept_exception_without_ages(1500);
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    assert_true(says("exception"));
+    judge_close();
+}
+
+static void test_kept_exception_near_ages_that_are_not_known(void **state)
+{
+    (void)state;
+    const uint64_t too_short[] = {500, 0};
+    for (size_t i = 0; i < 2; i++) {
+        judge_kept_exception_without_ages(too_short[i]);
+        assert_string_equal(verdict->cause, "gpu-oom-capacity");
+        assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* it may be a leak */
+        assert_false(list_has(&verdict->ruled_out, "leak"));
+        judge_close();
+    }
+}
+
+/* The first pass of a deep model keeps a block of the same size for each layer. Its workspaces are freed. */
+static void feed_kept_steps_near_a_first_pass(void)
+{
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(154 * mib, 3600 * mib, 3630 * mib, 20 * mib);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_block(0x100000000 + 0x80000000 * i, 290 * mib, 600 - 50 * i);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
+    torch_oom_message();
+    close_program(1);
+}
+
+static const row rows[] = {
+    FAULT(kept_exception, "gpu-oom-leak", GW_SUPPORTED, .says = {"exception"}),
+    FAULT(kept_exception_fails_at_once, "gpu-oom-leak", GW_SUPPORTED, .value = {{(double)(1226 * mib), "bytes"}},
+          .says = {"exception"}, .also = also_kept_exception_fails_at_once),
+    /* all live memory is newer than the first failure */
+    FAULT(kept_exception_near_a_dropped_one, "gpu-oom-capacity", GW_SUPPORTED, .no_alternative = {"gpu-oom-leak"}),
+    /* the program did not wait for anything between the refusals, so they belong to one step */
+    FAULT(kept_exception_near_a_library_that_tries, "gpu-oom-capacity", GW_SUPPORTED,
+          .value = {{(double)(1226 * mib), "bytes"}}, .no_alternative = {"gpu-oom-leak"}),
+    FAULT(a_leak_is_no_fragmentation, "gpu-oom-leak", GW_SUPPORTED, .says = {"second run"}),
+    NOT_NAMED(a_leak_near_nothing_is_kept_of_the_first_run, "gpu-oom-fragmentation", .silent = {"second run"}),
+    NAMED(a_leak_near_a_copy_of_the_weights, "gpu-oom-capacity", .alternative = {"gpu-oom-leak"}),
+    FAULT(kept_steps_by_the_observer, "gpu-oom-leak", GW_SUPPORTED, .value = {{12, "count"}}),
+    FAULT(kept_steps_near_a_late_phase, "gpu-oom-peak-phase", GW_SUPPORTED),
+    FAULT(kept_steps_near_a_first_pass, "gpu-oom-capacity", GW_SUPPORTED, .no_alternative = {"gpu-oom-leak"}),
+    /* blocks without an age are not counted */
+    FAULT(kept_steps_of_which_some_have_no_age, "gpu-oom-leak", GW_SUPPORTED,
+          .value = {{(double)(9 * 290 * mib), "bytes"}}),
+    /* not established, because it may be a leak */
+    FAULT(kept_steps_near_a_history_that_began_late, "gpu-oom-capacity", GW_SUPPORTED, .not_ruled_out = {"leak"}),
+    TEST(test_kept_exception_of_blocks_older_than_the_history),
+    TEST(test_kept_exception_near_ages_that_are_not_known),
+};
+
+ROWS_MAIN(rows)

@@ -1,0 +1,178 @@
+/* Refused requests after events were lost: no verdict may rest on memory that may be missing. */
+#include "run_testlib.h"
+
+/* This process may have allocated the memory of unknown origin in the lost events. */
+static void test_other_process_by_difference_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(16 * gib);
+        gw_feed_alloc(&feed, 3 * gib);
+        gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+        lose(lost * 1000);
+        close_program(1);
+        if (lost == 0) {
+            expect_fault("gpu-oom-other-process", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-other-process"));
+            assert_true(list_has(&verdict->advice, "1000 events were lost"));
+        }
+        judge_close();
+    }
+}
+
+/* The driver's own numbers are missing, too, so it is not known whether this program filled the card. */
+static void test_capacity_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(16 * gib);
+        gw_feed_alloc(&feed, 9 * gib);
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, 2 * gib, 0, 0);
+        lose(lost * 1000);
+        close_program(1);
+        if (lost == 0) {
+            expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-capacity"));
+        }
+        judge_close();
+    }
+}
+
+/* A request larger than the card explains the failure by itself, even if the program keeps memory, and even if the
+ * frees of that memory may have been lost. */
+static void test_no_leak_explains_an_impossible_request(void **state)
+{
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(16 * gib);
+        for (int i = 0; i < 40; i++) {
+            uint64_t batch = gw_feed_alloc(&feed, 8 * mib);
+            gw_feed_alloc(&feed, 4 * mib);
+            gw_feed_launch(&feed, KERNEL, STREAM);
+            gw_feed_sync(&feed);
+            gw_feed_free(&feed, batch);
+        }
+        lose(lost * 1000);
+        gw_feed_no_room(&feed, 32 * gib, 15 * gib, 16 * gib);
+        close_program(1);
+        expect_fault("gpu-oom-capacity", lost == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
+        judge_close();
+    }
+}
+
+/* A few blocks that seem to be kept are not a leak if events were lost, because a context takes more memory than these
+ * blocks. */
+static void test_few_blocks_and_lost_events(void **state)
+{
+    (void)state;
+    open_program(4 * gib);
+    for (int i = 0; i < 40; i++) {
+        uint64_t batch = gw_feed_alloc(&feed, 8 * mib);
+        gw_feed_alloc(&feed, 4 * mib);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+    lose(1000);
+    gw_feed_no_room(&feed, 3600 * mib, 3500 * mib, 4 * gib);
+    close_program(1);
+    judge_open();
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
+    judge_close();
+}
+
+/* Blocks that seem to be kept may have been freed in the lost events, unless the driver has as much memory in use. */
+static void test_leak_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t unseen_gib = 0; unseen_gib <= 16; unseen_gib += 16) {
+        open_program((16 + unseen_gib) * gib);
+        for (int i = 0; i < 14; i++) {
+            uint64_t batch = gw_feed_alloc(&feed, 512 * mib);
+            gw_feed_alloc(&feed, gib);
+            gw_feed_launch(&feed, KERNEL, STREAM);
+            gw_feed_sync(&feed);
+            gw_feed_free(&feed, batch);
+        }
+        lose(1000);
+        gw_feed_no_room(&feed, 2 * gib, gib, (16 + unseen_gib) * gib);
+        close_program(1);
+        if (unseen_gib == 0) {
+            expect_fault("gpu-oom-leak", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-leak"));
+        }
+        judge_close();
+    }
+}
+
+/* The driver has as much memory in use as the ledger counted, so the lost events do not matter. */
+static void test_driver_fragmentation_and_lost_events(void **state)
+{
+    (void)state;
+    for (uint64_t total_gib = 8; total_gib <= 16; total_gib += 8) {
+        open_program(total_gib * gib);
+        small_blocks(true);
+        lose(1000);
+        gw_feed_no_room(&feed, 2 * gib, 700 * mib, total_gib * gib);
+        close_program(1);
+        if (total_gib == 8) {
+            expect_fault("gpu-oom-fragmentation", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-fragmentation"));
+        }
+        judge_close();
+    }
+}
+
+/* Train with a batch in each step, while another process uses the card. Each step leaves `keeps` bytes behind. */
+static void train_beside_another(int steps, uint64_t keeps)
+{
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, gib);
+    for (int i = 0; i < steps; i++) {
+        uint64_t batch = gw_feed_alloc(&feed, 2 * gib);
+        if (keeps != 0)
+            gw_feed_alloc(&feed, keeps + (uint64_t)i * mib);
+        gw_feed_launch(&feed, 0xf00, 0);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+    gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=11811160064 cmd=python notebook.py");
+    close_program(1);
+}
+
+/* One step that kept a quarter of the program's memory may be the start of a leak. Then the request would have failed
+ * even without the other process. */
+static void test_other_process_and_a_first_step_that_keeps(void **state)
+{
+    (void)state;
+    train_beside_another(1, 512 * mib);
+    expect_fault("gpu-oom-other-process", GW_SUPPORTED);
+    judge_close();
+    train_beside_another(1, 0);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    judge_close();
+    train_beside_another(6, 0);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    judge_close();
+}
+
+static const row rows[] = {
+    TEST(test_other_process_and_a_first_step_that_keeps),
+    TEST(test_other_process_by_difference_and_lost_events),
+    TEST(test_capacity_and_lost_events),
+    TEST(test_no_leak_explains_an_impossible_request),
+    TEST(test_few_blocks_and_lost_events),
+    TEST(test_leak_and_lost_events),
+    TEST(test_driver_fragmentation_and_lost_events),
+};
+
+ROWS_MAIN(rows)
