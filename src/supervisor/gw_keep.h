@@ -18,7 +18,8 @@ typedef struct gw_keep_limits {
 } gw_keep_limits;
 
 /* Read the limits from the user's configuration. Limits that it does not set have their standard values (500
- * recordings, 8 GiB, 90 days), as do all limits if there is no file. GW_USAGE: `err` names the file, the place and the reason. GW_IO, GW_NOMEM. */
+ * recordings, 8 GiB, 90 days), as do all limits if there is no file. GW_USAGE: `err` names the file, the place and the
+ * reason. GW_IO, GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err);
 
 typedef struct gw_keep_result {
