@@ -134,6 +134,6 @@ char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes)
         snprintf(launch, sizeof launch, "\nthis thread's newest launch before it: %s at %s:%d", failure->launch_call,
                  failure->launch_file, failure->launch_line);
     snprintf(out, out_bytes, "%s%s: %s%s%s", place, failure->call, failure->text,
-             failure->is_sticky ? " (sticky: only a new process helps)" : "", launch);
+             failure->is_sticky ? " (sticky: restart the process)" : "", launch);
     return out;
 }

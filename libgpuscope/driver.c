@@ -61,7 +61,7 @@ static gs_status find_functions(gwi_driver_trouble *trouble)
         void *found = dlsym(library, rows[i].name);
         if (found == NULL)
             return fail(trouble, GS_NO_DRIVER, "dlsym(libcuda.so.1)",
-                        "this driver has no %s; CUDA 11.4 is the oldest that will do", rows[i].name);
+                        "this driver has no %s; CUDA 11.4 is the oldest supported version", rows[i].name);
         memcpy((char *)&gwi_cuda + rows[i].offset, &found, sizeof found);
     }
     return GS_OK;
@@ -91,8 +91,8 @@ gs_status gwi_driver_open(gwi_driver_trouble *ret_trouble)
 {
     if (gwi_driver_is_forked())
         return fail(ret_trouble, GS_DEAD, "fork",
-                    "this process was forked from one that uses the driver, which "
-                    "does not work here: see gs_run_in_child()");
+                    "this process was forked from one that uses the driver, so it cannot use the driver itself: "
+                    "see gs_run_in_child()");
     if (gwi_driver_is_loaded())
         return GS_OK;
     pthread_mutex_lock(&load_lock);

@@ -112,7 +112,7 @@ gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank,
 gs_status gs_handle_close_at(gs_scope *scope, gs_kind kind, void *handle, const char *file, int line)
 {
     if (gwi_library_for(kind) == NULL)
-        return gwi_refuse(scope, GS_MISUSE, "gs_handle_close", file, line, "%s is no library's handle",
+        return gwi_refuse(scope, GS_MISUSE, "gs_handle_close", file, line, "%s is not a library handle",
                           gs_kind_text(kind));
     return gwi_thing_close(scope, kind, (uint64_t)(uintptr_t)handle, false, "gs_handle_close", file, line);
 }

@@ -78,7 +78,7 @@ static void compare_libraries(const gw_facts *facts, const gw_facts *before, gw_
         gw_fact_text_copy(version, sizeof version, is_there ? now.version : gw_fact_text_of(NULL));
         gw_fact_text_copy(version_then, sizeof version_then, then.version);
         if (!is_there || strcmp(version, version_then) != 0)
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", then.path.data,
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s before", then.path.data,
                       is_there ? version : "missing", version_then);
     }
     for (long long i = 0; i < gwi_library_count(facts); i++) {

@@ -213,6 +213,6 @@ void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread 
     }
     thread->flags |= GW_SITE_PYTHON_UNKNOWN;
     if (process->no_python[0] == '\0')
-        snprintf(process->no_python, sizeof process->no_python,
-                 "Python frames: threads that ran while they were looked at (such as tid %u)", thread->tid);
+        snprintf(process->no_python, sizeof process->no_python, "threads ran while gpuwhy read them (such as tid %u)",
+                 thread->tid);
 }
