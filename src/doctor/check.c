@@ -84,7 +84,7 @@ static void compare_libraries(const gw_facts *facts, const gw_facts *before, gw_
     for (long long i = 0; i < gwi_library_count(facts); i++) {
         now = gwi_library_fact(facts, i);
         if (now.has_path && !library_at(before, now.path.data, &then))
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing then", now.path.data);
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing before", now.path.data);
     }
 }
 
