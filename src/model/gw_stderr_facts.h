@@ -38,9 +38,9 @@ typedef struct gw_stderr_facts {
     bool exception_after_oom; /* the traceback of `exception` began at most two lines after an out-of-memory line */
     bool exception_is_fork_refused; /* `exception` reports that a framework refused to use CUDA in a forked child */
     bool exception_lacks_value;     /* `exception` reports a value that was never set: None, or an undefined name */
-    uint64_t oom_last_t_ns;
-    gw_stderr_line oom;        /* first out-of-memory line of a framework */
-    gw_stderr_line cuda_error; /* for example "CUDA error: ..." or "CUDA_ERROR_..." */
+    gw_stderr_line oom;             /* first out-of-memory line of a framework */
+    gw_stderr_line oom_last;        /* last out-of-memory line of a framework */
+    gw_stderr_line cuda_error;      /* for example "CUDA error: ..." or "CUDA_ERROR_..." */
     gw_stderr_line device_assert;
     gw_stderr_line wrong_device;   /* a framework reports that an object is on another GPU than the current one */
     gw_stderr_line library_status; /* error status of a library: CUDNN_STATUS_..., CUBLAS_STATUS_... */

@@ -32,16 +32,19 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-static bool has_any(const char *text, const char *const *parts, size_t count)
+/* Return the place in `text` where the first of `parts` that it contains begins, or NULL. */
+static const char *find_any(const char *text, const char *const *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (has(text, parts[i]))
-            return true;
+        const char *at = strstr(text, parts[i]);
+        if (at != NULL)
+            return at;
     }
-    return false;
+    return NULL;
 }
 
-#define HAS_ANY(text, list) has_any(text, list, sizeof list / sizeof list[0])
+#define FIND_ANY(text, list) find_any(text, list, sizeof list / sizeof list[0])
+#define HAS_ANY(text, list)  (FIND_ANY(text, list) != NULL)
 
 static const char *const oom_words[] = {"OutOfMemoryError",
                                         "CUDA out of memory",
@@ -196,9 +199,12 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
     python_line(model, t_ns, line);
     model->inner->stderr_state.lines_since_oom++;
     model->inner->stderr_state.lines_since_exception++;
-    if (HAS_ANY(line, oom_words)) {
-        keep(&facts->oom, t_ns, line, false);
-        facts->oom_last_t_ns = t_ns;
+    const char *oom = FIND_ANY(line, oom_words);
+    if (oom != NULL) {
+        /* XLA prints the whole instruction, which is longer than a kept line, before the message. */
+        const char *kept = strlen(line) < GW_STDERR_LINE_MAX ? line : oom;
+        keep(&facts->oom, t_ns, kept, false);
+        keep(&facts->oom_last, t_ns, kept, true);
         model->inner->stderr_state.lines_since_oom = 0;
     }
     if (HAS_ANY(line, cuda_words))

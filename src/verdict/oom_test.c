@@ -97,6 +97,34 @@ static void feed_jax_says_it_itself(void)
     close_program(1);
 }
 
+/* XLA prints a whole instruction before the message, and its exception names the size only in its second line. */
+static void judge_jax_exception(const char *second_line)
+{
+    char long_line[700];
+    open_program(4 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    gw_feed_alloc(&feed, gib);
+    iterate(4);
+    snprintf(long_line, sizeof long_line, "Could not get config for HLO: %0500d. Status: RESOURCE_EXHAUSTED: %s", 0,
+             second_line);
+    gw_feed_stderr(&feed, long_line);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 9, in step\n"
+                          "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to get configs for: 5 out of 28 "
+                          "instructions. See logs for all failures. Example failure: \n");
+    gw_feed_stderr(&feed, second_line);
+    close_program(1);
+}
+
+static void feed_jax_size_in_the_second_line(void)
+{
+    judge_jax_exception("Out of memory while trying to allocate 4.02GiB with allocator GPU_0_bfc on device 0.\n");
+}
+
+static void feed_jax_near_no_size(void)
+{
+    judge_jax_exception("\n");
+}
+
 static void feed_torch_without_its_observer(void)
 {
     open_torch(16 * gib);
@@ -321,6 +349,7 @@ static const row rows[] = {
     FAULT(unchecked_near_handled_then_an_unrelated_fault, "illegal-address", GW_ESTABLISHED,
           .alternative = {"gpu-oom-capacity"}),
     FAULT(jax_says_it_itself, "gpu-oom-capacity", GW_SUPPORTED, .value = {{(double)(2 * gib), "bytes"}}),
+    FAULT(jax_size_in_the_second_line, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"4.02 GiB is larger"}),
     /* live memory is not known, because the driver only sees segments */
     NO_FAULT(torch_without_its_observer, GW_VERDICT_UNDETERMINED, .alternative = {"gpu-oom-capacity"}),
     FAULT(the_same_request_again, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"refused 2 times, first at 0.00 s"}),
@@ -339,6 +368,7 @@ static const row rows[] = {
           .not_ruled_out = {"the GPU"}),
     FAULT(told_near_work_went_on, "script-exception", GW_SUPPORTED),
     FAULT(no_context_fits, "gpu-oom-other-process", GW_SUPPORTED),
+    NO_FAULT(jax_near_no_size, GW_VERDICT_UNDETERMINED, .not_ruled_out = {"the GPU", "a shortage of GPU memory"}),
     NO_FAULT(no_context_near_memory_is_free, GW_VERDICT_UNDETERMINED, .no_alternative = {"gpu-oom-other-process"}),
     TEST(test_capacity_in_a_phase),
     TEST(test_address_space_limit_at_the_first_context),

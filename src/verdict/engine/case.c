@@ -220,7 +220,12 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
     memory->t_ns = facts->oom.seen ? facts->oom.t_ns : facts->exception.t_ns;
     memory->pid = c->process == NULL ? 0 : c->process->pid;
     memory->call = "the framework's allocator";
-    memory->wanted_bytes = size_in(facts->oom.seen ? facts->oom.text : facts->exception.text);
+    /* XLA names the size in the line after the exception's first line. */
+    memory->wanted_bytes = size_in(facts->exception.text);
+    if (memory->wanted_bytes == 0)
+        memory->wanted_bytes = size_in(facts->oom_last.text);
+    if (memory->wanted_bytes == 0)
+        memory->wanted_bytes = size_in(facts->oom.text);
     if (c->process != NULL)
         memory->own_bytes = c->process->usage[0].peak_bytes;
 }
@@ -422,7 +427,7 @@ static void find_told(gwi_case *c)
         return;
     size_t launches = 0; /* if stderr is a file, it is read at the end: its lines are later than every launch */
     for (size_t i = 0; i < model->thread_count; i++) {
-        for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last_t_ns;)
+        for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last.t_ns;)
             launches += gw_is_any_launch(&model->thread[i].ring[k]);
     }
     c->told = launches < LAUNCHES_FEW ? &facts->oom : NULL;

@@ -114,6 +114,13 @@ static bool is_left_alone(const gwi_case *c)
     return gwi_alone_matters(c) && gwi_alone(c, 0) != NULL;
 }
 
+/* True if the exception that ended the program is about the GPU, although no driver call failed: a framework's own
+ * allocator refused memory, or a library failed without a driver call. */
+static bool is_told_of_gpu(const gwi_case *c)
+{
+    return c->bad_end && (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU);
+}
+
 static bool hangs(const gwi_case *c)
 {
     return c->hang.hang != NULL && c->ended && c->bad_end;
@@ -123,7 +130,7 @@ bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
     return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, NULL) == NULL && !hangs(c) &&
            !is_left_alone(c) && thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
-           gwi_doubtful_refusal(c) == NULL;
+           gwi_doubtful_refusal(c) == NULL && !is_told_of_gpu(c);
 }
 
 const char *gwi_gpu_words(const gwi_case *c)
@@ -169,6 +176,10 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
     if (failure != NULL)
         gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s, returned %u (%s)",
                      gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result));
+    if (is_told_of_gpu(c))
+        gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",
+                     "no driver call failed, but the program's last exception is about the GPU%s",
+                     c->exception == GW_EXCEPTION_OOM ? "'s memory" : "");
     gwi_say_alone(c, finding);
     failure = gwi_doubtful_refusal(c);
     if (failure != NULL)

@@ -382,6 +382,9 @@ static gw_framework framework_in(const char *text)
         gw_framework framework;
     } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* jaxlib has this path as "external" */
                  {"external/xla/", GW_FRAMEWORK_JAX},
+                 {"external/xla+/xla/", GW_FRAMEWORK_JAX},
+                 {"JaxRuntimeError", GW_FRAMEWORK_JAX},
+                 {"keras/src/backend/jax", GW_FRAMEWORK_JAX},
                  {"Outdated cuDNN installation found", GW_FRAMEWORK_JAX},
                  {"CUDA backend failed to initialize", GW_FRAMEWORK_JAX},
                  {"torch", GW_FRAMEWORK_TORCH},
