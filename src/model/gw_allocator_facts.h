@@ -99,8 +99,10 @@ typedef struct gw_arrays {
     uint64_t rest_bytes, rest_count; /* total size and number of all other arrays */
 } gw_arrays;
 
-/* Find a kind with so many arrays that they hold at least half of the memory that JAX used. A loop may keep them, or
- * the program may need them, so too little memory is not established as the cause. Returns NULL if there is none. */
-const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays);
+/* Find a kind with so many arrays that a loop probably keeps them: 100 or more that hold at least half of the memory
+ * that JAX used; or 16 or more that hold at least two thirds of it, if the program read results at least half as many
+ * times. `reads` is the number of copies to the host. A program whose model does not fit reads few results before it
+ * fails. The arrays may still be needed. Returns NULL if there is none. */
+const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays, uint64_t reads);
 
 #endif

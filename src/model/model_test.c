@@ -810,13 +810,13 @@ static void test_a_course_of_requests(void **state)
     gw_model_free(model);
 }
 
-/* 1,100 equal arrays that use most of the memory are a pile. 99 arrays are too few, and 1,100 arrays that use little of
- * the memory are not a pile either. */
+/* 1,100 equal arrays that use most of the memory are a pile, and so are 99 if the program read results often enough.
+ * 15 arrays are too few, and 1,100 arrays that use little of the memory are not a pile either. */
 static void test_a_pile_of_arrays(void **state)
 {
     (void)state;
     open_feed();
-    assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}));
+    assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}, 2000));
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 8 * mib, 12 * gib, 12 * gib, 12 * gib, "JAX");
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, 8 * mib, 1100, 0, 0, "float32[2048,1024]");
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, gib, 2, 0, 0, "float32[256,1024,1024]");
@@ -825,14 +825,22 @@ static void test_a_pile_of_arrays(void **state)
     assert_true(model->arrays.seen);
     assert_int_equal(model->arrays.kind_count, 2);
     assert_int_equal(model->arrays.rest_count, 40);
-    const gw_array_kind *pile = gw_arrays_pile(&model->arrays);
+    const gw_array_kind *pile = gw_arrays_pile(&model->arrays, 0);
     assert_non_null(pile);
     assert_string_equal(pile->name, "float32[2048,1024]");
-    model->arrays.kind[0].count = 99;
-    assert_null(gw_arrays_pile(&model->arrays));
-    model->arrays.kind[0].count = 1100;
     model->arrays.bytes_in_use = 40 * gib;
-    assert_null(gw_arrays_pile(&model->arrays));
+    assert_null(gw_arrays_pile(&model->arrays, 2000));
+    model->arrays.kind[0] = (gw_array_kind){.bytes = 64 * mib, .count = 99};
+    model->arrays.kind_count = 1;
+    model->arrays.rest_bytes = 3 * gib;
+    model->arrays.bytes_in_use = 0;
+    assert_null(gw_arrays_pile(&model->arrays, 48));
+    assert_non_null(gw_arrays_pile(&model->arrays, 49));
+    model->arrays.rest_bytes = 4 * gib;
+    assert_null(gw_arrays_pile(&model->arrays, 99));
+    model->arrays.kind[0].count = 15;
+    model->arrays.rest_bytes = 0;
+    assert_null(gw_arrays_pile(&model->arrays, 99));
     gw_model_free(model);
 }
 

@@ -246,9 +246,9 @@ static void arrays_add(gw_arrays *arrays, const gw_event *event)
     }
 }
 
-const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
+const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays, uint64_t reads)
 {
-    enum { PILE_MIN = 100 };
+    enum { PILE_MANY = 100, PILE_MIN = 16 };
     const gw_array_kind *most = &arrays->kind[0];
     if (!arrays->seen || arrays->kind_count == 0 || most->count < PILE_MIN || most->bytes == 0)
         return NULL;
@@ -256,7 +256,9 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
     for (size_t i = 0; i < arrays->kind_count; i++)
         in_use += arrays->kind[i].bytes * arrays->kind[i].count;
     in_use = arrays->bytes_in_use > in_use ? arrays->bytes_in_use : in_use;
-    return most->count >= in_use / most->bytes / 2 ? most : NULL;
+    if (most->count >= PILE_MANY && most->count >= in_use / most->bytes / 2)
+        return most;
+    return reads >= most->count / 2 && most->count >= in_use / most->bytes / 3 * 2 ? most : NULL;
 }
 
 static void refusal_add(gw_model *model, gwi_process *process, const gw_event *event)

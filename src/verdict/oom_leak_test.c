@@ -253,6 +253,35 @@ static void make_streams(int count)
         gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x100000 + (uint64_t)i, 0, 0, 0);
 }
 
+/* 46 equal JAX arrays fill the card; the program read `reads` results before it failed. */
+static void judge_jax_arrays(int reads)
+{
+    open_program(4 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    gw_feed_alloc(&feed, 3 * gib);
+    for (int i = 0; i < reads; i++) {
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_read(&feed, 4);
+    }
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 64 * mib, 3 * gib, 3 * gib, 3 * gib, "JAX");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, 64 * mib, 46, 0, 0, "float32[128,64,64,32]");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, mib, 100, 1, 0, "");
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\n"
+                          "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+                          "64.00MiB with allocator GPU_0_bfc on device 0.\n");
+    close_program(1);
+}
+
+static void feed_jax_arrays_kept(void)
+{
+    judge_jax_arrays(46);
+}
+
+static void feed_jax_arrays_near_a_model_of_equal_layers(void)
+{
+    judge_jax_arrays(2);
+}
+
 static void feed_stream_leak(void)
 {
     open_program(3 * gib);
@@ -328,6 +357,8 @@ static const row rows[] = {
     FAULT(leak_each_iteration, "gpu-oom-leak", GW_ESTABLISHED, .value = {{(double)(5 * mib), "bytes"}, {300, "count"}}),
     FAULT(leak_near_activations_of_one_pass, "gpu-oom-capacity", GW_SUPPORTED, .not_ruled_out = {"a leak"}),
     FAULT(equal_blocks_without_work, "gpu-oom-capacity", GW_SUPPORTED),
+    FAULT(jax_arrays_kept, "gpu-oom-leak", GW_SUPPORTED, .value = {{46, "count"}}, .says = {"float32[128,64,64,32]"}),
+    FAULT(jax_arrays_near_a_model_of_equal_layers, "gpu-oom-capacity", GW_SUPPORTED),
     FAULT(stream_leak, "gpu-oom-leak", GW_ESTABLISHED, .value = {{4001, "count"}}, .says = {"stream"}),
     FAULT(stream_leak_near_memory_holds_it, "gpu-oom-capacity", GW_ESTABLISHED),
     /* the count excludes the primary context */

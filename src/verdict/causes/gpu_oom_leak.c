@@ -347,7 +347,8 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
 static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
 {
     const gw_arrays *arrays = &c->model->arrays;
-    const gw_array_kind *pile = c->framework == GW_FRAMEWORK_JAX && arrays->seen ? gw_arrays_pile(arrays) : NULL;
+    uint64_t reads = c->process == NULL ? 0 : c->process->counter[GW_COUNT_READ];
+    const gw_array_kind *pile = c->framework == GW_FRAMEWORK_JAX && arrays->seen ? gw_arrays_pile(arrays, reads) : NULL;
     if (pile == NULL)
         return GW_CERTAINTY_NONE;
     char all[GW_BYTES_TEXT_MAX], in_use[GW_BYTES_TEXT_MAX];
@@ -357,6 +358,10 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, arrays->t_ns, "observer", (double)pile->count, "count",
                 "%" PRIu64 " live arrays have the type and shape %s: %s of the %s that JAX had in use", pile->count,
                 pile->name, all, gw_bytes_text(in_use, arrays->bytes_in_use));
+    if (reads >= pile->count / 2)
+        gwi_measure(finding, GWI_NO_TIME, "ledger", (double)reads, "count",
+                    "the program had read results %" PRIu64 " times, so it had done many steps before it failed",
+                    reads);
     return GW_SUPPORTED;
 }
 
