@@ -355,7 +355,7 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     gw_bytes_text(all, pile->bytes * pile->count);
     gwi_headline(finding, "%" PRIu64 " equal JAX arrays are alive, %s in total", pile->count, all);
     gwi_say_request(c, finding);
-    gwi_measure(finding, arrays->t_ns, "observer", (double)pile->count, "count",
+    gwi_measure(finding, arrays->t_ns, "observer", (double)(pile->bytes * pile->count), "bytes",
                 "%" PRIu64 " live arrays have the type and shape %s: %s of the %s that JAX had in use", pile->count,
                 pile->name, all, gw_bytes_text(in_use, arrays->bytes_in_use));
     if (reads >= pile->count / 2)
