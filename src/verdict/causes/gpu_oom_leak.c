@@ -356,7 +356,7 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "%" PRIu64 " equal JAX arrays are alive, %s in total", pile->count, all);
     gwi_say_request(c, finding);
     gwi_measure(finding, arrays->t_ns, "observer", (double)(pile->bytes * pile->count), "bytes",
-                "%" PRIu64 " live arrays have the type and shape %s: %s of the %s that JAX had in use", pile->count,
+                "%" PRIu64 " live arrays have the type and shape %s, %s in total; JAX had %s in use", pile->count,
                 pile->name, all, gw_bytes_text(in_use, arrays->bytes_in_use));
     if (reads >= pile->count / 2)
         gwi_measure(finding, GWI_NO_TIME, "ledger", (double)reads, "count",
@@ -429,7 +429,7 @@ const gw_cause gwi_cause_gpu_oom_leak = {
              "torch.cuda.empty_cache() frees nothing that is still referenced",
          [GW_FRAMEWORK_TENSORFLOW] = "Call tf.keras.backend.clear_session() between runs and del the model\n"
                                      "Do not create variables or functions inside the loop",
-         [GW_FRAMEWORK_JAX] = "del the arrays of the first run; jax.live_arrays() lists what is alive\n"
+         [GW_FRAMEWORK_JAX] = "del the arrays that earlier steps or runs kept; jax.live_arrays() lists what is alive\n"
                               "jax.clear_caches() drops compiled programs"},
     .judge = judge,
 };
