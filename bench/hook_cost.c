@@ -1,5 +1,5 @@
-/* Measure what gpuwhy costs per call. One process calls the driver API, alternately through gpuwhy's facade and
- * directly.
+/* Measure how much time gpuwhy adds to each driver call. One process calls the driver API, alternately through gpuwhy's
+ * facade and directly.
  *
  *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
  *   hook_cost --layout
@@ -10,8 +10,8 @@
  * blocks call the driver directly.
  *
  * Prints one JSON object; bench.py computes the statistics. Launches are measured a second time with accesses to other
- * memory between them, as in a program that works between its calls. --layout prints the offsets in a buffer that
- * training.py needs. */
+ * memory between them, as in a program that works between its calls. --layout prints the offsets of some fields of
+ * gpuwhy's buffer, for training.py. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -28,17 +28,18 @@
 
 enum {
     LAUNCHES = 200,
-    LAUNCH_BLOCKS_TIMES = 5, /* launches are short, so measure this many times as many blocks */
+    LAUNCH_BLOCKS_TIMES = 5, /* launches are short, so a launch measurement has this many times `blocks` blocks */
     COLD_LAUNCHES = 50,
     COLD_BYTES = 256 << 10, /* bytes accessed between two launches */
-    COLD_WALK = 8 << 20,    /* size of the array through which these accesses advance */
+    COLD_WALK = 8 << 20,    /* size of the accessed array in bytes; each group of accesses continues the last one */
     PAIRS = 100,
-    TAIL_BLOCKS = 20, /* number of blocks of one kind from which one p99.9 is computed */
+    TAIL_BLOCKS = 20, /* one 99.9th percentile is computed from the calls of this many "on" (or "off") blocks */
     BLOCKS = 400,
     BLOCKS_MAX = 4000,
     ALLOC_BYTES = 4096,
     DEPTH = 60, /* stack depth in frames for the measurements of call sites */
-    /* New call sites per block. Each takes about 25 records, and the buffer is emptied only ten times per second. */
+    /* New call sites per block. There are only a few, because each one takes about 25 records in gpuwhy's buffer, and
+     * the supervisor empties this buffer only ten times per second. */
     NEW_IN_BLOCK = 8
 };
 
@@ -106,7 +107,7 @@ static void open_driver(const char *path, struct driver *to)
     memcpy(&to->free_async, &found, sizeof found);
 }
 
-/* Map the buffer of this process. Returns NULL if the process is not recorded. */
+/* Map the header of gpuwhy's buffer for this process. Returns NULL if the process is not recorded. */
 static gw_buffer_head *map_buffer(void)
 {
     const char *folder = getenv("GPUWHY_RUN_DIR");
@@ -160,7 +161,7 @@ static void print_blocks(const char *name, int blocks)
 static void measure_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
-    for (int i = -8; i < blocks; i++) { /* the first blocks warm up */
+    for (int i = -8; i < blocks; i++) { /* blocks with a negative number only warm up and are not counted */
         bool on = is_on(i);
         const struct driver *by = on ? &driver : &bare;
         uint64_t begin = now_ns();
@@ -183,7 +184,8 @@ static void touch_other_memory(void)
     at = (at + COLD_BYTES) % COLD_WALK;
 }
 
-/* Time each launch separately. Reading the clock costs the same with and without gpuwhy. */
+/* Time each launch separately, after accesses to other memory. Reading the clock adds the same time with and without
+ * gpuwhy. */
 static void measure_cold_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
@@ -211,7 +213,8 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Print one p99.9 for each group of TAIL_BLOCKS blocks. Call this before print_calls(), which sorts all samples. */
+/* Print one 99.9th percentile for each group of TAIL_BLOCKS blocks. Call this before print_calls(), which sorts all
+ * samples together, so that the groups are lost. */
 static void print_tails(const char *name, int samples)
 {
     enum { EACH = TAIL_BLOCKS * PAIRS };
@@ -248,15 +251,15 @@ static float timed_alloc(const struct driver *by, bool async)
 
 /* The meaning of "on" and "off" in a measurement. */
 typedef enum comparison {
-    WITH_AND_WITHOUT_US, /* on: through gpuwhy, off: directly; no call sites in either case */
-    SITE_KNOWN,          /* on: with call sites, off: without; always the same site, DEPTH frames deep */
-    SITE_NEW             /* on: with call sites, off: without; each call has a new path through known functions */
+    WITH_AND_WITHOUT_US, /* on: calls go through gpuwhy, off: directly to the driver; no call sites are recorded */
+    SITE_KNOWN,          /* on: call sites are recorded, off: not; every call has the same stack of DEPTH frames */
+    SITE_NEW             /* on: call sites are recorded, off: not; every call has a new stack of known functions */
 } comparison;
 
 static volatile unsigned kept;
 
-/* Time an allocation `depth` frames down the stack. Bit n of `path` selects the line from which frame n calls the next
- * frame. */
+/* Time an allocation `depth` frames down the stack. Bit n of `path` selects which of two lines in frame n calls the
+ * next frame. */
 static __attribute__((noinline)) float deep_alloc(unsigned depth, uint64_t path, bool async)
 {
     float ns;
@@ -282,8 +285,8 @@ static float compared_alloc(gw_buffer_head *head, comparison what, bool async, b
     return deep_alloc(DEPTH, what == SITE_NEW ? ++count * 0x9e3779b97f4a7c15ull : 0, async);
 }
 
-/* Time each allocation separately to get the tail of the distribution. The supervisor empties the buffer during the
- * pauses. */
+/* Time each allocation separately to get the tail of the distribution. The pause after each block lets the supervisor
+ * empty gpuwhy's buffer. */
 static void measure_allocations(gw_buffer_head *head, const char *name, comparison what, bool async, int blocks)
 {
     int count[2] = {0, 0}, used[2] = {0, 0}, each = what == SITE_NEW ? NEW_IN_BLOCK : PAIRS;

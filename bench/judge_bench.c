@@ -2,8 +2,8 @@
  *
  *   gw_judge_bench [LIVE_BLOCKS [EVENTS]]
  *
- * made_recording.h describes the mix of events. The time to write the recording is not measured. Prints the median,
- * the slowest and the fastest of five rounds. */
+ * made_recording.h describes the mix of events. The time to write the recording is not measured. Prints the median, the
+ * lowest and the highest speed of five rounds, in million events per second. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_model.h"

@@ -9,8 +9,8 @@
 
 #include "gw_recording.h"
 
-/* Write `event_count` events to `path`. At most `live_count` blocks are alive at a time, and half as many on average.
- * Unless GW_OK is returned, `err` contains the reason. */
+/* Write `event_count` events to `path`. At most `live_count` blocks are alive at a time, and about half as many on
+ * average. Unless GW_OK is returned, `err` contains the reason. */
 GW_MUST_CHECK gw_status gw_made_recording_write(const char *path, uint64_t event_count, uint64_t live_count,
                                                 gw_error *err);
 

@@ -1,9 +1,9 @@
-/* Measure two costs: recording the calls that determine the order of work (src/hook/order.c), and writing these
- * records before a free.
+/* Measure two costs of gpuwhy's hook: keeping the calls that determine the order of GPU work in a ring in memory
+ * (src/hook/order.c), and writing them to the recording before a free.
  *
- * One process uses the driver API. It runs the same bursts of calls before and after the hook starts to record order,
- * and again with a copy on another stream before each free. Prints the median time per call in ns. Absolute times
- * depend on the machine: compare only within one run.
+ * One process calls the driver API. It measures bursts of three kinds of calls before and after the hook starts to keep
+ * such calls, and bursts of frees without and with a copy on another stream before the burst. Prints the median time
+ * per call in ns. The times depend on the machine, so compare only times of the same run.
  *
  *   gpuwhy run --quiet --gpu virtual:h200 -- bench-order-cost */
 #include "gw_cuda_calls.h"
@@ -74,8 +74,8 @@ static void allocate(void)
         CHECK(cuMemAllocAsync(&block[i], 4096, computing));
 }
 
-/* Allocate the blocks and copy on another stream. The hook must then check the order at each free of the burst. At the
- * first free, it also writes the recorded steps. */
+/* Allocate the blocks and make a copy on another stream. Because of this copy, the hook must check the order of work at
+ * each free of the burst. At the first free, it also writes the calls that it has kept. */
 static void allocate_and_copy(void)
 {
     allocate();
@@ -94,7 +94,7 @@ static double measure(void (*before)(void), void (*call)(int))
             call(i);
         burst_ns[b] = (now_ns() - begin) / CALLS;
         CHECK(cuCtxSynchronize());
-        usleep(2000); /* let the supervisor empty the buffer: calls cost more when it is full */
+        usleep(2000); /* let the supervisor empty gpuwhy's buffer: calls take longer when the buffer is full */
     }
     qsort(burst_ns, BURSTS, sizeof burst_ns[0], compare);
     return burst_ns[BURSTS / 2];
@@ -123,12 +123,13 @@ int main(void)
     for (int i = 0; i < STEPS; i++)
         off[i] = measure(nothing, steps[i].call);
     void *locked;
-    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* after this call, the hook records the steps */
+    /* when page-locked memory exists, the hook keeps the calls that order work */
+    CHECK(cuMemHostAlloc(&locked, 4096, 0));
     for (int i = 0; i < STEPS; i++) {
         double on = measure(nothing, steps[i].call);
         printf("%-22s %7.1f ns, noted %7.1f ns: %+.1f ns\n", steps[i].name, off[i], on, on - off[i]);
     }
-    for (int i = 0; i < 2000; i++) /* overwrite all copies in the hook's ring of steps */
+    for (int i = 0; i < 2000; i++) /* fill the hook's ring with other calls, so that it no longer contains copies */
         record(i), wait(i);
     double without = measure(allocate, free_one);
     double with = measure(allocate_and_copy, free_one);

@@ -3,7 +3,7 @@
  *
  *   gpuwhy run --quiet -- start_cost [pairs]
  *
- * Prints one JSON object with the time of every start. */
+ * Prints one JSON object with the time of every start in microseconds. */
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>

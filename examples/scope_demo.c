@@ -26,7 +26,7 @@ struct settings {
     long long runs, memory_bytes, batch;
 };
 
-/* Return the memory that layer `i` keeps for this number of images. */
+/* Return the bytes that layer `i` keeps for the backward pass of `images` images. */
 static size_t layer_bytes(int i, size_t images)
 {
     return images * (size_t)(LAYERS - i) * 20000;
@@ -102,7 +102,9 @@ static gs_status iterate(gs_arena *arena, CUfunction step, size_t images, CUstre
 }
 
 struct seen {
-    uint64_t images, peak_bytes, driver_bytes; /* the largest micro-batch; the scope's peak; memory in use on the GPU */
+    /* images: the largest micro-batch that fits; peak_bytes: peak of the scope; driver_bytes: memory in use on the
+     * whole GPU */
+    uint64_t images, peak_bytes, driver_bytes;
 };
 
 static gs_status work(gs_scope *scope, const struct settings *settings, struct iteration *iteration, struct seen *seen)
@@ -169,7 +171,8 @@ static gs_status run(gs_scope *outer, const struct settings *settings, struct se
 
 /* ---- a run that fails ---- */
 
-/* Make a run fail. gs_run_in_child() calls this in a separate process, so that this process stays usable. */
+/* Launch a kernel with a wild pointer, so that the run fails. gs_run_in_child() calls this function in a separate
+ * process, so that the parent process stays usable. */
 static gs_status ruin(const void *input, size_t input_bytes, gs_reply *reply)
 {
     (void)input;

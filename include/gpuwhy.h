@@ -7,11 +7,11 @@
  *     gpuwhy_phase(NULL);
  *
  * Each call starts a phase of the process. The phase lasts until the next call. NULL or "" ends the phase without
- * starting another. A verdict then reports the phase in which the program failed, and the phase that needed the most
+ * starting another. The verdict then reports the phase in which the program failed, and the phase that needed the most
  * memory.
  *
  * This is a single header for C99 or C++, without dependencies (link with -ldl if the C library has dlopen() in a
- * separate library). Without gpuwhy, the call only reads one environment variable and returns. gpuwhy_phase() returns
+ * separate library). Without gpuwhy, gpuwhy_phase() only reads one environment variable and returns. It returns
  * 1 if the phase was recorded. It returns 0 if gpuwhy is not running or not recording, or if the process has not
  * called the driver yet. Any thread may call it. A process has one phase at a time, no matter which thread sets it. A
  * forked child has no phase until it sets one. Names are UTF-8 and are cut after 200 bytes. Mark phases, not
@@ -24,7 +24,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#ifndef RTLD_NOLOAD /* some C libraries define this only with _GNU_SOURCE; the value is part of the Linux ABI */
+#ifndef RTLD_NOLOAD /* some C libraries define it only with _GNU_SOURCE; the value is part of the Linux ABI */
 #define RTLD_NOLOAD 4
 #endif
 
@@ -32,7 +32,7 @@ static __inline__ int gpuwhy_phase(const char *name)
 {
     typedef int (*gpuwhy_mark_function)(const char *);
     gpuwhy_mark_function mark;
-    static void *gpuwhy_found; /* set once; all threads store the same value */
+    static void *gpuwhy_found; /* the hook's function; NULL: not found yet. All threads store the same value */
     void *found = __atomic_load_n(&gpuwhy_found, __ATOMIC_RELAXED);
     if (found == 0) {
         void *hook = 0;

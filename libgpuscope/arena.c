@@ -1,4 +1,5 @@
-/* Arenas, which repeat a plan, and workspaces, which library algorithms share. The scope frees both. */
+/* Arenas hand out memory as a plan has laid it out. Workspaces are memory that library algorithms share. The scope
+ * frees both. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"
@@ -6,16 +7,16 @@
 #include <stdlib.h>
 
 struct gs_arena {
-    gwi_helper helper;   /* must be the first member, because the scope frees it by this address */
-    const gs_plan *plan; /* borrowed from the caller */
+    gwi_helper helper;   /* must be the first member: the scope frees the arena through a pointer to it */
+    const gs_plan *plan; /* borrowed from the caller of gs_arena_open() */
     CUdeviceptr base;
     size_t step;
 };
 
 struct gs_workspace {
-    gwi_helper helper; /* must be the first member */
+    gwi_helper helper; /* must be the first member: the scope frees the workspace through a pointer to it */
     uint64_t budget_bytes;
-    CUdeviceptr block; /* 0: not allocated */
+    CUdeviceptr block; /* device memory of the workspace; 0: not allocated */
     size_t block_bytes;
 };
 
@@ -65,8 +66,8 @@ CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block)
     return gs_plan_offset(arena->plan, block, &offset) == GS_OK ? arena->base + offset : 0;
 }
 
-/* Store the plan's next step in *ret_step. If `is_free`, the step must be a free, otherwise an allocation. Returns
- * GS_DIFFERS if the step is of the other kind or no step is left, and GS_DEAD in a dead scope. */
+/* Store the plan's next step in *ret_step. The step must be a free if `is_free`, otherwise an allocation. Returns
+ * GS_DIFFERS if the step is of the other kind or if the plan has no more steps, and GS_DEAD in a dead scope. */
 static gs_status next_step(gs_arena *arena, bool is_free, const char *call, const char *file, int line,
                            gwi_plan_step *ret_step)
 {

@@ -1,8 +1,8 @@
-/* Run a function in a new process: start the program again; gs_child_main() calls the function there.
+/* Run a function in a new process: start the program again. In the new process, gs_child_main() calls the function.
  *
  * Input and output pass through two anonymous files, so that neither process waits for the other, and the output
  * survives if the child dies. The output file begins with a header, which the child writes last. The child also has
- * the write end of a pipe, but writes nothing to it. The pipe closes when the child ends, which wakes the parent. */
+ * the write end of a pipe, but writes nothing to it. This end is closed when the child ends, which wakes the parent. */
 #include "gwi_scope.h"
 
 #include <errno.h>
@@ -18,15 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VARIABLE "GPUSCOPE_CHILD" /* value "INPUT:OUTPUT:LIFE:NAME": three descriptors and the function's name */
+#define VARIABLE "GPUSCOPE_CHILD" /* "INPUT:OUTPUT:LIFE:NAME": three descriptor numbers, and the function's name */
 
 typedef struct header {
-    uint64_t magic; /* 0 until the function has returned */
+    uint64_t magic; /* 0 while the function runs; header_magic once it has returned */
     int32_t status;
     int32_t has_failure;
     gs_failure failure;
 } header;
-static const uint64_t header_magic = 0x3130444C49485347u; /* "GSHILD01" */
+static const uint64_t header_magic = 0x3130444C49485347u; /* the bytes "GSHILD01" in memory order */
 
 struct gs_reply {
     int output;
@@ -34,7 +34,8 @@ struct gs_reply {
 
 extern char **environ;
 
-static const gs_child_entry *known_entries; /* set by gs_child_main(); borrowed from the program */
+/* the functions that may be run; set by gs_child_main(); borrowed from the program */
+static const gs_child_entry *known_entries;
 static const char *known_program;
 
 static gs_status write_all(int fd, const void *data, size_t bytes)
@@ -162,8 +163,8 @@ static char **make_environment(const char *name, const int numbers[3])
     return copy;
 }
 
-/* Start the child. Its descriptors have the same numbers as in the parent. Other programs that the parent starts
- * meanwhile do not inherit them. */
+/* Start the child. It inherits three descriptors, whose numbers are in its environment (GPUSCOPE_CHILD). Other programs
+ * that the parent starts at the same time do not inherit them. */
 static gs_status start(child *c, const char *name)
 {
     gs_status status = GS_FAILED;
@@ -208,7 +209,7 @@ static int64_t now_ms(void)
 }
 
 /* Wait until the child ends or the timeout expires. After a timeout, kill the child and return false. If `timeout_ms`
- * is 0, return true at once: the caller then waits without a limit. */
+ * is 0, return true at once, without waiting: the caller then waits without a limit. */
 static bool wait_for_end(const child *c, unsigned timeout_ms)
 {
     int64_t until = now_ms() + timeout_ms;

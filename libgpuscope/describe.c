@@ -43,7 +43,7 @@ static void describe_code(gs_failure *failure)
         name = error->driver_name != NULL ? error->driver_name : error->runtime_name;
         text = error->meaning;
     }
-    if (gwi_driver_is_loaded()) { /* prefer the driver's own name and text */
+    if (gwi_driver_is_loaded()) { /* prefer the driver's name and text to those of our table */
         const char *own_name = NULL, *own_text = NULL;
         if (gwi_cuda.cuGetErrorName(failure->code, &own_name) == 0 && own_name != NULL)
             name = own_name;
@@ -66,7 +66,8 @@ int gwi_sticks_by_table(gs_source source, int code)
     case GW_STICKY_PRACTICE:
         return 1;
     case GW_STICKY_NO:
-        return error->usable == GW_USABLE_NO; /* not sticky, but the context is just as unusable */
+        /* an error that is not sticky counts as sticky if it leaves the context unusable */
+        return error->usable == GW_USABLE_NO;
     default:
         return -1;
     }

@@ -12,7 +12,7 @@ gwi_driver gwi_cuda;
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;             /* never closed, because the driver's threads run until the process ends */
-static atomic_int is_initialised; /* 1: gwi_cuda is complete and no longer changes */
+static atomic_int is_initialised; /* 1: cuInit() has succeeded; gwi_cuda is complete and no longer changes */
 static atomic_int is_forked;
 
 int gwi_driver_is_loaded(void)

@@ -20,7 +20,7 @@ typedef struct ending {
     size_t thing_count;
     const char *file;
     int line;
-    CUcontext before; /* the context to make current again at the end */
+    CUcontext before; /* the context that was current before; made current again at the end */
     bool is_switched; /* true if gs_end() had to make the scope's context current */
 } ending;
 
@@ -37,7 +37,7 @@ static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 
 /* ---- checks and preparation ---- */
 
-/* Return an entry of another thread in the scope or its inner scopes. Returns NULL if there is none. */
+/* Return an entry of another thread into the scope or its inner scopes. Returns NULL if there is none. */
 static const gwi_entry *other_entry_locked(gs_scope *scope)
 {
     long self = syscall(SYS_gettid);
@@ -66,8 +66,8 @@ static void set_ending_locked(gs_scope *scope, bool is_ending)
         at->is_ending = is_ending;
 }
 
-/* Prevent threads from entering the scope. Returns GS_BUSY if another thread is inside, or if the scope is already
- * ending. */
+/* Prevent threads from entering the scope from now on. Returns GS_BUSY if another thread is inside, or if the scope is
+ * already ending. */
 static gs_status shut(ending *end)
 {
     gs_status status = GS_OK;
@@ -107,7 +107,7 @@ static bool is_same_place(const gwi_thing *a, const gwi_thing *b)
     return compare_things(&left, &right) == 0;
 }
 
-/* Allocate all memory that gs_end() needs before it changes anything. */
+/* Allocate all host memory that gs_end() needs. After this, gs_end() cannot run out of host memory halfway. */
 static gs_status make_room(ending *end)
 {
     end->report = calloc(1, sizeof *end->report);
@@ -185,7 +185,7 @@ static gs_status failed(ending *end, gs_source source, int code, const char *cal
     return gwi_failed(end->scope, source, code, call, NULL, end->file, end->line);
 }
 
-/* Make the scope's context current. Returns false on failure: then no resource can be released individually. */
+/* Make the scope's context current. Returns false on failure; resources can then not be released one by one. */
 static bool enter_context(ending *end)
 {
     const char *call = "cuCtxGetCurrent";
@@ -225,7 +225,8 @@ static bool may_try_again(const gwi_thing *thing, int code)
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
-/* Release one thing. Returns true if it was released, else sets *ret_again: true if the parent scope may try again. */
+/* Release one thing, with a second attempt if that is safe. Returns true if it was released. Otherwise *ret_again is
+ * true if the parent scope may try again. */
 static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 {
     gs_source source;
@@ -244,7 +245,8 @@ static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 static void release_all(ending *end, bool can_release)
 {
     gs_scope *parent = end->scope->parent;
-    bool has_ordered = false; /* a freed block returns to the pool only when its stream has finished */
+    /* stream-ordered memory was freed: before its pool is destroyed, wait until the memory has returned to the pool */
+    bool has_ordered = false;
     for (size_t i = 0; i < end->thing_count; i++) {
         gwi_thing *thing = end->things[i];
         bool again = can_release;
@@ -270,8 +272,9 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
 }
 
-/* Return how much memory a context normally keeps after everything was released: 0.56 MiB for each stream that was
- * created in the scope, and one page that small blocks share. */
+/* Return how many bytes a context normally keeps after everything was released: 0.56 MiB for each stream that was
+ * created in the scope, rounded up to 2 MiB pages, and one page more if small blocks, which share pages, were
+ * allocated. */
 static uint64_t allowed_bytes_locked(const gs_scope *scope)
 {
     enum { STREAM_BYTES = 576 << 10 };
@@ -317,8 +320,8 @@ static void leave(ending *end)
         failed(end, GS_FROM_DRIVER, code, "cuCtxSetCurrent");
 }
 
-/* Release the context only once. If the release fails, it is unknown whether the context was released, and a second
- * release might take it away from its other users. */
+/* Release the context of an outermost scope, without a second attempt. If the release fails, it is unknown whether the
+ * context was released, and a second release might take the context away from its other users. */
 static void release_context(ending *end)
 {
     gs_report *report = end->report;

@@ -1,5 +1,5 @@
-/* Load the CUDA driver at run time. Each member of gwi_driver has the exported name of its function, because the
- * meaning of an exported name never changes. The types come from api/driver.api. */
+/* Load the CUDA driver at run time. Each member of gwi_driver has the exported name of its function, with its version
+ * suffix, because the meaning of an exported name never changes. The types are generated from api/driver.api. */
 #ifndef GWI_DRIVER_H
 #define GWI_DRIVER_H
 
@@ -55,18 +55,19 @@ typedef struct gwi_driver {
 #undef GWI_X
 } gwi_driver;
 
-/* The driver's functions. gwi_driver_load() sets them once. */
+/* The driver's functions, set once by gwi_driver_open(). */
 extern gwi_driver gwi_cuda;
 
 /* Why the driver cannot be used. */
 typedef struct gwi_driver_trouble {
-    int code;         /* error of `call`; 0: `text` has the reason */
-    const char *call; /* static */
+    int code;         /* error number that `call` returned; 0: `text` contains the reason instead */
+    const char *call; /* name of the function that failed; static */
     char text[320];
 } gwi_driver_trouble;
 
-/* Load and initialise the driver. After a success, later calls do nothing; after a failure, they try again. Any thread
- * may call this. gwi_driver_load() (describe.c) returns the reason as a failure. */
+/* Load and initialise the driver. After a success, later calls do nothing. After a failure, they try again. On failure,
+ * gwi_driver_open() describes the reason in *ret_trouble, and gwi_driver_load() (describe.c) in a gs_failure. Any
+ * thread may call them. */
 gs_status gwi_driver_open(gwi_driver_trouble *ret_trouble);
 gs_status gwi_driver_load(gs_failure *ret_failure);
 /* True if the driver is loaded and its functions may be called. */

@@ -9,11 +9,11 @@ typedef int gwi_destroy_function(void *handle);
 typedef int gwi_set_stream_function(void *handle, CUstream stream);
 typedef const char *gwi_error_function(int code);
 
-/* A library, of which the scopes create handles. After it is loaded, its fields do not change. */
+/* A library whose handles scopes create and own. Its fields do not change after it was loaded. */
 typedef struct gwi_library {
     gs_source source;
     gs_kind kind;
-    const char *variable; /* environment variable with the name of another file */
+    const char *variable; /* environment variable that can name another library file */
     const char *files[4]; /* file names for the dynamic loader, newest version first */
     const char *create, *destroy, *set_stream, *error;
     void *handle; /* from dlopen(), never closed */
@@ -23,18 +23,20 @@ typedef struct gwi_library {
     gwi_error_function *do_error;
 } gwi_library;
 
-/* Return the library of a kind of handle. Returns NULL if it is not a handle of a library. */
+/* Return the library that creates handles of this kind. Returns NULL if `kind` is not a library handle. */
 const gwi_library *gwi_library_for(gs_kind kind);
-/* Load a library. Returns GS_OK or GS_NO_LIBRARY; `why` then has the reason. */
+/* Load a library. Returns GS_OK, or GS_NO_LIBRARY with the reason in `why`. */
 gs_status gwi_library_load(gs_source source, const gwi_library **ret_library, char *why, size_t why_bytes);
-/* Store the function `name` in a function pointer, or NULL if `name` is NULL. Returns false if there is no such
- * function. */
+/* Store the address of the function `name` in *ret_function, which is a function pointer. If `name` is NULL, store
+ * NULL. Returns false if the library has no such function. */
 bool gwi_library_find(void *handle, const char *name, void *ret_function);
-/* Return a function of a library, NULL if the library is not loaded or has no such function. */
+/* Return a function of a library. Returns NULL if the library is not loaded or has no such function. */
 void *gwi_library_symbol(gs_source source, const char *name);
-/* Return the library's text for an error. Static; NULL: the error is unknown. */
+/* Return the library's text for an error number. Static; NULL: the library is not loaded or does not know the
+ * number. */
 const char *gwi_library_error(gs_source source, int code);
-/* Destroy a handle with its library's function, and set *ret_call to its name. Returns the library's error. */
+/* Destroy a handle with its library's function, and set *ret_call to the name of this function. Returns the library's
+ * error number; 0: success. */
 int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const char **ret_call);
 
 #endif

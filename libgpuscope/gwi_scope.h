@@ -21,11 +21,11 @@ typedef struct gwi_device {
     atomic_int is_dead;
     gs_failure death;      /* written once, before is_dead is set */
     uint64_t taken_bytes;  /* device memory of all scopes, rounded as in gwi_taken_bytes() */
-    bool has_shared_pages; /* true if small blocks, which share a page, were allocated */
+    bool has_shared_pages; /* small blocks, which share pages, have been allocated in the context */
 } gwi_device;
 
-/* A resource that a scope owns: memory, a stream, an event and so on. It is in the scope's list and in the table of all
- * things. */
+/* A resource that a scope owns: memory, a stream, an event and so on. It is in the scope's list and in the process's
+ * table (things.c). */
 typedef struct gwi_thing {
     gs_kind kind;
     uint64_t handle;
@@ -88,8 +88,8 @@ struct gs_scope {
 
 /* state.c */
 extern pthread_mutex_t gwi_lock;
-/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because the thread will try smaller
- * sizes. */
+/* While this is true, gwi_keep() ignores out-of-memory failures of this thread, because they are not final: the thread
+ * will try a smaller size. */
 extern _Thread_local bool gwi_is_trial;
 /* The latest launch of this thread. */
 typedef struct gwi_last_launch {
@@ -104,11 +104,12 @@ void gwi_describe(gs_failure *failure, gs_source source, int code, const char *c
 /* Fill in a failure for an error that libgpuscope itself detected. `failure` may be NULL. Returns `status`. */
 __attribute__((format(printf, 4, 5))) gs_status gwi_refusal(gs_failure *failure, gs_status status, const char *call,
                                                             const char *format, ...);
-/* The same for arguments in a list. `failure` must not be NULL. */
+/* Like gwi_refusal(), but with the source position, and with the format arguments as a va_list. `failure` must not be
+ * NULL. */
 void gwi_describe_refusal(gs_failure *failure, gs_status status, const char *call, const char *file, int line,
                           const char *format, va_list arguments);
-/* Look up whether an error is sticky. Returns 1 if it is, 0 if it is not, and -1 if the error number alone does not
- * show it. */
+/* Look up in our table whether an error is sticky. Returns 1 if it is, 0 if it is not, and -1 if the error number alone
+ * does not show it. */
 int gwi_sticks_by_table(gs_source source, int code);
 
 /* failure.c */
@@ -132,34 +133,35 @@ gs_scope *gwi_current(void);
 /* Check that the calling thread may use the scope. Returns GS_OK, GS_DEAD or GS_MISUSE. GS_MISUSE is also stored as a
  * failure. */
 gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int line);
-/* Pass a line to the user's log callback, if there is one. */
+/* Format a line and pass it to the scope's log callback, if the scope has one. */
 __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *format, ...);
 /* Remove the calling thread's entries in `scope` and its inner scopes. *ret_before is the context that was current
  * before the first of these entries. Returns false if there were no entries. */
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
-/* Return the device memory that the driver uses for a block of `bytes`: a multiple of 512 bytes for up to 1 MiB, whole
- * pages for more. */
+/* Return the device memory that the driver uses for a block of `bytes`: rounded up to 512 bytes for blocks of up to 1
+ * MiB, and to pages of 2 MiB for larger ones. */
 uint64_t gwi_taken_bytes(uint64_t bytes);
-/* Create a thing and reserve its memory in the budgets. The caller must finish with gwi_thing_own() or
- * gwi_thing_drop(). Returns GS_OK. Otherwise stores a failure and returns GS_NO_MEMORY or GS_NO_HOST_MEMORY. */
+/* Create a thing and count its memory against the limits of its scopes. The caller must finish with gwi_thing_own() or
+ * gwi_thing_drop(). Returns GS_OK. Otherwise stores a failure and returns GS_NO_MEMORY (a limit is reached) or
+ * GS_NO_HOST_MEMORY. */
 gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const char *call, const char *file, int line,
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
-void gwi_thing_drop(gwi_thing *thing); /* frees a thing that is in no list, and returns its bytes to the budgets */
-/* Remove a thing from its owner, which must be `scope` or an enclosing scope. A thing with is_inner is found only if
- * `inner_too`. Returns NULL if there is no such thing. */
+void gwi_thing_drop(gwi_thing *thing); /* frees a thing that is in no list, and stops counting its memory */
+/* Find a thing that `scope` or an enclosing scope owns, and remove it from its owner. A thing with is_inner is found
+ * only if `inner_too`. Returns NULL if there is no such thing. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);
-/* True if the error means that the driver does not know the handle. The thing must not be released again, because that
- * could destroy an unrelated object. */
+/* True if the error means that the driver does not know the handle. Then the thing must not be released again, because
+ * the handle could belong to an unrelated object by then. */
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
-/* Make `scope` the owner of a thing that gwi_thing_take() removed. */
+/* Make `scope` the owner of a thing that gwi_thing_take() removed from its owner. */
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
-/* Release a thing with the call for its kind, and set *ret_call to the name of this call. Returns 0, or the error of
- * the driver or library. */
+/* Release a thing with the driver or library call for its kind, and set *ret_call to the name of this call. Returns the
+ * call's error number; 0: success. */
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
@@ -169,7 +171,7 @@ gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr 
                     const char *file, int line);
 
 /* plan.c */
-/* One step of a planned iteration. */
+/* One step of a planned iteration: an allocation or a free. */
 typedef struct gwi_plan_step {
     bool is_free;
     size_t block;

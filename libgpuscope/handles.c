@@ -1,5 +1,5 @@
-/* Create and destroy the handles of cuDNN, cuBLAS, cuBLASLt and NCCL. The first handle loads its library. The program
- * itself uses the handles. */
+/* Create and destroy the handles of cuDNN, cuBLAS, cuBLASLt and NCCL. The first handle of a library loads the library.
+ * Only the program calls other functions with these handles. */
 #include "gwi_libraries.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 typedef int nccl_id_function(gs_nccl_id *ret);
 typedef int nccl_create_function(void **ret, int ranks, gs_nccl_id id, int rank);
 
-/* Load a library, or store the failure. */
+/* Load a library. On failure, store the failure in the scope. */
 static gs_status load(gs_scope *scope, gs_source source, const char *call, const char *file, int line,
                       const gwi_library **ret_library)
 {
@@ -16,7 +16,7 @@ static gs_status load(gs_scope *scope, gs_source source, const char *call, const
     return status == GS_OK ? status : gwi_refuse(scope, status, call, file, line, "%s", why);
 }
 
-/* Add a new handle to the scope, or store the failure. */
+/* Add a new handle to the scope. If creating it failed (`code` is not 0), store the failure instead. */
 static gs_status own(gwi_thing *thing, const gwi_library *lib, int code, void *handle)
 {
     gs_scope *scope = thing->scope;
@@ -51,7 +51,7 @@ static gs_status make(gs_scope *scope, gs_source source, CUstream stream, void *
     if (code != 0) {
         status = gwi_failed(scope, source, code, lib->set_stream, NULL, file, line);
         gs_status closed = gs_handle_close_at(scope, lib->kind, handle, file, line);
-        (void)closed; /* ignore the result: the first failure is reported */
+        (void)closed; /* ignore the result: only the first failure is reported */
         return status;
     }
     *ret = handle;
@@ -101,7 +101,8 @@ gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank,
         status = gwi_thing_new(scope, GS_KIND_NCCL, 0, "gs_nccl", file, line, &thing);
     if (status != GS_OK)
         return status;
-    memcpy(&create, &lib->do_create, sizeof create); /* NCCL's function takes different parameters */
+    /* ncclCommInitRank takes other parameters than the other libraries' functions */
+    memcpy(&create, &lib->do_create, sizeof create);
     int code = create(&handle, ranks, *id, rank);
     status = own(thing, lib, code, handle);
     if (status == GS_OK)

@@ -98,7 +98,7 @@ static gs_status load_locked(gwi_library *lib, char *why, size_t why_bytes)
     if (!gwi_library_find(handle, lib->create, &lib->do_create))
         missing = lib->create;
     gwi_library_find(handle, lib->error,
-                     &lib->do_error); /* cuBLAS before 11.4 lacks this: print only the error number */
+                     &lib->do_error); /* cuBLAS before 11.4 has no such function: print only error numbers */
     if (missing != NULL) {
         snprintf(why, why_bytes, "the library has no %s", missing);
         dlclose(handle);

@@ -1,12 +1,12 @@
-/* Create, record and release memory of all kinds, streams, events and modules. */
+/* Create memory of all kinds, streams, events and modules, add them to their scope, and release them. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
 
 #include <string.h>
 
-/* Add a new object to the scope. If the driver call failed (`code` is not 0), report the failure instead. Consumes
- * `thing`. */
+/* Add a new object to the scope. If the driver call that should create it failed (`code` is not 0), store the failure
+ * and free `thing` instead. */
 static gs_status own(gwi_thing *thing, int code, uint64_t handle, const char *call, const char *note)
 {
     gs_scope *scope = thing->scope;
@@ -81,8 +81,8 @@ static int make_pool(const gs_scope *scope, CUmemoryPool *ret_pool, const char *
     return code;
 }
 
-/* Return the scope's pool in *ret_pool; the first use creates the pool. If two threads create a pool at the same time,
- * one pool is destroyed. *ret_pool is NULL if the GPU does not support pools. */
+/* Return the scope's pool in *ret_pool. The first call creates it. If two threads create a pool at the same time, one
+ * of the two is destroyed. *ret_pool is NULL if the GPU does not support pools. */
 static gs_status pool_of(gs_scope *scope, CUmemoryPool *ret_pool, const char *file, int line)
 {
     gwi_thing *thing;
@@ -204,7 +204,8 @@ gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdevice
     if (code != 0) {
         status = gwi_failed(scope, GS_FROM_DRIVER, code, "cuMemHostGetDevicePointer_v2", NULL, file, line);
         gs_status freed = gwi_is_dead(scope) ? GS_OK : gs_free_host_at(scope, memory, file, line);
-        (void)freed; /* report the first failure; memory that was not freed stays in the scope */
+        /* ignore the result: only the first failure is reported, and memory that was not freed stays in the scope */
+        (void)freed;
         return status;
     }
     *ret = memory;

@@ -3,7 +3,7 @@
  * Finding the best layout is hard in general. Blocks are placed one after the other, each in the smallest gap between
  * the placed blocks that live at the same time. The result depends on the order of the blocks, so the plan tries
  * several orders and uses the smallest result. Training iterations free blocks in roughly the reverse order of
- * allocation and usually need no extra memory at all. */
+ * allocation. They usually need no more memory than the largest sum of blocks that live at the same time. */
 #include "gw_array.h"
 #include "gwi_scope.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct block {
-    uint64_t bytes, size; /* size as requested, and rounded up */
+    uint64_t bytes, size; /* size as requested, and rounded up to the plan's alignment */
     size_t begin, end;    /* the block is alive in the steps [begin, end) */
     uint64_t offset;
     bool is_freed;
@@ -33,7 +33,8 @@ struct gs_plan {
     bool is_closed;
 };
 
-/* Limit for a block and for the total of live blocks, so that sums of sizes do not overflow. */
+/* Limit for the size of a block, and for the sum of the blocks that live at the same time, in bytes. It prevents
+ * overflows of sums. */
 #define BYTES_MAX ((uint64_t)1 << 60)
 
 gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan)
@@ -131,8 +132,8 @@ static bool live_together(const block *a, const block *b)
     return a->begin < b->end && b->begin < a->end;
 }
 
-/* Return the offset of the smallest gap that `wanted` fits into, between the placed blocks that live at the same time.
- * If there is none, return the offset after these blocks. `placed` is sorted by offset. */
+/* Return the offset of the smallest gap that `wanted` fits into, between those placed blocks that live at the same time
+ * as `wanted`. If there is no gap, return the offset after these blocks. `placed` is sorted by offset. */
 static uint64_t find_gap(const block *wanted, block *const *placed, size_t placed_count)
 {
     uint64_t at = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
@@ -161,7 +162,8 @@ static void insert(block *added, block **placed, size_t placed_count)
     placed[at] = added;
 }
 
-/* Place all blocks in the given order and return the size needed. `sorted` and `placed` have room for all blocks. */
+/* Sort the blocks by `order`, place them one after the other, and return the size of the memory needed. `sorted` and
+ * `placed` are work space with room for all blocks. */
 static uint64_t place(gs_plan *plan, int (*order)(const void *, const void *), block **sorted, block **placed)
 {
     uint64_t bytes = 0;
@@ -201,7 +203,7 @@ gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size)
             best = i;
         }
     }
-    if (last != bytes) /* the last order tried was not the best */
+    if (last != bytes) /* the last order tried was not the best: place the blocks in the best order again */
         bytes = place(plan, orders[best], sorted, placed);
     plan->arena_bytes = bytes;
     plan->is_closed = true;

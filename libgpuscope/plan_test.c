@@ -89,8 +89,9 @@ static void one_after_the_other_shares_a_place(void **state)
     gs_plan_delete(plan);
 }
 
-/* The forward pass allocates blocks. The backward pass frees them in the reverse order, and uses one temporary
- * gradient at a time in between. The arena must not be much larger than the memory in use. */
+/* Like a training: the forward pass allocates blocks, and the backward pass frees them in the reverse order. Each
+ * backward step allocates a gradient and then frees the gradient of the previous step. The arena may be at most 2 %
+ * larger than the peak of the memory in use. */
 static void a_training_iteration_has_no_gaps(void **state)
 {
     (void)state;
@@ -112,8 +113,8 @@ static void a_training_iteration_has_no_gaps(void **state)
     gs_plan_delete(plan);
 }
 
-/* In every plan, blocks that live at the same time do not overlap, and each block is aligned and inside the arena. The
- * arena is not smaller than the peak of the memory in use. */
+/* In every plan, blocks that live at the same time must not overlap, and each block must be aligned and inside the
+ * arena. The arena must not be smaller than the peak of the memory in use. */
 static void random_plans_never_overlap(void **state)
 {
     (void)state;
@@ -161,8 +162,8 @@ struct need {
     gs_status broken;
 };
 
-/* Return the memory that a batch of n images needs: 10 bytes per image. From 100 images on, a better algorithm needs
- * half of that. A batch of 64 is not possible. */
+/* Return the memory that a batch of n images needs: 10 bytes per image, but only 5 from 100 images on, as if a better
+ * algorithm became possible. A batch of 64 is not possible. */
 static gs_status need_of(void *user, size_t n, uint64_t *ret_bytes)
 {
     struct need *need = user;
@@ -185,7 +186,7 @@ static void finds_the_largest_batch(void **state)
     uint64_t bytes = 0;
     gs_fit fit = {.budget_bytes = 700, .n_max = 2000};
     assert_int_equal(gs_fit_batch(&fit, need_of, &need, &n, &bytes), GS_OK);
-    assert_int_equal(n, 140); /* batches of 71 to 99 do not fit, but larger ones do */
+    assert_int_equal(n, 140); /* batches of 71 to 99 images do not fit, but those of 100 to 140 do */
     assert_int_equal(bytes, 700);
     fit.n_max = 99;
     assert_int_equal(gs_fit_batch(&fit, need_of, &need, &n, &bytes), GS_OK);

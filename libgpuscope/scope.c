@@ -10,7 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static gwi_device devices[GWI_DEVICES_MAX]; /* protected by gwi_lock; a row is never removed */
+/* protected by gwi_lock; a row is never removed, so pointers to rows stay valid */
+static gwi_device devices[GWI_DEVICES_MAX];
 static size_t device_count;
 
 static _Thread_local gwi_entry *innermost;
@@ -50,7 +51,7 @@ static void unlink_entry_locked(gwi_entry *entry)
     *at = entry->next;
 }
 
-/* Called when a thread ends: remove its entries. There is no need to restore the thread's current context. */
+/* Remove a thread's entries when the thread ends. Its current context need not be restored. */
 static void leave_all(void *unused)
 {
     (void)unused;
@@ -69,7 +70,8 @@ static void make_thread_end(void)
     thread_end_error = pthread_key_create(&thread_end, leave_all);
 }
 
-/* Create an entry, but do not add it to a list yet. After this, entering a scope cannot run out of host memory. */
+/* Create the calling thread's entry for a scope, but do not add it to a list yet. After this, entering the scope cannot
+ * run out of host memory. */
 static gs_status new_entry(gs_scope *scope, const char *file, int line, gwi_entry **ret_entry)
 {
     pthread_once(&thread_end_once, make_thread_end);
@@ -117,7 +119,8 @@ bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before)
     return found;
 }
 
-/* Make the scope's context current in this thread, and return the previous one in *ret_before. */
+/* Make the scope's context current in this thread, and store the previously current one in *ret_before. Returns the
+ * driver's error, and *ret_call is the call that returned it; 0: success. */
 static int make_current(gs_scope *scope, CUcontext *ret_before, const char **ret_call)
 {
     *ret_call = "cuCtxGetCurrent";
@@ -263,7 +266,7 @@ static int look_at_memory(gs_scope *scope)
 }
 
 /* Finish opening a scope that has a device and a retained context: enter it with this thread, read the driver's free
- * memory, and add the scope to its parent. Consumes `entry`. */
+ * memory, and add the scope to its parent. Frees `entry` on failure. Returns the driver's error; 0: success. */
 static int begin(gs_scope *scope, gwi_entry *entry, const char **ret_call)
 {
     int code = make_current(scope, &entry->before, ret_call);

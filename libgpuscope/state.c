@@ -1,4 +1,4 @@
-/* The lock and the per-thread values that all files share. Uses no other file. */
+/* The lock and the per-thread values that all files of libgpuscope share. */
 #include "gwi_scope.h"
 
 pthread_mutex_t gwi_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,5 @@
-/* Keep track of everything that scopes own, in one list per scope and one table for all scopes, and release each kind
- * of thing with its driver call. */
+/* Keep track of all resources ("things") that scopes own, in one list per scope and one table for all scopes. Release
+ * each kind of thing with its driver call. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -37,7 +37,7 @@ static size_t bucket_of(gs_kind kind, uint64_t handle, size_t count)
     return (size_t)(mixed >> 32) & (count - 1);
 }
 
-/* Make room in the table for one more thing. Returns false if there is no memory for a table. */
+/* Make room in the table for one more thing. Returns false if there is no host memory for a first table. */
 static bool reserve_locked(void)
 {
     if (thing_count < bucket_count)
@@ -109,8 +109,8 @@ static void uncount_locked(gwi_thing *thing)
     thing->scope->device->taken_bytes -= thing->taken_bytes;
 }
 
-/* Update the peaks of the thing's scope and of all enclosing scopes. Call this only after the driver has created the
- * thing. */
+/* After the driver has created the thing, update the peaks and the stream counts of its scope and of all enclosing
+ * scopes, and note whether its device has small blocks. */
 static void note_peaks_locked(gwi_thing *thing)
 {
     for (gs_scope *scope = thing->scope; scope != NULL; scope = scope->parent) {
@@ -125,8 +125,8 @@ static void note_peaks_locked(gwi_thing *thing)
         thing->scope->device->has_shared_pages = true;
 }
 
-/* Return the first of `scope` and its parents whose limit the additional bytes would exceed. Returns NULL if there is
- * none. */
+/* Return the innermost of `scope` and its parents whose limit would be exceeded by `taken_bytes` more. Returns NULL if
+ * there is none. */
 static const gs_scope *full_locked(const gs_scope *scope, uint64_t taken_bytes)
 {
     for (; scope != NULL; scope = scope->parent) {
@@ -227,7 +227,8 @@ static bool is_around(const gs_scope *outer, const gs_scope *scope)
     return scope != NULL;
 }
 
-/* Return the thing if `scope` or an enclosing scope owns it, else NULL. */
+/* Return the thing if `scope` or an enclosing scope owns it, else NULL. A thing with is_inner is returned only if
+ * `inner_too`. */
 static gwi_thing *find_locked(const gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too)
 {
     gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
@@ -276,8 +277,8 @@ int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char 
         *ret_call = "cuEventDestroy_v2";
         return gwi_cuda.cuEventDestroy_v2(handle);
     case GS_KIND_ORDERED:
-        /* The stream of this memory may be destroyed already. Any stream can be used, because the end of a scope waits
-         * for all work first. */
+        /* The stream on which this memory was allocated may be destroyed already. The default stream can be used
+         * instead, because the end of a scope first waits for all work. */
         *ret_call = "cuMemFreeAsync";
         return gwi_cuda.cuMemFreeAsync(thing->handle, NULL);
     case GS_KIND_POOL:
@@ -325,7 +326,7 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
         return GS_OK;
     }
     if (source == GS_FROM_DRIVER && !gwi_is_unknown_to_driver(code))
-        gwi_thing_put(thing, thing->scope); /* the end of its scope tries to release it again */
+        gwi_thing_put(thing, thing->scope); /* the thing stays in its scope, whose end tries to release it again */
     else
         gwi_thing_drop(thing);
     return gwi_failed(scope, source, code, driver_call, NULL, file, line);

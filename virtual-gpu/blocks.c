@@ -35,8 +35,8 @@ bool gwi_device_ready(gwi_device *device)
 {
     if (device->arena_base != 0)
         return true;
-    /* Reserve four times the GPU's memory, so that even with scattered blocks the memory is used up before the
-     * addresses. */
+    /* Reserve addresses for four times the GPU's memory, so that even with scattered blocks the memory is used up
+     * before the addresses. */
     uint64_t bytes = (gwi.spec.card.memory_bytes * 4 + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
     size_t mapped = (size_t)(bytes + GWI_PAGE_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,8 +87,8 @@ char *gwi_storage(uint64_t address, uint64_t bytes)
     uint64_t offset = address - block->range.base;
     if (bytes <= block->range.bytes - offset)
         return block->storage + offset;
-    /* To the program, adjacent mappings look like one block. An access across them is supported only if their storage
-     * is adjacent, too. */
+    /* Adjacent mappings are separate blocks here, so an access that crosses from one into the next fails. A real GPU
+     * allows it. */
     return NULL;
 }
 
@@ -102,7 +102,7 @@ bool gwi_mapped(uint64_t address)
         if (device->arena_base == 0 || address < device->arena_base ||
             address - device->arena_base >= device->arena_bytes)
             continue;
-        /* Between blocks, an address is accessible if other blocks still use its page. */
+        /* An address between blocks is accessible if a block still uses part of its page. */
         uint64_t page = address / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
         const gwi_range *range = gwi_ranges_from(&gwi.blocks, page);
         if (range != NULL && range->base < page + GWI_PAGE_BYTES)
@@ -135,7 +135,7 @@ gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind 
     return block;
 }
 
-/* Return the whole pages of a storage range to the host. */
+/* Return the whole pages in a storage range to the host; they read as zeros then. */
 static void storage_drop(char *storage, uint64_t bytes)
 {
     const uintptr_t page = 4096;

@@ -19,7 +19,8 @@ static bool tail_set(gwi_stream *stream, gwi_node *node)
     return true;
 }
 
-/* Add work to a capture. A stream that waits for an event of a capture joins that capture. */
+/* Add `work` to the capture of `stream`. If `wait_for` is a node of another stream's capture, `stream` joins that
+ * capture. */
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node)
 {
     gwi_stream *owner = gwi_capture_owner(stream);
@@ -46,7 +47,7 @@ int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for
     return 0;
 }
 
-/* Forget the capture that began at `stream`: it was completed or discarded. */
+/* Forget the capture that began at `stream`, after the capture was completed or discarded. */
 void gwi_capture_forget(gwi_stream *stream)
 {
     for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;

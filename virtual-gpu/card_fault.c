@@ -21,8 +21,8 @@ static const struct {
     {"link:", GW_VIRT_CARD_LINK}};
 _Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
 
-/* Return the index of the fault whose name is the first part of `text`. This part ends with a colon, or before a # or
- * @. Returns -1 if there is none. */
+/* Return the index of the fault whose name is the first part of `text`: up to and including a colon, or up to a # or @.
+ * Returns -1 if there is no such fault. */
 static int find(const char *text)
 {
     size_t bytes = strcspn(text, "#@:");
@@ -41,7 +41,7 @@ bool gwi_is_card_fault(const char *text)
 /* Parse a time such as "2s" or "500ms". */
 static bool time_parse(const char *text, uint64_t *ret_ns)
 {
-    const long long max = 1000000; /* in seconds or in milliseconds */
+    const long long max = 1000000; /* largest number, in the unit that follows it */
     char number[16];
     long long value = 0;
     size_t digits = strspn(text, "0123456789");
@@ -76,7 +76,7 @@ static bool when_parse(const char *text, gw_virt_fault *fault)
     return gwi_name_count(text, fault);
 }
 
-/* Parse the values after the colon. */
+/* Parse the values after the colon: the number of an Xid, or generation and lanes of a link. */
 static bool values_parse(const char *text, gw_virt_fault *fault)
 {
     long long first = 0;

@@ -53,7 +53,7 @@ bool gwi_card_is_lost(unsigned device)
 
 uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work)
 {
-    static const uint64_t lane_bytes_per_us[] = {0, 250, 500, 985, 1969, 3938, 7563}; /* by link generation */
+    static const uint64_t lane_bytes_per_us[] = {0, 250, 500, 985, 1969, 3938, 7563}; /* indexed by PCIe generation */
     const gwi_shared_card *card = &gwi.shared->cards[device->index];
     if (!gwi.cards_fail || card->link_generation == 0 || !work->copy.crosses_link)
         return 0;

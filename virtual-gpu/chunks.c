@@ -1,6 +1,6 @@
-/* Stream-ordered memory. A pool is one range of addresses, divided into chunks of 32 MiB. A chunk is allocated from
- * the GPU when the first block reaches into it. When its last block has been freed, the next synchronisation returns
- * the chunk if the pool has more memory than its release threshold. */
+/* Stream-ordered memory. A pool is one range of addresses, divided into chunks of 32 MiB. A chunk is allocated from the
+ * GPU when the first block is placed in it. After the last block in a chunk has been freed, the next synchronisation
+ * returns the chunk to the GPU if the pool has more memory than its release threshold. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,9 +10,9 @@
 #define CHUNK_BYTES ((uint64_t)32 << 20)
 #define STEP_BYTES  ((uint64_t)512)
 
-/* Address ranges of destroyed pools, kept for new ones. Each range is hundreds of GiB, so a program that creates
- * and destroys pools would otherwise run out of address space. All ranges have the same size. The lock protects the
- * list. */
+/* Address ranges of destroyed pools, kept for new pools. Each range is hundreds of GiB, so without this list a program
+ * that creates and destroys many pools would run out of address space. All ranges have the same size. The driver's lock
+ * protects the list. */
 typedef struct spare {
     struct spare *next;
     uint64_t base;
@@ -42,7 +42,7 @@ void gwi_pool_leave_spare(gwi_pool *pool)
     spares = left;
 }
 
-/* Reserve addresses for the pool, and memory for their content. */
+/* Reserve address space for the pool, and a shadow mapping for the content of its memory. */
 static bool pool_map(gwi_pool *pool, uint64_t bytes)
 {
     size_t mapped = (size_t)(bytes + CHUNK_BYTES);
@@ -106,7 +106,7 @@ void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
             chunk_drop(pool, chunk);
 }
 
-/* Allocate the missing chunks from `first` to `last`: all of them, or none. */
+/* Allocate the chunks from `first` to `last` that the pool does not hold: all of them, or none and return false. */
 static bool chunks_take(gwi_pool *pool, uint64_t first, uint64_t last)
 {
     uint64_t missing = 0;
@@ -158,7 +158,7 @@ int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
     return 0;
 }
 
-/* Called when a stream-ordered free has been executed. */
+/* Remove a block from its pool: its stream-ordered free has been executed, or the pool is emptied. */
 void gwi_pool_freed(gwi_block *block)
 {
     gwi_pool *pool = block->pool;

@@ -1,4 +1,4 @@
-/* Submitted commands: their references, the commands that they wait for, and their end. */
+/* Submitted commands: references to them, the commands that they wait for, and the end of a command. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,9 +100,10 @@ void gwi_abandon(gwi_context *context)
         next = stream->active_next;
         if (stream->context != context)
             continue;
+        /* Read the count first: finishing the last command may free the stream. */
         unsigned count = stream->pending_count;
         while (count-- > 0 && !stream->head->running)
-            gwi_command_finish(stream->head, now); /* the last call may free the stream, so count was read before */
+            gwi_command_finish(stream->head, now);
     }
     pthread_cond_broadcast(&gwi.changed);
 }

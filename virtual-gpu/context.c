@@ -279,7 +279,7 @@ GWI_API(cuDeviceGetP2PAttribute)(int *value, CUdevice_P2PAttribute attrib, CUdev
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (gwi_device_find(srcDevice) == NULL || gwi_device_find(dstDevice) == NULL || srcDevice == dstDevice)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    *value = attrib == 2; /* access to memory is supported, but nothing that needs a link */
+    *value = attrib == 2; /* 2: access to the other GPU's memory; the other attributes need a direct link */
     return gwi_leave(0);
 }
 
@@ -319,7 +319,7 @@ GWI_API(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
     gwi_device *device = gwi_device_find(dev);
     if (device == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    /* A reset ends the context but does not change the number of retains. */
+    /* A reset ends the context but does not change retain_count, so the context may have ended already. */
     gwi_context *context = device->primary;
     if (context == NULL || context->retain_count == 0)
         return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);

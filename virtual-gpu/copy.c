@@ -8,8 +8,8 @@
 
 typedef enum side_kind { HOST, DEVICE, ANY } side_kind;
 
-/* Return the storage of one side's bytes. Returns NULL if the call requires an address of another kind. Any host
- * address is accepted. If it is in fact a device address, it is treated as one. */
+/* Return the memory that stores the bytes at one side of a copy. A device address is accepted for every kind, and any
+ * host address except for DEVICE. Returns NULL if the address is not accepted, or its block was freed. */
 static char *side_at(uint64_t address, size_t bytes, side_kind kind)
 {
     char *storage = gwi_storage(address, bytes);
@@ -64,7 +64,7 @@ static int linear(uint64_t to, side_kind to_kind, uint64_t from, side_kind from_
     return 0;
 }
 
-/* Copy the current content of a pageable source. */
+/* Copy the source of the work into a buffer (staged), because the program may change it after the call. */
 static bool stage(gwi_work *work)
 {
     size_t plane = work->copy.width * work->copy.height;
@@ -108,7 +108,7 @@ static int copy_now(uint64_t to, side_kind to_kind, uint64_t from, side_kind fro
 {
     request asked;
     int result = linear(to, to_kind, from, from_kind, bytes, &asked);
-    /* The host does not wait for copies within the GPU. */
+    /* The call does not wait for a copy within the GPU. */
     bool inside = !asked.to_pageable && !asked.from_pageable && to_kind == DEVICE && from_kind == DEVICE;
     return result != 0 ? result : submit(&asked, gwi_stream_find(NULL), !inside);
 }
@@ -190,7 +190,7 @@ GWI_API(cuMemcpyPeerAsync)
 
 /* --- shapes --------------------------------------------------------------------------------------------- */
 
-/* One side of a multi-dimensional copy: kind, address and offsets, taken from the caller's structure. */
+/* Source or destination of a multi-dimensional copy: kind, address and offsets, taken from the caller's structure. */
 typedef struct shape_side {
     CUmemorytype type;
     uint64_t host, device;
@@ -260,7 +260,7 @@ static int shape_work(const CUDA_MEMCPY3D *copy, request *ret)
     return result;
 }
 
-/* Make the work of a copy, for calls and for graph nodes. */
+/* Convert the parameters of a copy to work for a graph node. */
 int gwi_copy_work(const CUDA_MEMCPY3D *copy, gwi_work *ret_work)
 {
     request asked;
@@ -403,7 +403,7 @@ GWI_API(cuMemcpyAtoHAsync_v2)(void *dstHost, CUarray srcArray, size_t srcOffset,
 
 /* --- fills ---------------------------------------------------------------------------------------------- */
 
-/* Not static: graph nodes can be fills, too. */
+/* Check a fill and convert it to work. Also used for memset nodes of graphs. */
 int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes, size_t width, size_t height,
                   gwi_work *ret_work)
 {

@@ -1,4 +1,4 @@
-/* The driver's state, its lock, the run's notes, the table of objects, and the end of every call. */
+/* The driver's state, its lock, the table of objects, the file `notes` of the run, and the end of every call. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>
@@ -76,7 +76,8 @@ void gwi_note(const char *format, ...)
     int bytes = vsnprintf(line, sizeof line - 1, format, args);
     va_end(args);
     struct rlimit limit;
-    bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < 1 << 20; /* SIGXFSZ would kill us */
+    /* Writing beyond the limit would raise SIGXFSZ, which ends the program. */
+    bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < 1 << 20;
     if (gwi.folder == NULL || bytes < 0 || is_limited)
         return;
     if (bytes > (int)sizeof line - 2)

@@ -92,7 +92,7 @@ typedef struct bytes {
 
 typedef struct elf_file {
     bytes body, names;
-    Elf64_Shdr *section; /* owned, room for SECTIONS_MAX */
+    Elf64_Shdr *section; /* owned; allocated for SECTIONS_MAX sections */
     unsigned section_count;
 } elf_file;
 
@@ -188,20 +188,20 @@ static void add_lines(elf_file *file, const gwi_dump *dump)
     add(&table, &zero, 4); /* the length, filled in below */
     add(&table, &version, 2);
     size_t head_at = add(&table, &zero, 4);
-    add(&table, standard, sizeof standard); /* ends with an empty folder list */
+    add(&table, standard, sizeof standard); /* line settings and opcode lengths; ends with an empty list of folders */
     add_string(&table, dump->file);
     add(&table, "\0\0\0", 4); /* folder 0, no time, no size; end of the file list */
     uint32_t head_bytes = (uint32_t)(table.count - head_at - 4);
-    add(&table, "\0\x09\x02", 3); /* set the address */
+    add(&table, "\0\x09\x02", 3); /* set the address, which follows */
     add(&table, &address, 8);
-    unsigned char advance[8] = {3}; /* the line as a signed LEB128; every line below 2^20 fits in three bytes */
+    unsigned char advance[8] = {3}; /* advance the line by a signed LEB128; lines below 2^20 need three bytes */
     uint32_t delta = dump->line > 0 && dump->line < 1 << 20 ? dump->line - 1 : 0;
     advance[1] = (unsigned char)(0x80 | (delta & 0x7f));
     advance[2] = (unsigned char)(0x80 | (delta >> 7 & 0x7f));
     advance[3] = (unsigned char)(delta >> 14 & 0x3f);
     advance[4] = 1; /* append a row */
     add(&table, advance, 5);
-    add(&table, "\x02\x80\x03", 3); /* advance by 0x180 bytes */
+    add(&table, "\x02\x80\x03", 3); /* advance the address by 0x180, the size of the kernel's code */
     add(&table, "\0\x01\x01", 3);   /* end of the sequence */
     if (!table.failed) {
         uint32_t length = (uint32_t)table.count - 4;

@@ -94,14 +94,14 @@ static bool fits(const char *pattern, const char *symbol)
     size_t bytes = strlen(pattern);
     if (pattern[bytes - 1] == '*')
         return strncmp(pattern, symbol, bytes - 1) == 0;
-    /* A per-thread variant has the same flags as the plain function. */
+    /* A variant for the per-thread default stream (_ptsz, _ptds) has the same flags as the plain function. */
     return strncmp(pattern, symbol, bytes) == 0 &&
            (symbol[bytes] == '\0' || strcmp(symbol + bytes, "_ptsz") == 0 || strcmp(symbol + bytes, "_ptds") == 0);
 }
 
 static int class_of(unsigned fn)
 {
-    static unsigned char known[GW_FN_COUNT]; /* 0: not looked up yet, else flags + 1 */
+    static unsigned char known[GW_FN_COUNT]; /* by function: flags + 1; 0: not looked up yet */
     int found = __atomic_load_n(&known[fn], __ATOMIC_RELAXED);
     if (found != 0)
         return found - 1;
@@ -200,7 +200,8 @@ static void sources_read(void)
     }
 }
 
-/* Faults that happened before this process started do not affect it, except that a lost GPU stays lost. */
+/* True if all GPUs are lost, so that cuInit must fail. Other faults that happened before this process started do not
+ * affect it. */
 static bool cards_are_gone(void)
 {
     unsigned lost_count = 0;

@@ -301,7 +301,8 @@ static bool nodes_copy(gwi_graph *copy, gwi_graph *graph)
     return ok;
 }
 
-/* A node may depend on one that was added later, so all nodes must have been copied before. */
+/* Copy the dependencies of all nodes. A node may depend on one that was added later, so the nodes themselves must all
+ * be copied before this call. */
 static bool dependencies_copy(const gwi_graph *graph)
 {
     for (const gwi_node *node = graph->first; node != NULL; node = node->next)
@@ -518,7 +519,7 @@ GWI_API(cuGraphUpload)(CUgraphExec hGraphExec, CUstream hStream)
     return gwi_leave(gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* False if a device reset has unloaded the modules, and with them the functions of the graph's kernel nodes. */
+/* False if a device reset has unloaded modules, and with them the functions of the graph's kernel nodes. */
 static bool has_its_functions(const graph_exec *exec)
 {
     for (size_t i = 0; i < exec->count; i++) {
@@ -566,8 +567,8 @@ GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
     return gwi_leave(0);
 }
 
-/* Replace the parameters of the nodes. The new graph must have the same kinds of nodes in the same order; otherwise
- * nothing is changed. */
+/* Give the nodes of an executable graph the parameters of another graph, which must have the same kinds of nodes in the
+ * same order. Otherwise nothing is changed. */
 GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     GWI_ENTER;

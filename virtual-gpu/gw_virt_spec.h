@@ -27,9 +27,9 @@ typedef struct gw_virt_board {
     uint64_t reserved_bytes; /* included in NVML's total, but not in cuDeviceTotalMem */
     uint64_t bar1_bytes;
     uint64_t power_idle_mw, power_busy_mw, power_limit_mw, power_min_mw;
-    uint64_t temperature_idle, temperature_busy; /* degrees Celsius, like the fields below */
+    uint64_t temperature_idle, temperature_busy; /* all temperatures: degrees Celsius */
     uint64_t temperature_slowdown, temperature_shutdown, temperature_gpu_max, temperature_memory_max;
-    uint64_t clock_idle_mhz; /* idle clock of the SMs; attributes 13 and 36 are the highest clocks */
+    uint64_t clock_idle_mhz; /* of the SMs; the highest clocks are device attributes 13 (SMs) and 36 (memory) */
     uint64_t link_generation, link_lanes;
     uint64_t nvlink_count;
     uint64_t pci_id, pci_subsystem_id; /* device << 16 | vendor */
@@ -59,16 +59,15 @@ typedef enum gw_virt_fault_kind {
     GW_VIRT_FAULT_CARD    /* the GPU itself fails with `code` (gw_virt_card_fault); see `when` */
 } gw_virt_fault_kind;
 
-/* Faults of the GPU itself, independent of the program that uses it. The program's calls and NVML report the same
- * fault. */
+/* Faults of the GPU itself, independent of the program that uses it. The program's calls and NVML both report them. */
 typedef enum gw_virt_card_fault {
     GW_VIRT_CARD_XID, /* values[0]: the Xid number */
     GW_VIRT_CARD_LOST,
-    GW_VIRT_CARD_ECC, /* uncorrectable */
+    GW_VIRT_CARD_ECC, /* an uncorrectable ECC error */
     GW_VIRT_CARD_THERMAL,
     GW_VIRT_CARD_POWER_CAP,
     GW_VIRT_CARD_POWER_BRAKE,
-    GW_VIRT_CARD_LINK, /* values: generation, lanes */
+    GW_VIRT_CARD_LINK, /* values[0]: PCIe generation, values[1]: lanes */
     GW_VIRT_CARD_FAULT_COUNT
 } gw_virt_card_fault;
 

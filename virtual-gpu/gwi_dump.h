@@ -14,7 +14,7 @@
 typedef struct gwi_dump {
     const char *device_name;
     unsigned sm_count, capability[2];
-    unsigned driver[2], cuda[2]; /* versions */
+    unsigned driver[2], cuda[2]; /* versions: major, minor */
     int result;                  /* the driver's result after the fault, such as 700 */
     const char *const *kernels;  /* the kernels of the module */
     size_t kernel_count, faulty; /* faulty: index of the kernel with the fault */
@@ -23,14 +23,15 @@ typedef struct gwi_dump {
     unsigned grid[3], block[3];
     uint64_t context, function, module; /* handles */
     unsigned flags;                     /* CUCoredumpGenerationFlags */
-    uint32_t time_s;                    /* since 1970 */
+    uint32_t time_s;                    /* Unix time */
 } gwi_dump;
 
 enum { GWI_DUMP_SKIP_ABORT = 1 << 4 };
 
-/* True if the environment requests a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION and CUDA_COREDUMP_GENERATION_FLAGS. */
+/* True if CUDA_ENABLE_COREDUMP_ON_EXCEPTION requests a dump. *ret_flags is set from CUDA_COREDUMP_GENERATION_FLAGS. */
 bool gwi_dump_wanted(unsigned *ret_flags);
-/* Return the exception for a CUDA result. Returns 0 if none is known, as for a trap; no dump is written then. */
+/* Return the exception code that a dump has for a CUDA result. Returns 0 if no code is known, for example for a trap;
+ * then no dump is written. */
 unsigned gwi_dump_exception(int result);
 /* Expand %h, %p and %t in CUDA_COREDUMP_FILE. Returns false if the path does not fit. */
 bool gwi_dump_path(char *out, size_t bytes_max);

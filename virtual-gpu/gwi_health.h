@@ -1,7 +1,8 @@
 /* Faults and load of a run's GPUs: faults requested by the specification, faults caused by the program's kernels,
  * and how busy each GPU is. The shared state stores everything, so that the program's driver and NVML report the same.
  *
- * Functions may be called from any thread. Every function that changes something takes the state's lock itself. */
+ * The functions for faults may be called from any thread and take the state's lock themselves. The gwi_busy functions
+ * take no lock: a process changes only the spans in its own slot, and holds its driver's lock when it does so. */
 #ifndef GWI_HEALTH_H
 #define GWI_HEALTH_H
 
@@ -18,9 +19,10 @@ void gwi_health_xid(gwi_shared *shared, unsigned device, unsigned xid, int pid);
 /* Record that a kernel of the process in `slot` runs from `from_ns` to `until_ns`, in monotonic time. UINT64_MAX: the
  * end is not known. */
 void gwi_busy_add(gwi_shared *shared, unsigned slot, unsigned device, uint64_t from_ns, uint64_t until_ns);
-/* Record that the process's kernels were abandoned: none of them runs after `now_ns`. */
+/* Record that the kernels of the process in `slot` were abandoned: none of them runs after `now_ns`. */
 void gwi_busy_cut(gwi_shared *shared, unsigned slot, unsigned device, uint64_t now_ns);
-/* Return the busy time from `from_ns` to `now_ns`. A from_ns of 0 means the beginning. */
+/* Return the busy time in ns from `from_ns` to `now_ns`. If from_ns is 0, the result includes the spans that were
+ * overwritten. */
 uint64_t gwi_busy_ns(const gwi_shared_busy *busy, uint64_t from_ns, uint64_t now_ns);
 
 #endif

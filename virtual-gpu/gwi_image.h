@@ -25,7 +25,7 @@ typedef struct gwi_kernel_info {
     uint32_t threads_max; /* 0: the kernel sets no limit */
     bool has_model;
     struct gw_kernel_model model;
-    char text[GWI_MODEL_TEXT_MAX]; /* file NUL function NUL message NUL; an unknown text is empty */
+    char text[GWI_MODEL_TEXT_MAX]; /* of a failed assertion: "file\0function\0message\0"; an unknown text is empty */
 } gwi_kernel_info;
 
 typedef struct gwi_global_info {
@@ -46,21 +46,21 @@ typedef struct gwi_image {
 } gwi_image;
 
 typedef struct gwi_image_wants {
-    int compute_capability; /* 90 */
-    int ptx_version_max;    /* 90 for 9.0 */
+    int compute_capability; /* of the GPU: 90 for 9.0 */
+    int ptx_version_max;    /* newest that the driver accepts: 90 for 9.0 */
 } gwi_image_wants;
 
-/* Return the size of the image at `data`, for calls that pass no size. It is computed from the image's terminator or
- * headers. */
+/* Return the size of the image at `data` in bytes, for calls that pass no size. The size follows from the headers of a
+ * binary, or from the terminating zero of a PTX text. */
 size_t gwi_image_bytes(const void *data);
-/* Read an image. Returns 0, or the driver's error (200, 209, 218, 222, 801, 2) with `reason` filled and *ret_image
- * empty. */
+/* Read an image. Returns 0, or a CUresult (2: out of memory, 200: invalid image, 209: no code for this GPU, 218:
+ * invalid PTX, 222: PTX is too new, 801: not supported) with `reason` filled and *ret_image empty. */
 int gwi_image_read(const void *data, size_t bytes, const gwi_image_wants *wants, gwi_image *ret_image, char *reason,
                    size_t reason_bytes);
 void gwi_image_free(gwi_image *image);
 gwi_kernel_info *gwi_image_kernel(const gwi_image *image, const char *name);
 
-/* The readers that gwi_image_read() calls, and the functions with which they add to *image. */
+/* The readers that gwi_image_read() calls, and the functions that add a kernel, a variable or a parameter to *image. */
 int gwi_image_read_ptx(const char *text, size_t bytes, const gwi_image_wants *wants, gwi_image *image, char *reason,
                        size_t reason_bytes);
 int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_wants *wants, gwi_image *image,

@@ -1,12 +1,12 @@
 /* Allocate a GPU's memory in pages of 2 MiB.
  *
  * A block of at most 1 MiB shares a page with other blocks, in steps of 512 B. The page stays allocated until its
- * last block is freed. A larger block gets pages of its own. The address range is far larger than the GPU's memory,
+ * last block is freed. A larger block has pages of its own. The address range is far larger than the GPU's memory,
  * because a GPU can map scattered pages to contiguous addresses. An allocation therefore fails only when the memory is
  * used up, never because free addresses are fragmented.
  *
- * The two functions in gwi_pages take memory from the GPU and return memory to it. No function takes a lock; the caller
- * must hold one. */
+ * The members take() and give() of gwi_pages take memory from the GPU and return memory to it. No function takes a
+ * lock; the caller must hold one. */
 #ifndef GWI_PAGES_H
 #define GWI_PAGES_H
 
@@ -20,7 +20,7 @@
 #define GWI_SMALL_STEP      ((uint64_t)512)
 
 typedef struct gwi_small_page {
-    struct gwi_small_page *next, *previous; /* neighbours in the same bin */
+    struct gwi_small_page *next, *previous; /* in the list of its bin */
     uint64_t base;
     gwi_runs free;
     unsigned block_count;
@@ -36,10 +36,10 @@ typedef struct gwi_pages {
     bool retiring;    /* addresses that are freed now go to `retired` */
     struct {
         gwi_small_page *first, *last;
-    } bins[GWI_PAGE_BINS]; /* indexed by the logarithm of the page's largest free run, in steps */
+    } bins[GWI_PAGE_BINS]; /* by the logarithm (base 2) of a page's largest free run in steps of 512 B */
     bool (*take)(void *card, uint64_t bytes);
     void (*give)(void *card, uint64_t bytes);
-    void *card; /* borrowed: argument of the two functions */
+    void *card; /* borrowed: the GPU, passed to take() and give() */
 } gwi_pages;
 
 /* Allocate `bytes` > 0. Returns false if the GPU has no memory left or the addresses are used up. *ret_page is set to

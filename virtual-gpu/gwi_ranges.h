@@ -41,10 +41,10 @@ typedef struct gwi_runs {
     size_t capacity;
 } gwi_runs;
 
-/* Add a free run and join it with its neighbours. Returns false and changes nothing if out of host memory. */
+/* Add a free run and merge it with adjacent free runs. Returns false and changes nothing if out of host memory. */
 bool gwi_runs_give(gwi_runs *runs, uint64_t base, uint64_t bytes);
-/* Take the first `bytes` of contiguous addresses at a multiple of `align` (a power of two). Returns false if there is
- * no such run. */
+/* Take `bytes` of contiguous addresses from the first run that has them, beginning at a multiple of `align` (a power of
+ * two). Returns false if there is no such run. */
 bool gwi_runs_take(gwi_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_base);
 uint64_t gwi_runs_largest(const gwi_runs *runs);
 void gwi_runs_free(gwi_runs *runs);

@@ -23,8 +23,8 @@ typedef struct gwi_shared_span {
 } gwi_shared_span;
 
 typedef struct gwi_shared_busy {
-    uint64_t count;   /* spans so far; span i is at i % GWI_SHARED_SPANS */
-    uint64_t past_ns; /* total of the spans that were overwritten */
+    uint64_t count;   /* number of spans so far; span i is spans[i % GWI_SHARED_SPANS] */
+    uint64_t past_ns; /* total time of the spans that were overwritten */
     gwi_shared_span spans[GWI_SHARED_SPANS];
 } gwi_shared_busy;
 
@@ -38,9 +38,9 @@ typedef struct gwi_shared_event {
 
 /* Faults and counters of one GPU, maintained by health.c. Counters only grow. */
 typedef struct gwi_shared_card {
-    uint64_t event_count; /* events so far; event i is at i % GWI_SHARED_EVENTS */
+    uint64_t event_count; /* number of events so far; event i is events[i % GWI_SHARED_EVENTS] */
     gwi_shared_event events[GWI_SHARED_EVENTS];
-    uint64_t strike_count; /* how often contexts were ruined; the next two fields describe the last time */
+    uint64_t strike_count; /* how often a fault has ruined contexts; the next two fields describe the last time */
     int32_t strike_code;   /* the driver's result for the ruined contexts */
     int32_t strike_pid;    /* the process whose contexts were ruined; 0: all processes */
     uint32_t is_lost, recovery_action;
@@ -48,7 +48,7 @@ typedef struct gwi_shared_card {
     uint64_t thermal_since_ns, power_cap_since_ns, power_brake_since_ns; /* monotonic; 0: not active */
     uint32_t link_generation, link_lanes;                                /* 0: the GPU's normal value */
     uint64_t link_replays;
-    uint64_t busy_ns; /* finished spans of processes that have ended */
+    uint64_t busy_ns; /* busy time of the processes that have ended */
 } gwi_shared_card;
 
 typedef struct gwi_shared_process {
@@ -59,19 +59,19 @@ typedef struct gwi_shared_process {
 } gwi_shared_process;
 
 typedef struct gwi_shared {
-    uint64_t magic; /* written last */
+    uint64_t magic; /* written last, when all other fields are valid */
     uint32_t version;
     uint32_t device_count;
     pthread_mutex_t lock;
     uint64_t total_bytes[GW_VIRT_DEVICES_MAX];
     uint64_t used_bytes[GW_VIRT_DEVICES_MAX];
     uint64_t began_ns;       /* monotonic; faults at a given time count from here */
-    uint32_t faults_applied; /* one bit for each fault in the specification */
+    uint32_t faults_applied; /* bit i: fault i of the specification was applied */
     uint32_t reserved;
     gwi_shared_card cards[GW_VIRT_DEVICES_MAX];
     gwi_shared_process processes[GWI_SHARED_PROCESSES];
     gwi_shared_busy busy[GWI_SHARED_PROCESSES]
-                        [GW_VIRT_DEVICES_MAX]; /* written only by the entry's own process, without the lock */
+                        [GW_VIRT_DEVICES_MAX]; /* each process writes only its own row, without the lock */
 } gwi_shared;
 _Static_assert(GW_VIRT_FAULTS_MAX <= 32, "a bit for each fault");
 

@@ -74,11 +74,11 @@ typedef struct gwi_device {
     gwi_pages pages;
     uint64_t arena_base; /* 0: not reserved yet */
     uint64_t arena_bytes;
-    char *shadow;         /* content of the device's memory; at a constant offset from the arena address */
-    gwi_context *primary; /* owned; keeps its handle for the life of the process */
+    char *shadow;         /* mapping with the content of the memory; byte i is at address arena_base + i */
+    gwi_context *primary; /* owned; its handle is the same for the life of the process */
     unsigned primary_flags;
     unsigned context_count;
-    uint64_t strikes_seen;  /* value of the GPU's strike_count that was last handled */
+    uint64_t strikes_seen;  /* gwi_shared_card.strike_count up to which faults were handled */
     gwi_pool *pool_default; /* owned */
     gwi_pool *pool_current; /* borrowed */
 } gwi_device;
@@ -95,12 +95,12 @@ struct gwi_context {
     uint64_t own_bytes; /* device memory used by the context itself */
     int fault;          /* error of a faulty kernel; 0: none */
     bool fault_seen;    /* a call has reported the fault, so all later calls return it */
-    gwi_stream *legacy; /* owned */
+    gwi_stream *legacy; /* owned: the legacy default stream */
     uint64_t stream_used_bytes, stream_held_bytes;
     unsigned stream_count;
     uint64_t limits[16];
     int cache_config, shared_config;
-    uint32_t peers; /* devices whose memory this context can access */
+    uint32_t peers; /* bit i: this context can access the memory of device i */
 };
 
 struct gwi_stream {
@@ -112,11 +112,11 @@ struct gwi_stream {
     uint64_t id;
     bool is_legacy;
     bool is_default; /* legacy or per-thread default stream; cannot be destroyed by its handle */
-    bool destroyed;  /* freed when its work is done */
+    bool destroyed;  /* by the program; the stream is freed when its work is done */
     gwi_command *head, *tail;
     unsigned pending_count;
-    gwi_command *last;                         /* a reference; NULL: no work was submitted yet */
-    gwi_stream *active_previous, *active_next; /* used while pending_count > 0 */
+    gwi_command *last;                         /* a reference to the newest command; NULL: none was submitted */
+    gwi_stream *active_previous, *active_next; /* in the list gwi.active, while pending_count > 0 */
     bool is_active;
     gwi_graph *capture; /* owned while a capture is open */
     bool capture_broken;
@@ -161,7 +161,7 @@ typedef struct gwi_block {
     gwi_physical *physical;
     uint64_t physical_offset;
     bool accessible; /* for a mapping: cuMemSetAccess allows access */
-    bool freed;      /* by a stream-ordered free that was not executed yet */
+    bool freed;      /* by a stream-ordered free that has not been executed yet */
     unsigned flags;
     uint64_t id;
 } gwi_block;
@@ -171,7 +171,7 @@ struct gwi_physical {
     gwi_object object;
     gwi_device *device;
     uint64_t bytes;
-    unsigned handle_count; /* creates, imports and retains minus releases */
+    unsigned handle_count; /* number of creates, imports and retains, minus releases */
     unsigned map_count;
     char *storage; /* owned, from mmap */
     CUmemAllocationProp properties;
@@ -186,8 +186,8 @@ struct gwi_pool {
     uint64_t bytes;
     char *shadow;
     gwi_runs addresses;
-    unsigned *chunk_uses; /* owned: blocks in each chunk of 32 MiB */
-    bool *chunk_held;     /* owned */
+    unsigned *chunk_uses; /* owned: number of blocks in each chunk of 32 MiB */
+    bool *chunk_held;     /* owned: the pool has allocated this chunk from the GPU */
     uint64_t bytes_max;
     uint64_t threshold;
     uint64_t used, used_high, reserved, reserved_high;
@@ -225,7 +225,7 @@ struct gwi_function {
     int shared_dynamic_max;
     int carveout;
     int cache_config;
-    gwi_function *kernel; /* for a function that was created from a library's kernel */
+    gwi_function *kernel; /* the library's kernel that this function was created from; NULL: none */
 };
 
 typedef struct gwi_library {
@@ -284,13 +284,13 @@ typedef struct gwi_work {
         } copy;
         struct {
             char *to;
-            size_t pitch, width, height; /* width in elements */
+            size_t pitch, width, height; /* pitch in bytes, width in elements, height in rows */
             unsigned value, element_bytes;
             CUdeviceptr asked;
         } fill;
         struct {
             CUhostFn function;
-            CUstreamCallback callback; /* either function or callback is set */
+            CUstreamCallback callback; /* exactly one of function and callback is set */
             void *argument;
             CUstream stream;
         } host;
@@ -348,14 +348,14 @@ struct gwi_graph {
 
 typedef struct gwi_state {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* timed waits use CLOCK_MONOTONIC */
     bool initialised;
     bool sources_read;
     bool shares_memory; /* part of the shadow is a file that other processes map */
     int init_result;
     char init_reason[600];
-    const volatile unsigned char *fork_mark; /* 1 here, 0 in a forked child */
-    int process_fault;                       /* error that made all contexts of the process unusable */
+    const volatile unsigned char *fork_mark; /* 1 in this process, 0 in a forked child */
+    int process_fault;                       /* error that ruined a context; creating a context returns it; 0: none */
     gw_virt_spec spec;
     const char *folder; /* static: the run's folder; NULL: none */
     gwi_shared *shared;
@@ -403,7 +403,7 @@ void gwi_unlock(void);
 int gwi_leave(int result);
 /* Add a line to the driver's log that explains the failure that the call is about to return. gwi_leave() writes it. */
 __attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);
-/* Add a line to the run's notes, only once for each text. Needs no lock. */
+/* Add a line to the file `notes` in the run's folder; do nothing if there is no folder. Needs no lock. */
 __attribute__((format(printf, 1, 2))) void gwi_note(const char *format, ...);
 uint64_t gwi_now_ns(void);
 /* Crash as a real driver does on an invalid or destroyed handle. Does not return. */
@@ -422,9 +422,10 @@ void gwi_log_line(const char *line, CUlogLevel level);
 void gwi_log_result(const char *symbol, int result);
 
 /* cards.c: faults of the GPUs themselves. Call with the lock held. */
-/* Check what happened to the GPUs since the last check, and ruin the affected contexts. */
+/* Apply the GPU faults that are due, and ruin the contexts of this process that a GPU fault since the last call
+ * affects. */
 void gwi_cards_look(void);
-/* Apply the GPU faults that this call triggers. */
+/* Apply the GPU faults that the specification requests for this call of function `fn`. */
 void gwi_cards_call(unsigned fn);
 /* True if the GPU is lost, so that every call fails. */
 bool gwi_card_is_lost(unsigned device);
@@ -441,7 +442,7 @@ bool gwi_context_is(const gwi_context *context, unsigned generation);
 bool gwi_device_ready(gwi_device *device);
 bool gwi_device_take(gwi_device *device, uint64_t bytes);
 void gwi_device_give(gwi_device *device, uint64_t bytes);
-/* True if an option makes this allocation fail. */
+/* Count an allocation of device memory. True if the fault `oom-at` of the specification makes it fail. */
 bool gwi_allocation_refused(void);
 gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind kind);
 void gwi_block_free(gwi_block *block);
@@ -457,10 +458,10 @@ gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority);
 /* Return the stream of a handle, including default streams. Returns NULL if there is no context. Crashes on a destroyed
  * handle, as the real driver does. */
 gwi_stream *gwi_stream_find(CUstream handle);
-/* Submit work to a stream, or to the graph being captured. Takes ownership of what `work` owns. The work also waits for
- * `wait_for`, unless it is NULL. */
+/* Submit work to a stream, or to the graph being captured. On success, takes ownership of what `work` owns. The work
+ * also waits for `wait_for`, unless that is NULL or the stream is being captured. */
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
-/* If the environment requests it, wait after a launch. Returns 0 or the kernel's error. */
+/* If CUDA_LAUNCH_BLOCKING=1, wait for the launch that was just submitted. Returns 0 or the kernel's error. */
 int gwi_block_after_launch(gwi_stream *stream);
 void gwi_advance(void);
 void gwi_wait_command(gwi_command *command);
@@ -505,7 +506,7 @@ void gwi_pool_leave_spare(gwi_pool *pool);
 gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
-/* kernel.c: the behaviour of a kernel, which is determined when the kernel starts */
+/* kernel.c: the behaviour of a kernel, which is decided when the kernel starts */
 /* gwi_kernel_fault() returns the fault of a kernel (enum gw_kernel_fault), gwi_fault_code() returns the driver's error
  * for it, and gwi_fault_tell() reports its Xids. */
 uint64_t gwi_kernel_fault(const gwi_work *work);
@@ -532,7 +533,8 @@ gwi_stream *gwi_capture_owner(gwi_stream *stream);
 void gwi_capture_forget(gwi_stream *stream);
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);
 void gwi_capture_end(gwi_stream *stream);
-/* If the calling thread may not make an unsafe call now, break the capture and return 900. Otherwise return 0. */
+/* Call this in functions that are forbidden during a capture. If an open capture forbids them to the calling thread,
+ * break the capture and return 900. Otherwise return 0. */
 int gwi_capture_forbids(void);
 
 #endif

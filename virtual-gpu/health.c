@@ -12,7 +12,7 @@
 static const struct {
     unsigned xid;
     int code;
-    bool everybody; /* affects all processes, not only the one whose work caused it */
+    bool everybody; /* ruins the contexts of all processes, not only of the one whose work caused the Xid */
     unsigned recovery_action;
 } xids[] = {
     {8, CUDA_ERROR_LAUNCH_TIMEOUT, false, NVML_GPU_RECOVERY_ACTION_NONE},
@@ -48,7 +48,7 @@ static void contexts_ruin(gwi_shared_card *card, int code, int pid)
     __atomic_store_n(&card->strike_count, card->strike_count + 1, __ATOMIC_RELEASE);
 }
 
-/* Lose the GPU: every call on it fails until a reboot. */
+/* Mark the GPU as lost: every call on it fails until a reboot. */
 static void lose(gwi_shared_card *card)
 {
     event_add(card, nvmlEventTypeXidCriticalError, XID_OFF_THE_BUS, 0);
@@ -58,8 +58,8 @@ static void lose(gwi_shared_card *card)
     contexts_ruin(card, CUDA_ERROR_UNKNOWN, 0);
 }
 
-/* Report an uncorrectable ECC error (two wrong bits). The next reset replaces the memory row. All contexts on the GPU
- * are ruined. */
+/* Report an uncorrectable ECC error (two wrong bits) and ruin all contexts on the GPU. If rows can be remapped, the
+ * memory row is marked for replacement at the next reset. */
 static void ecc(gwi_shared_card *card, bool can_remap, int pid)
 {
     card->ecc_uncorrected++;

@@ -11,7 +11,7 @@
 
 enum {
     EM_GPU = 190,
-    ABI_SM_IN_BYTE_1 = 8, /* from this ABI version on, the second byte of e_flags has the architecture */
+    ABI_SM_IN_BYTE_1 = 8, /* from this ABI version on, the second byte of e_flags is the SM version */
     INFO_VALUE_16 = 3,
     INFO_SIZED = 4,
     INFO_THREADS_MAX = 0x05,
@@ -94,7 +94,8 @@ static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_inf
         gwi_kernel_add_param(kernel, slots[i].offset, slots[i].bytes);
 }
 
-/* From sm_90 on, the section begins with memory that the system reserves. */
+/* Return the bytes of shared memory that the system reserves at the beginning of a kernel's section: 1024 from sm_90
+ * on, else 0. */
 static uint64_t reserved_shared(const elf *file, uint64_t bytes)
 {
     return file->image->binary_version >= 90 && bytes >= 1024 ? 1024 : 0;

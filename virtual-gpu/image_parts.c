@@ -1,4 +1,4 @@
-/* The kernels and data objects of a module image: what the readers of images add, and others find. */
+/* The kernels and data objects of a module image: the functions that add and find them. */
 #include "gwi_image.h"
 
 #include "gw_array.h"

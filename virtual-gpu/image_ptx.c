@@ -129,7 +129,7 @@ static int read_variable(reader *rd, variable *var)
     var->name = rd->token;
     var->name_bytes = rd->token_bytes;
     if (var->element_bytes == 0)
-        var->element_bytes = 8; /* .texref and similar types */
+        var->element_bytes = 8; /* .texref and similar types are handles of 8 bytes */
     var->bytes = (uint64_t)var->element_bytes * vector;
     next(rd);
     while (is(rd, "[")) {
@@ -241,7 +241,7 @@ static int read_body(reader *rd, gwi_kernel_info *kernel)
                 return code;
             if (var.bytes < UINT32_MAX - kernel->shared_bytes)
                 kernel->shared_bytes += (uint32_t)var.bytes;
-            continue; /* the current token is already the one after the variable */
+            continue; /* read_variable() has already read the token after the variable */
         }
         if (depth > 0 && !next(rd))
             return fail(rd, 218, "a body is not terminated");

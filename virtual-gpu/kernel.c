@@ -60,7 +60,7 @@ static bool model_strikes(const gwi_work *work, const struct gw_kernel_model *mo
     }
 }
 
-/* Report the Xids of the fault, as a real driver was seen to do. */
+/* Report the Xids that a real driver was seen to report for this fault. */
 void gwi_fault_tell(uint64_t fault, const gwi_context *context)
 {
     static const unsigned char xids[][2] = {
@@ -87,7 +87,7 @@ static uint64_t fault_by_option(const gwi_work *work)
         if ((fault->kind == GW_VIRT_FAULT_KERNEL && strcmp(fault->name, work->kernel.function->info->name) == 0) ||
             (fault->kind == GW_VIRT_FAULT_LAUNCH && fault->count == work->kernel.launch_number))
             return (uint64_t)fault->code;
-        /* A fault of the GPU itself is only applied here. The next check of the GPUs detects it. */
+        /* Only record a fault of the GPU itself in the shared state. gwi_cards_look() then ruins the contexts. */
         if (fault->kind == GW_VIRT_FAULT_CARD && fault->when == GW_VIRT_WHEN_LAUNCH &&
             fault->count == work->kernel.launch_number)
             gwi_health_strike(gwi.shared, &gwi.spec, i, getpid());
@@ -116,7 +116,7 @@ uint64_t gwi_kernel_duration_ns(const gwi_work *work)
     return model->duration_us > UINT64_MAX / 1000 ? UINT64_MAX : model->duration_us * 1000;
 }
 
-/* Print the line that a real driver prints on the program's stderr. */
+/* Print the line about a failed assertion that a real driver prints on the program's stderr. */
 void gwi_kernel_print_assert(const gwi_work *work)
 {
     const gwi_kernel_info *info = work->kernel.function->info;
@@ -130,7 +130,7 @@ void gwi_kernel_print_assert(const gwi_work *work)
                          file[0] != '\0' ? file : "unknown", (unsigned long long)info->model.line,
                          file[0] != '\0' ? function : info->name, message);
     if (bytes > 0 && write(STDERR_FILENO, line, (size_t)bytes) < 0)
-        gwi_note("assert %s", line); /* stderr is not open */
+        gwi_note("assert %s", line); /* stderr is closed */
 }
 
 /* If the environment requests it, write a GPU core dump and end the process, as a real driver does. */

@@ -50,7 +50,7 @@ static int check_shape(const gwi_function *function, const unsigned grid[3], con
     return 0;
 }
 
-/* Collect all parameters in one buffer, for both ways of passing them. */
+/* Copy all parameters to one new buffer, from pointers (`params`) or from the packed buffer in `extra`. */
 static int take_params(const gwi_function *function, void **params, void **extra, unsigned char **ret_params)
 {
     const gwi_kernel_info *info = function->info;
@@ -87,7 +87,7 @@ static int take_params(const gwi_function *function, void **params, void **extra
     return 0;
 }
 
-/* Not static: graph nodes can be launches, too. */
+/* Check a launch and convert it to work. Also used for kernel nodes of graphs. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work)
 {

@@ -12,7 +12,7 @@ enum { LINES_KEPT = 100, LINE_BYTES_MAX = 256 };
 
 typedef struct callback_entry {
     struct callback_entry *next;
-    uint64_t number; /* counts registrations from 1 on */
+    uint64_t number; /* number of the registration, from 1 on */
     CUlogsCallback function;
     void *argument;
 } callback_entry;
@@ -22,7 +22,7 @@ static struct {
     callback_entry *callbacks; /* owned; in the order of registration */
     uint64_t callback_count;   /* callbacks registered so far */
     char lines[LINES_KEPT][LINE_BYTES_MAX];
-    uint32_t line_count; /* lines written so far; an iterator is a value of this count */
+    uint32_t line_count; /* number of lines written so far; a CUlogIterator is the number of a line */
 } logs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *result_name(int result)
@@ -48,8 +48,8 @@ static bool find_callback(uint64_t after, uint64_t last, callback_entry *ret_ent
     return false;
 }
 
-/* Callbacks run without the lock, because they may call us. The list may change meanwhile, so each one is searched by
- * its number. */
+/* Write a line and call the callbacks. They run without the lock, because they may call the driver. The list may change
+ * while they run, so find the next callback by its number. */
 void gwi_log_line(const char *line, CUlogLevel level)
 {
     char copy[LINE_BYTES_MAX];
@@ -200,7 +200,8 @@ GWI_API(cuGetErrorString)(CUresult error, const char **pStr)
 {
     if (pStr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Results of the runtime API have texts, too, but the driver does not know them. */
+    /* result_text() also has the texts of results that only the runtime API returns; the driver must not return
+     * those. */
     *pStr = result_name((int)error) != NULL ? result_text((int)error) : NULL;
     return *pStr != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
 }

@@ -58,7 +58,7 @@ GWI_API(cuMemFree_v2)(CUdeviceptr dptr)
     if (block == NULL || block->range.base != dptr || block->freed ||
         (block->kind != GWI_BLOCK_DEVICE && block->kind != GWI_BLOCK_MANAGED && block->kind != GWI_BLOCK_POOL))
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    /* Wait for work that may still use the block. */
+    /* Wait for all work on the device, which may still use the block. */
     gwi_device *device = block->device;
     gwi_wait_device(device);
     int result = gwi_see_fault();

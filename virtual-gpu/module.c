@@ -124,7 +124,7 @@ static int module_global(gwi_module *module, const char *name, gwi_block **ret_b
             gwi_block *block = gwi_block_alloc(module->context, info->bytes != 0 ? info->bytes : 1, GWI_BLOCK_GLOBAL);
             if (block == NULL)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-            /* A module's variables are freed with the module, not with the context's other blocks. */
+            /* No context: a variable is freed with its module, not with the context's blocks. */
             block->context = NULL;
             if (info->initial != NULL)
                 memcpy(block->storage, info->initial, (size_t)info->bytes);
@@ -314,7 +314,7 @@ GWI_API(cuModuleGetLoadingMode)(CUmoduleLoadingMode *mode)
     GWI_ENTER;
     if (mode == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    *mode = (CUmoduleLoadingMode)2; /* lazy */
+    *mode = (CUmoduleLoadingMode)2; /* CU_MODULE_LAZY_LOADING */
     return gwi_leave(0);
 }
 
@@ -447,7 +447,8 @@ GWI_API(cuLibraryEnumerateKernels)(CUkernel *kernels, unsigned int numKernels, C
     return gwi_leave(0);
 }
 
-/* Return the library's module in the current context. The module is loaded there on first use. */
+/* Return the library's module for the current context. The first call in a context loads the library's image into
+ * it. */
 static int instance_find(gwi_library *library, gwi_module **ret_module)
 {
     gwi_context *context = gwi_current();

@@ -31,7 +31,7 @@ static unsigned format_bytes(CUarray_format format)
     }
 }
 
-/* Even a small array gets pages of its own. */
+/* Create an array. Even a small one has pages of its own. */
 static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
 {
     gwi_context *context = gwi_current();
@@ -240,7 +240,7 @@ static bool ipc_share(char *storage, uint64_t bytes, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return access(path, F_OK) == 0; /* already shared */
+        return access(path, F_OK) == 0; /* true if the block was already shared */
     bool ok = ftruncate(fd, (off_t)bytes) == 0;
     for (uint64_t at = 0; ok && at < bytes; at += (uint64_t)1 << 20)
         ok = pwrite(fd, storage + at, bytes - at < (1u << 20) ? bytes - at : 1u << 20, (off_t)at) >= 0;

@@ -150,7 +150,8 @@ GWI_API(cuMemPoolGetAccess)(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
     return gwi_leave(0);
 }
 
-/* An allocation during a capture is made at once and never freed. Its graph node has no effect. */
+/* Allocate from `pool` in stream order. During a capture, the memory is allocated at once and never freed, and the
+ * graph node has no effect. */
 static int alloc_async(CUdeviceptr *ret_address, size_t bytes, gwi_pool *pool, CUstream handle)
 {
     gwi_stream *stream = gwi_stream_find(handle);
@@ -212,7 +213,7 @@ GWI_API(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream)
         block->freed = true;
         block->pool->used -= block->range.bytes;
     } else {
-        work.kind = GWI_WORK_EMPTY; /* the graph owns the block */
+        work.kind = GWI_WORK_EMPTY; /* freeing has no effect: the block belongs to the graph */
     }
     return gwi_leave(gwi_submit(stream, &work, NULL, NULL));
 }

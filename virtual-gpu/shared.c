@@ -40,7 +40,8 @@ uint64_t gwi_process_start_ticks(int pid)
 
 void gwi_shared_lock(gwi_shared *shared)
 {
-    /* EOWNERDEAD: a process died while it held the lock. At most one sum is then wrong, so compute all sums again. */
+    /* EOWNERDEAD: a process died while it held the lock, so one of the sums in used_bytes may be wrong. Compute all of
+     * them again. */
     if (pthread_mutex_lock(&shared->lock) != EOWNERDEAD)
         return;
     for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++) {
@@ -82,7 +83,7 @@ static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
     bool found = false;
     gwi_shared_lock(shared);
     dead_clear(shared);
-    /* An entry with this pid was written by the program that this process ran before exec. */
+    /* If there is an entry with this pid, the program that this process ran before exec has left it: clear it. */
     for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
         if (shared->processes[p].pid == getpid())
             process_clear(shared, &shared->processes[p]);
@@ -140,8 +141,8 @@ static bool write_zeros(int fd)
     return true;
 }
 
-/* True if a limit forbids a file of the needed size. Do not try to write such a file, because the attempt would send
- * SIGXFSZ. */
+/* True if RLIMIT_FSIZE forbids a file of the needed size. Do not try to write such a file, because the attempt would
+ * send SIGXFSZ. */
 static bool is_limited(void)
 {
     struct rlimit limit;
@@ -180,7 +181,7 @@ static int file_open(const char *folder)
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot)
 {
     int fd = -1;
-    /* If a limit forbids the file, the process gets GPUs of its own. */
+    /* If RLIMIT_FSIZE forbids the file, use a private state: GPUs that no other process sees. */
     if (folder != NULL && (fd = file_open(folder)) < 0 && !is_limited())
         return false;
     gwi_shared *shared =

@@ -37,7 +37,7 @@ gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_er
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "%s: %s", path, strerror(errno));
-    const size_t bytes = offsetof(gwi_shared, busy); /* the fields after this one are not needed here */
+    const size_t bytes = offsetof(gwi_shared, busy); /* `busy` and later fields are not needed here */
     gwi_shared *shared = malloc(sizeof *shared);
     gw_status st = GW_OK;
     if (shared == NULL)

@@ -100,7 +100,7 @@ static void run(gwi_command *command)
 
 /* --- the timeline -------------------------------------------------------------------------------------------- */
 
-/* A kernel has reached its fault: ruin the context, even if no call has reported the fault yet. */
+/* A kernel has reached its fault: report it as a driver does, and ruin the context. */
 static void fault(gwi_command *command)
 {
     gwi_context *context = command->stream->context;
@@ -145,7 +145,7 @@ static void start(gwi_command *command, uint64_t start_ns)
     uint64_t duration_ns = gwi_card_slowed_ns(device, gwi_kernel_duration_ns(&command->work));
     command->fault = gwi_kernel_fault(&command->work);
     if (command->fault != 0)
-        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* a real GPU reports a fault with a delay */
+        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* a real GPU reports a fault later, here by 20 ms */
     command->due_ns = duration_ns > NEVER - start_ns ? NEVER : start_ns + duration_ns;
     gwi_busy_add(gwi.shared, gwi.shared_slot, device->index, start_ns, command->due_ns);
 }
@@ -214,7 +214,7 @@ static uint64_t next_due_ns(void)
         if (at < due_ns)
             due_ns = at;
     }
-    /* A GPU may fail because of another process or at a specified time. */
+    /* Wake up every 20 ms, because a GPU may fail at a specified time or because of another process. */
     const uint64_t look_every_ns = 20000000;
     if (gwi.cards_fail && gwi.active != NULL && due_ns > gwi_now_ns() + look_every_ns)
         due_ns = gwi_now_ns() + look_every_ns;
@@ -407,7 +407,7 @@ static void wait_for_room(gwi_stream *stream)
     }
 }
 
-/* Like gwi_submit(), but without capture. */
+/* Like gwi_submit(), for a stream that is not being captured. */
 static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
 {
     gwi_command *command = calloc(1, sizeof *command);
@@ -532,7 +532,8 @@ GWI_API(cuStreamDestroy_v2)(CUstream hStream)
 }
 GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
 
-/* If the stream is being captured, break the capture and return an error. */
+/* A call that is forbidden for a captured stream: if `stream` is being captured, break the capture and return an
+ * error. */
 static int capture_touched(gwi_stream *stream)
 {
     gwi_stream *owner = stream->capture != NULL ? stream : stream->capture_owner;
@@ -562,7 +563,7 @@ GWI_API(cuStreamQuery)(CUstream hStream)
         result = see_fault_of(stream->context);
     }
     bool pending = stream->pending_count > 0;
-    /* The legacy default stream represents all blocking streams. */
+    /* The legacy default stream is only ready if all blocking streams of the context are. */
     if (stream->is_legacy)
         for (const gwi_stream *other = gwi.active; other != NULL; other = other->active_next)
             pending |= other->context == stream->context && !(other->flags & CU_STREAM_NON_BLOCKING);
@@ -574,7 +575,7 @@ GWI_API(cuStreamQuery)(CUstream hStream)
 /* With CUDA_LAUNCH_BLOCKING=1, wait for each launch and return its error. Do not wait for captured launches. */
 int gwi_block_after_launch(gwi_stream *stream)
 {
-    static int blocks = -1; /* read once, with the lock held, as a real driver does when it starts */
+    static int blocks = -1; /* -1: not read yet; read only once, like in a real driver */
     if (blocks < 0) {
         const char *value = getenv("CUDA_LAUNCH_BLOCKING");
         blocks = value != NULL && atoi(value) != 0;
@@ -791,7 +792,8 @@ GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t lengt
 
 /* --- entry points: events ------------------------------------------------------------------------------- */
 
-/* Find an event. Returns 201 if a reset of the context destroyed the event. Crashes if the program destroyed it. */
+/* Find an event. Returns 201 if a reset of the context destroyed the event, 400 if the handle is NULL. Crashes if the
+ * program destroyed the event. */
 static int event_find(CUevent handle, gwi_event **ret_event)
 {
     gwi_event *event = gwi_object_find(handle, GWI_EVENT);

@@ -70,7 +70,7 @@ static void test_runs_join(void **state)
     (void)state;
     assert_true(gwi_runs_give(&runs, 1000, 100));
     assert_false(gwi_runs_take(&runs, 101, 1, &base));
-    assert_true(gwi_runs_take(&runs, 10, 64, &base)); /* leaves a free run on both sides */
+    assert_true(gwi_runs_take(&runs, 10, 64, &base)); /* takes 1024 to 1033: a free run remains on either side */
     assert_int_equal(base, 1024);
     assert_int_equal(runs.count, 2);
     assert_true(gwi_runs_give(&runs, 1024, 10));
@@ -137,7 +137,7 @@ static void test_pages_share(void **state)
     assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB);
     for (int i = 0; i < COUNT; i += 2)
         gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
-    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB); /* partly used pages stay allocated */
+    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB); /* every page still has a block, so it stays allocated */
     for (int i = 1; i < COUNT; i += 2)
         gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
     assert_int_equal(c.free_bytes, 8192 * MIB);
@@ -160,7 +160,8 @@ static void test_pages_scattered(void **state)
     for (int i = 0; i < 16; i += 2)
         gwi_pages_free(&pages, addresses[i], 4 * MIB, NULL);
     uint64_t large = 0;
-    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page)); /* the GPU has no 32 contiguous MiB */
+    /* The free 32 MiB are in eight separate places, but scattered pages are mapped to contiguous addresses. */
+    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page));
     assert_int_equal(c.free_bytes, 0);
     gwi_runs_free(&pages.addresses);
 }

@@ -136,7 +136,7 @@ GWI_API(cuMemAddressReserve)
 (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
     GWI_ENTER;
-    (void)addr; /* only a hint */
+    (void)addr; /* `addr` is only a hint, and ignored */
     if (ptr == NULL || flags != 0 || !multiple(size) || (alignment & (alignment - 1)) != 0)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (alignment < GWI_PAGE_BYTES)
@@ -210,7 +210,7 @@ GWI_API(cuMemMap)
     return gwi_leave(0);
 }
 
-/* True if complete mappings, and nothing else, cover the range. If `gaps`, parts of the range may be unmapped. */
+/* True if the range consists of complete mappings and nothing else. If `gaps`, parts of the range may be unmapped. */
 static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 {
     uint64_t at = base;

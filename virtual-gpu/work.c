@@ -16,7 +16,8 @@ void gwi_work_free(gwi_work *work)
     memset(work, 0, sizeof *work);
 }
 
-/* Copy work for a graph launch. The node keeps what it owns. A node never has a staged copy. */
+/* Copy the work of a node for a graph launch, including the parameters of a kernel. The node keeps its own copy. A node
+ * never has a staged copy of data. */
 bool gwi_work_copy(gwi_work *to, const gwi_work *from)
 {
     *to = *from;
@@ -60,7 +61,7 @@ bool gwi_node_after(gwi_node *node, gwi_node *other)
     return true;
 }
 
-/* On success, the node owns what `work` owned. */
+/* Add a node to the graph. On success, the node owns what `work` owned. Returns NULL if out of memory. */
 gwi_node *gwi_node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count)
 {
     gwi_node *node = calloc(1, sizeof *node);

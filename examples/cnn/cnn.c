@@ -28,14 +28,14 @@ struct settings {
 struct tensor {
     CUdeviceptr address; /* 0: no memory */
     size_t bytes;
-    size_t count; /* elements */
+    size_t count; /* number of elements */
 };
 
 struct batch {
     struct tensor images, labels;
 };
 
-/* Everything that a training run allocates when it begins and frees when it ends. */
+/* The device memory of one training run. run_end() frees what is still allocated. */
 struct run {
     struct {
         struct tensor weight, gradient, moment1, moment2;
@@ -45,7 +45,7 @@ struct run {
     } saved[LAYER_COUNT];
     struct tensor raw[2]; /* image bytes copied from the host: one buffer in use, one being filled */
     struct tensor loss;
-    struct batch evaluation; /* batch of the final forward pass */
+    struct batch evaluation; /* batch of the forward pass after the last iteration */
 };
 
 struct trainer {
@@ -137,14 +137,14 @@ static void launch(struct trainer *t, enum kernel kernel, struct tensor out, str
 
 /* ---- batches ---- */
 
-/* Start loading the next batch on the copy stream, and make the compute stream wait for it. */
+/* Start loading the next batch on the copy stream, and make the compute stream wait until it is loaded. */
 static struct batch batch_load(struct trainer *t, struct run *run)
 {
     size_t count = (size_t)t->set.batch;
     t->doing = "loader";
     struct tensor raw = run->raw[t->iteration % 2];
     struct batch batch = {floats_new(t, count * IMAGE_ELEMENTS), tensor_new(t, count, sizeof(int))};
-    if (uses_pool(t)) /* the compute stream allocates the memory, but the copy stream fills it */
+    if (uses_pool(t)) /* wait: the copy stream fills memory that the compute stream allocates */
         CHECK(cuStreamSynchronize(t->compute));
     CHECK(cuMemcpyHtoDAsync(raw.address, t->host_images, raw.bytes, t->copy));
     CHECK(cuMemcpyHtoDAsync(batch.labels.address, t->host_labels, batch.labels.bytes, t->copy));
@@ -198,7 +198,7 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
     }
 }
 
-/* Compute the gradient of the layer's input from that of its output. Returns an empty tensor for the first layer. */
+/* Compute the gradient of a layer's input from the gradient of its output. The first layer returns an empty tensor. */
 static struct tensor layer_backward(struct trainer *t, struct run *run, size_t index, struct tensor in,
                                     struct tensor out_gradient)
 {
@@ -265,7 +265,7 @@ static float read_loss(struct trainer *t, const struct run *run)
 
 /* ---- faults with functions of their own ---- */
 
-/* Simulate a program that creates a stream per layer in every iteration and never destroys them. */
+/* Simulate a program that creates new streams in every iteration and never destroys them. */
 static void leak_streams(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_streams; count++) {
@@ -278,7 +278,7 @@ static void leak_streams(struct trainer *t)
     }
 }
 
-/* Simulate a program that creates a context per helper in every iteration and never destroys them. */
+/* Simulate a program that creates new contexts in every iteration and never destroys them. */
 static void leak_contexts(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_contexts; count++) {
@@ -292,8 +292,8 @@ static void leak_contexts(struct trainer *t)
     }
 }
 
-/* Launch the class_report kernel at the end of a run without waiting for it. The kernel's output address is computed
- * with a wrong stride and lies one tebibyte after the weights. */
+/* Launch the class_report kernel at the end of a run without waiting for it. The kernel's output address lies one
+ * tebibyte after the weights, as if a wrong stride had been used to compute it. */
 static void report_with_bad_address(struct trainer *t, const struct run *run)
 {
     struct tensor row = run->parameters[0].weight;
@@ -354,7 +354,7 @@ static void run_end(struct trainer *t, struct run *run)
 
 static void run_save(const struct trainer *t, const struct run *run)
 {
-    static float weights[128 * 64 * 9 + 128]; /* enough for the largest layer */
+    static float weights[128 * 64 * 9 + 128]; /* as many as the largest layer has */
     FILE *file = fopen(t->set.save, "wbe");
     if (file == NULL) {
         perror(t->set.save);

@@ -25,7 +25,7 @@ CUfunction gpu_kernel(CUmodule module, const char *name);
 #define CHECK(call) gpu_check((call), #call)
 void gpu_check(CUresult result, const char *call);
 
-/* If not NULL, this function is called once before the program exits because of a failed call. */
+/* If not NULL, this function is called once with the result of the failed driver call, before the program exits. */
 extern void (*gpu_before_giving_up)(CUresult result);
 
 #endif

@@ -1,8 +1,8 @@
 /* Pieces of PTX text shared by the examples. A module is PTX_HEAD followed by kernels.
  *
- * The virtual GPU does not execute kernels, so PTX_FAULTS adds an object that describes the fault: the kernel fails if
- * its parameter number `index` does not point to live memory. A real GPU ignores the object and runs the kernel, which
- * then faults. The numbers in the object are defined in include/gpuwhy/kernel_model.h. */
+ * The virtual GPU does not execute kernels. Therefore PTX_FAULTS adds a data object that describes when kernel `name`
+ * faults: if its parameter number `index` does not point to live memory. A real GPU ignores the object and runs the
+ * kernel, which then faults. include/gpuwhy/kernel_model.h defines the numbers in the object. */
 #ifndef EXAMPLE_KERNEL_PTX_H
 #define EXAMPLE_KERNEL_PTX_H
 

@@ -11,7 +11,7 @@ void truth_open(const char *path)
 {
     if (path == NULL)
         return;
-    file = fopen(path, "ae"); /* "a": several processes of one program may write to the file */
+    file = fopen(path, "ae"); /* "a" appends, because several processes of one program may write to the file */
     if (file == NULL) {
         perror(path);
         exit(2);

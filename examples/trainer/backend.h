@@ -2,9 +2,9 @@
  * (cuDNN, cuBLAS and its own kernels, loaded at run time), `dry` (allocates the memory on a GPU and computes
  * nothing).
  *
- * A state belongs to one device and is used by one thread at a time. Only feed() and fed() may be called by a loader's
- * thread at the same time. Steps run in order and may still be running when a function returns; settle() waits for
- * them. A function that returns false has set `reason`. After a device is lost, all later functions return false,
+ * A state belongs to one device and is used by one thread at a time. But a loader's thread may call feed() and fed()
+ * while another thread uses the state. Steps run in order and may still be running when a function returns; settle()
+ * waits for them. A function that returns false has set `reason`. After a device is lost, all later calls return false,
  * but close() always works. */
 #ifndef TRAINER_BACKEND_H
 #define TRAINER_BACKEND_H
@@ -14,10 +14,11 @@
 struct backend_options {
     int device;
     uint64_t memory_bytes; /* memory limit of the run; 0: no limit */
-    bool deterministic;    /* compute sums in the same order each time */
+    bool deterministic;    /* compute sums in the same order each time, so that runs give identical results */
     bool tune;             /* load() may time algorithms and use the fastest; the choice may differ between runs */
     const char *name;      /* name of the scope, which gpuwhy shows as a phase; NULL: none */
-    /* Log a fallback, or a resource that was not freed. May be called from any thread. */
+    /* Called with a line for the log, for example about a fallback or a resource that was not freed. Any thread may
+     * call it. NULL: no log. */
     void (*log)(void *user, const char *line);
     void *log_user;
 };
@@ -26,23 +27,24 @@ struct backend_options {
 struct update {
     enum optimizer optimizer;
     float rate, momentum, weight_decay;
-    float beta_1, beta_2, epsilon; /* Adam */
+    float beta_1, beta_2, epsilon; /* used only by Adam */
     uint64_t number;               /* number of this update, from 1; used for Adam's bias correction */
     float scale;
 };
 
 struct iteration {
-    unsigned turn;         /* index of the input buffers to use, already filled by feed() */
+    unsigned turn;         /* index (0 or 1) of the input buffers to use, which feed() has already filled */
     bool is_first;         /* first micro-batch of a step: clear gradients and results */
     bool is_evaluation;    /* only compute the loss, using the running statistics; no gradients */
     float loss_scale;      /* the gradient of each image is multiplied by loss_scale / images_in_step */
     size_t images_in_step; /* images in all micro-batches of the step, on all devices */
-    size_t images;         /* number of real images, which come first; the rest is padding */
+    /* number of real images, which come first in the buffer; the images after them are padding */
+    size_t images;
 };
 
 /* Values observed on a device; -1: unknown. */
 struct backend_watch {
-    int64_t free_bytes, total_bytes; /* memory of the whole GPU, used by all processes together */
+    int64_t free_bytes, total_bytes; /* memory of the whole GPU, not only of this process */
     int64_t own_bytes;               /* memory of this process on the GPU, including contexts, libraries and kernels */
     int temperature;                 /* degrees Celsius */
 };
@@ -50,19 +52,19 @@ struct backend_watch {
 struct backend {
     const char *name;
     bool (*can)(enum precision precision);
-    /* Open a device. The caller passes `ret_state` to close(). */
+    /* Open a device. The caller must close *ret_state with close(). */
     bool (*open)(const struct backend_options *options, void **ret_state, struct reason *reason);
-    /* Wait for all work and release everything. `ret_report` may be NULL. *ret_report is set to NULL if the back end
-     * has no scope. */
+    /* Wait for all work and release everything. `ret_report` may be NULL. Otherwise, the caller owns *ret_report, which
+     * is NULL if the back end has no scope. */
     bool (*close)(void *state, gs_report **ret_report, struct reason *reason);
 
     /* Choose the algorithm and the workspace of a step: set step->algorithm and step->workspace_bytes. schedule_make()
-     * calls this before any memory is allocated. The budget limits optional workspace. Workspace that a step cannot do
-     * without (partial sums, results that are added to others) may exceed the budget. */
+     * calls this before any memory is allocated. `budget_bytes` limits only optional workspace. Workspace that the step
+     * always needs (for partial sums, or for results that are added to others) may exceed it. */
     bool (*plan)(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                  struct reason *reason);
-    /* Allocate all memory of the schedule at once and set the moments to 0. The schedule must stay valid until the next
-     * load() or until close(). A second load() frees the memory of the first. */
+    /* Allocate all memory of the schedule at once and set the optimizer's moments to 0. The schedule must stay valid
+     * until the next load() or until close(). A second load() frees the memory of the first. */
     bool (*load)(void *state, const struct schedule *schedule, struct reason *reason);
 
     /* Copy bytes to a block (put) or from it (get); the copy is complete on return. put() to LASTING_PARAMETERS also
@@ -73,8 +75,8 @@ struct backend {
     /* Allocate host memory from which feed() copies quickly (page-locked if there is a GPU). */
     bool (*host_alloc)(void *state, size_t bytes, void **ret, struct reason *reason);
     void (*host_free)(void *state, void *memory);
-    /* Copy images and labels into the buffers of `turn` while the device computes. The copy begins when the steps that
-     * read these buffers have ended. */
+    /* Start to copy images and labels into the buffers of `turn` while the device computes. The copy begins when the
+     * steps that read these buffers have ended. */
     bool (*feed)(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason);
     /* Wait until the copy that feed() started for `turn` is complete. The host memory may then be written again. */
     bool (*fed)(void *state, unsigned turn, struct reason *reason);
@@ -88,10 +90,10 @@ struct backend {
     bool (*join)(void *state, int ranks, int rank, const gs_nccl_id *id, struct reason *reason);
     /* Sum the gradients of all devices. Only valid after join() and before close(). */
     bool (*sum_gradients)(void *state, struct reason *reason);
-    /* Store the number of gradients that are not finite in results.broken. If it is 0, update the parameters. All of
-     * this work runs on the device. */
+    /* Store the number of gradients that are not finite in results.broken. If there are none, update the parameters.
+     * Both steps run on the device. */
     bool (*update)(void *state, const struct update *update, struct reason *reason);
-    /* Wait for all work and return the results since the last iteration with `is_first`. */
+    /* Wait for all work and return the results, summed from the last iteration with `is_first` on. */
     bool (*settle)(void *state, struct results *ret_results, struct reason *reason);
     /* Read the current values of the GPU. This function needs no state and creates no context, so any thread may call
      * it, even before open(). Back ends with a GPU use card_watch() (watch.h). */

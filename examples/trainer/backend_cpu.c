@@ -286,7 +286,8 @@ static bool cpu_settle(void *of, struct results *ret_results, struct reason *rea
 
 /* ---- the host ---- */
 
-/* Read the value `name` from a file. Returns -1 if the file does not have it. */
+/* Read the value in KiB after `name` from a file such as /proc/meminfo. Returns the value in bytes, or -1 if the file
+ * does not contain it. */
 static int64_t kilobytes(const char *path, const char *name)
 {
     char line[256];
@@ -300,7 +301,7 @@ static int64_t kilobytes(const char *path, const char *name)
     return found < 0 ? -1 : found * 1024;
 }
 
-/* Report the host's memory. The temperature is unknown, because a host has more than one. */
+/* Report the host's memory. The temperature is reported as unknown, because a host has more than one sensor. */
 static void cpu_watch(int device, struct backend_watch *ret_watch)
 {
     (void)device;

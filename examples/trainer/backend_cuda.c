@@ -1,12 +1,14 @@
 /* The back end `cuda` for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, and its own kernels for all
  * other steps.
  *
- * All work of an iteration is on one stream and uses addresses that never change, while the copy stream transfers
- * the next inputs. Nothing is allocated after load(). Only settle(), put() and get() wait for the GPU.
+ * All work of an iteration is on one stream and uses addresses that never change, while the copy stream transfers the
+ * next inputs. No GPU memory is allocated after load(). During training, only settle(), put() and get() wait for the
+ * GPU.
  *
- * For debugging: TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for everything that it supports.
- * TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution. TRAINER_TELL_TIMES=N logs the time of each
- * step of the N-th iteration. TRAINER_NVRTC is the file name of the NVRTC library. --verbose shows the log. */
+ * For debugging: TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for all convolutions that this interface
+ * supports. TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution. TRAINER_TELL_TIMES=N logs the time of
+ * each kind of step in the N-th training iteration. TRAINER_NVRTC is the file name of the NVRTC library. --verbose
+ * prints the log. */
 #include "cuda_conv.h"
 #include "watch.h"
 
@@ -16,7 +18,7 @@
 static bool can(enum precision precision)
 {
     (void)precision;
-    return true; /* the GPU is not known yet: cuDNN rejects bf16 on GPUs before Ampere when a step is planned */
+    return true; /* the GPU is not known yet; if it is older than Ampere, cuDNN rejects bf16 later, in plan() */
 }
 
 /* ---- opening and closing ---- */
@@ -74,7 +76,7 @@ static bool open(const struct backend_options *options, void **ret_state, struct
 static bool close(void *state, gs_report **ret_report, struct reason *reason)
 {
     struct cuda *cuda = state;
-    gs_wait(cuda->card.compute); /* ignore the result: the end of the scope detects the failure, too */
+    gs_wait(cuda->card.compute); /* ignore the result, because card_close() reports the failure, too */
     free_packs(cuda);
     conv_free_all(cuda);
     bool is_well = card_close(&cuda->card, ret_report, reason);
@@ -118,8 +120,9 @@ static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *optio
     return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
 }
 
-/* A backward step has two convolutions. `algorithm` selects the convolution for the weight gradient in its low half,
- * and the convolution for the input gradient in its high half. */
+/* The backward step of a convolution consists of two convolutions. The low HALF bits of `algorithm` are the index, in
+ * cuda->convs, of the convolution for the weight gradient. The high bits are the index of the convolution for the input
+ * gradient. */
 enum { HALF = 32 };
 
 static bool plan_conv(struct cuda *cuda, const struct schedule_options *options, struct step *step, size_t budget_bytes,
@@ -170,7 +173,7 @@ static bool plan(void *state, const struct schedule_options *options, struct ste
 
 /* ---- steps ---- */
 
-/* Return the weights in the precision that matrix products and convolutions read. */
+/* Return the address of a layer's weights in the precision that matrix products and convolutions read. */
 static CUdeviceptr weights(const struct cuda *cuda, const struct layer *layer)
 {
     const struct schedule *schedule = cuda->card.schedule;
@@ -201,8 +204,8 @@ static gs_status forward_conv(struct cuda *cuda, const struct step *step, void *
     return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
 }
 
-/* Compute the weight gradient first, because it reads the inputs. The order would matter only if the input gradient
- * overwrote the inputs, and no schedule does that. */
+/* Compute the weight gradient before the input gradient, because the weight gradient needs the inputs. At present, no
+ * schedule stores the input gradient over the inputs, but with this order a schedule could do so. */
 static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
 {
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
@@ -298,7 +301,7 @@ static gs_status backward(struct cuda *cuda, const struct step *step, void **pac
     case LAYER_ADD:
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
-        break; /* no schedule contains this step */
+        break; /* no schedule contains a backward step of these layers */
     }
     return GS_OK;
 }
@@ -361,7 +364,8 @@ static gs_status try_step(struct cuda *cuda, const struct step *step)
     return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
 }
 
-/* Run each convolution once in the run's own memory, before the memory has any content. This also loads the kernels. */
+/* Run each convolution once, to replace algorithms that the GPU refuses and to load the kernels. The convolutions use
+ * the run's own memory, which has no content yet. */
 static gs_status try_all(struct cuda *cuda)
 {
     const struct schedule *schedule = cuda->card.schedule;
@@ -392,7 +396,8 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
     if (status == GS_OK)
-        status = gs_wait(cuda->card.compute); /* wait, because the inputs are copied on another stream */
+        /* the blocks must be cleared before another stream copies inputs to them */
+        status = gs_wait(cuda->card.compute);
     return card_well(&cuda->card, status, "the run's memory", reason);
 }
 

@@ -7,7 +7,8 @@ bool card_well(const struct card *card, gs_status status, const char *doing, str
     char text[480];
     if (status == GS_OK)
         return true;
-    /* A failure on the compute stream is stored in the innermost scope, which is the scope of the memory. */
+    /* A failure on the compute stream is stored in the innermost scope, which is the scope of the memory, so check that
+     * scope first. */
     if ((card->memory != NULL && gs_first_failure(card->memory, &failure)) ||
         (card->scope != NULL && gs_first_failure(card->scope, &failure)))
         because(reason, "%s: %s", doing, gs_failure_text(&failure, text, sizeof text));
@@ -70,7 +71,8 @@ bool card_close(struct card *card, gs_report **ret_report, struct reason *reason
     return is_well;
 }
 
-/* Load the schedule into a new scope, so that the memory of another schedule can replace it later. */
+/* Allocate the schedule's memory in a scope of its own, so that a later call can release it and load another
+ * schedule. */
 bool card_load(void *state, const struct schedule *schedule, struct reason *reason)
 {
     struct card *card = state;
@@ -139,7 +141,7 @@ static gs_status copy_inputs(const struct card *card, unsigned turn, const float
     return status == GS_OK ? gs_record(card->fed[turn % 2], card->copy) : status;
 }
 
-/* Called by a loader's thread, which may not have entered any scope. */
+/* Called by a loader's thread, which may not have entered any scope, so enter one during the call. */
 bool card_feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
 {
     struct card *card = state;

@@ -37,7 +37,7 @@ static const struct field fields[] = {
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
-/* Write text as one line: line breaks are replaced. */
+/* Write a line with a key and a text. Line breaks in the text are replaced by question marks. */
 static int put_text(char *out, size_t bytes, const char *key, const char *text)
 {
     int length = snprintf(out, bytes, "%s %.*s\n", key, CHECKPOINT_TEXT_BYTES - 1, text);
@@ -60,7 +60,7 @@ static int put_field(char *out, size_t bytes, const struct field *field, const s
     case FIELD_DOUBLE:
         break;
     }
-    return snprintf(out, bytes, "%s %a\n", field->key, *(const double *)(const void *)at); /* %a is exact */
+    return snprintf(out, bytes, "%s %a\n", field->key, *(const double *)(const void *)at); /* %a loses no precision */
 }
 
 static bool get_number(const char *text, uint64_t most, uint64_t *ret)
@@ -132,7 +132,7 @@ struct part {
 };
 enum { PARTS_MAX = 2 + CHECKPOINT_MOMENTS_MAX };
 
-/* List the parts in the order of the file. */
+/* List the arrays in the order in which the file stores them. */
 static size_t parts_of(struct checkpoint *checkpoint, struct part parts[PARTS_MAX])
 {
     size_t count = 0;
@@ -209,7 +209,7 @@ static bool write_all(int fd, const void *data, size_t bytes)
 
 static bool write_file(int fd, const struct checkpoint *checkpoint)
 {
-    struct checkpoint copy = *checkpoint; /* parts_of() needs pointers that are not const */
+    struct checkpoint copy = *checkpoint; /* copied, because parts_of() does not take a const struct */
     struct part parts[PARTS_MAX];
     char head[HEAD_BYTES_MAX];
     uint8_t front[FRONT_BYTES];
@@ -226,7 +226,7 @@ static bool write_file(int fd, const struct checkpoint *checkpoint)
     return is_written;
 }
 
-/* Sync the folder of a file. A rename is on the disk only after that. */
+/* Sync the folder of a file. A rename in the folder reaches the disk only after this sync. */
 static bool sync_folder(const char *path)
 {
     char folder[PATH_BYTES];
@@ -238,7 +238,7 @@ static bool sync_folder(const char *path)
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* some file systems cannot sync a folder */
+    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* EINVAL: the file system cannot sync a folder */
     close(fd);
     return is_synced;
 }

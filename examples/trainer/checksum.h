@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Update the checksum `sum` with more bytes. `sum` is 0 at the beginning. `data` may be NULL if `bytes` is 0. */
+/* Return the checksum `sum`, updated with more bytes. Pass 0 as `sum` with the first bytes. `data` may be NULL if
+ * `bytes` is 0. */
 uint32_t checksum(uint32_t sum, const void *data, size_t bytes);
 /* Compute the same checksum without zlib. */
 uint32_t checksum_by_bits(uint32_t sum, const void *data, size_t bytes);

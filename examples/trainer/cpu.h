@@ -29,7 +29,7 @@ struct cpu_call {
 struct cpu_work {
     struct cpu_call calls[CPU_CALLS];
     size_t call_count;
-    dnnl_memory_t memories[CPU_MEMORIES]; /* owned; the arguments use them */
+    dnnl_memory_t memories[CPU_MEMORIES]; /* owned; the calls' arguments refer to them */
     size_t memory_count;
 };
 
@@ -37,10 +37,11 @@ struct cpu_state {
     struct backend_options options;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t plain, relu, adding; /* store the result; store it after a ReLU; add it to the old value */
-    const struct schedule *schedule;           /* borrowed; NULL: load() was not called */
-    char *memory;                              /* owned */
-    struct cpu_work *works;                    /* owned; one per step */
+    /* How a primitive stores its result: unchanged; after a ReLU; added to the old value. */
+    dnnl_primitive_attr_t plain, relu, adding;
+    const struct schedule *schedule; /* borrowed; NULL: load() was not called */
+    char *memory;                    /* owned; memory of the schedule; NULL: load() was not called */
+    struct cpu_work *works;          /* owned; one per step */
 };
 
 /* Return the address of a block. Returns NULL for NO_BLOCK. */
@@ -56,11 +57,11 @@ static inline float *cpu_lasting(const struct cpu_state *state, enum lasting whi
 /* ---- cpu_dnnl.c ---- */
 
 bool cpu_dnnl_open(struct cpu_state *state, struct reason *reason);
-void cpu_dnnl_close(struct cpu_state *state); /* accepts a state whose opening failed */
+void cpu_dnnl_close(struct cpu_state *state); /* also accepts a state for which cpu_dnnl_open() failed */
 /* Implement backend.plan() for the steps that oneDNN computes. */
 bool cpu_dnnl_plan(struct cpu_state *state, const struct schedule_options *options, struct step *step,
                    size_t budget_bytes, struct reason *reason);
-/* Create the oneDNN calls of the step in the loaded memory. */
+/* Create the oneDNN calls of a step. Their arguments are in the loaded memory. */
 bool cpu_dnnl_build(struct cpu_state *state, const struct step *step, struct cpu_work *work, struct reason *reason);
 bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct reason *reason);
 void cpu_work_clear(struct cpu_work *work); /* accepts a zeroed struct */

@@ -1,18 +1,18 @@
 /* Compute convolutions, pooling and matrix products with oneDNN.
  *
- * A step is one or two primitives of oneDNN. Our tensors are plain (channels last). If an implementation needs
- * another layout (blocked weights), or overwrites data to which we add (gradients), the argument is copied to the
- * step's workspace: a reorder before or after the primitive converts it. The same code plans a step and creates it;
- * without memory it only computes the size of the workspace. oneDNN lists the implementations best first, and the
- * first one whose workspace is within the budget is used. step->algorithm stores the number of the chosen
- * implementation, one byte for each primitive. */
+ * A step is one or two primitives of oneDNN. Our tensors are plain (channels last). If an implementation needs another
+ * layout (blocked weights), or overwrites data to which we add (gradients), the primitive uses a copy of the argument
+ * in the step's workspace, and a reorder before or after the primitive converts or adds it. The same code plans a step
+ * and creates its primitives. When it plans, there is no memory yet, so it only computes the size of the workspace.
+ * oneDNN lists the implementations best first, and the first one whose workspace is within the budget is used.
+ * step->algorithm stores the number of the chosen implementation, one byte for each primitive. */
 #include "cpu.h"
 
 #include <string.h>
 
 enum {
     ARGUMENTS = 5,  /* maximum number of arguments of a primitive */
-    ALIGNMENT = 64, /* alignment of the parts of a workspace */
+    ALIGNMENT = 64, /* alignment of the parts of a workspace, in bytes */
     IMPLEMENTATIONS = 64
 };
 
@@ -229,7 +229,8 @@ static bool begin_search(const struct builder *builder, const struct job *job, d
         layer_kind_text(builder->step->layer->kind), builder->reason);
 }
 
-/* Choose the first implementation whose workspace is within the budget. If no workspace is, choose the smallest. */
+/* Choose the first implementation whose workspace is within the budget. If there is none, choose the one with the
+ * smallest workspace. */
 static bool plan_job(struct builder *builder, const struct job *job, size_t budget_bytes, size_t *ret_number)
 {
     dnnl_primitive_desc_iterator_t search;
@@ -314,7 +315,7 @@ static struct argument whole(int number, enum way way, const dnnl_memory_desc_t 
         .number = number, .way = way, .layout = layout, .block = block, .room_bytes = bytes_of(layout)};
 }
 
-/* Return an argument for a layer's part of the parameters or of the gradients. */
+/* Return the argument for a layer's part of the parameters or of the gradients, which begins at index `at`. */
 static struct argument part(int number, enum way way, const dnnl_memory_desc_t *layout, size_t block, size_t at)
 {
     struct argument argument = whole(number, way, layout, block);
@@ -342,13 +343,13 @@ static struct argument winners(enum way way, const struct builder *builder)
                              .room_bytes = builder->images * shape_count(builder->step->layer->out)};
 }
 
-/* The one or two jobs of a step, together with the layouts that they use. */
+/* The one or two jobs of a step (a job is a primitive with its arguments), together with the layouts that they use. */
 struct jobs {
     struct layouts layouts;
     dnnl_convolution_desc_t convolution[2];
     dnnl_convolution_desc_t forward_convolution;
     dnnl_pooling_desc_t pooling, forward_pooling;
-    dnnl_primitive_desc_t hint; /* owned */
+    dnnl_primitive_desc_t hint; /* owned; forward primitive that a backward primitive needs; NULL: none */
     struct job list[2];
     size_t count;
 };
@@ -555,12 +556,12 @@ bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct r
 
 /* ---- linear layers ---- */
 
-/* Compute matrix products that add directly to their result. A second copy of the gradients in a workspace could need
- * hundreds of megabytes. While a product runs, oneDNN packs its operands into memory that is not in the plan (VGG-11:
- * 5 MB). */
+/* Linear layers use matrix products, which add directly to their result. With primitives, a second copy of the
+ * gradients in the workspace could need hundreds of megabytes. While a product runs, oneDNN packs its operands into
+ * memory that the plan does not include (5 MB for VGG-11). */
 
 struct product {
-    size_t images, inputs, outputs; /* all matrices are stored row by row */
+    size_t images, inputs, outputs; /* sizes of the matrices, which are all stored row by row */
 };
 
 static struct product product_of(const struct cpu_state *state, const struct layer *layer)

@@ -1,6 +1,6 @@
-/* Compute the steps for which oneDNN is not suitable: a batch normalisation that keeps 1/deviation and adds to
- * gradients, sums, and the loss. Sums over a batch use double. The division of the work does not depend on the number
- * of threads, so the results do not depend on it. */
+/* Compute the steps for which oneDNN is not suitable: batch normalisation (ours saves 1/deviation and adds to the
+ * gradients), additions, gradients of ReLU, and the loss. Sums over a batch use double. The work is divided in the same
+ * way for any number of threads, so the results do not depend on this number. */
 #include "cpu.h"
 
 #include <math.h>
@@ -142,11 +142,12 @@ void cpu_batchnorm_forward(const struct cpu_state *state, const struct step *ste
     }
 }
 
-/* Inputs of the backward step of batch normalisation. The gradient passes through the layer's ReLU without a branch,
- * because the processor would mispredict half of the branches. */
+/* Inputs of the backward step of batch normalisation. through_relu() has no branch for the ReLU, because the processor
+ * would mispredict half of the branches. */
 struct backwards {
     const float *x, *dy, *mean, *inverse;
-    const float *y; /* read but ignored if the layer has no ReLU, so it must be valid */
+    /* result of the layer; without a ReLU it is read but ignored, so it may be any array of this size */
+    const float *y;
     bool has_relu;
 };
 
@@ -220,8 +221,8 @@ void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *st
 
 /* ---- loss ---- */
 
-/* Compute softmax and cross entropy of one image, and its gradient unless `dx` is NULL. Returns the loss; *ret_best
- * is the predicted class. */
+/* Compute the softmax and the cross entropy of one image. Unless `dx` is NULL, store the gradient times `factor` in
+ * `dx`. Returns the loss; *ret_best is the predicted class. */
 static double image_loss(const float *x, size_t classes, size_t label, float factor, float *dx, size_t *ret_best)
 {
     size_t best = 0;

@@ -25,7 +25,7 @@ enum {
     CUDNN_DETERMINISTIC = 1
 };
 
-/* Matches cudnnConvolutionFwdAlgoPerf_t, ...BwdDataAlgoPerf_t and ...BwdFilterAlgoPerf_t: their layout is the same. */
+/* The layout of cudnnConvolutionFwdAlgoPerf_t. ...BwdDataAlgoPerf_t and ...BwdFilterAlgoPerf_t have the same layout. */
 struct cudnn_algorithm {
     int algorithm, status;
     float time_ms;
@@ -35,7 +35,7 @@ struct cudnn_algorithm {
 };
 enum { ALGORITHMS_MAX = 10 };
 
-/* Constants of the graph interface: kinds of descriptors and types of attributes. */
+/* Constants of the graph interface: kinds of descriptors, types of attributes, numerical notes and heuristic modes. */
 enum {
     CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
     CUDNN_BACKEND_ENGINE_DESCRIPTOR = 2,

@@ -1,12 +1,13 @@
 /* Find the algorithms for a convolution, choose one, and run it.
  *
  * A convolution with a 1x1 filter and stride 1 is a matrix product and may use cuBLAS, which can add to its result.
- * cuDNN's older interface can also add to its result in fp32. All other algorithms write to scratch memory, and our
- * own kernel adds the result. fp32 uses the older interface, because it allows us to disable tensor cores (TF32).
- * bf16 and fp16 use the graph interface, because only that interface has kernels for newer GPUs. The other interface
- * is the fallback: each algorithm is run once before training begins, and is replaced if the GPU refuses it.
+ * cuDNN's older interface can also add to its result in fp32. All other algorithms write to scratch memory, and our own
+ * kernel adds the result. fp32 uses the older interface, because it allows us to disable tensor cores (TF32). bf16 and
+ * fp16 use the graph interface, because only that interface has kernels for newer GPUs. The other interface provides a
+ * fallback: before training begins, each chosen algorithm is run once, and is replaced by the next one if the GPU
+ * refuses it.
  *
- * TRAINER_CUDNN=legacy|graph selects one interface for everything that it supports. */
+ * TRAINER_CUDNN=legacy|graph selects one interface for all convolutions that this interface supports. */
 #include "cuda_conv.h"
 
 #include <stdio.h>
@@ -55,7 +56,8 @@ static bool is_gemm(const struct conv_problem *problem)
 
 /* ---- matrix products ---- */
 
-/* cuBLAS needs at least 16 KiB. On Hopper it uses 32 MiB by default. */
+/* Return the workspace for cuBLAS: the budget, but at least 64 KiB and at most 32 MiB. cuBLAS needs at least 16 KiB; on
+ * Hopper, 32 MiB is its default. */
 size_t gemm_workspace_bytes(size_t budget_bytes)
 {
     return budget_bytes < BLAS_BYTES_MIN   ? BLAS_BYTES_MIN
@@ -159,7 +161,7 @@ static gs_status legacy_describe(struct cuda *cuda, struct conv *conv)
     return status == GS_OK ? legacy_convolution(cuda, problem, &conv->convolution) : status;
 }
 
-/* Propose algorithms with cuDNN's heuristics, best first. */
+/* Get the algorithms that cuDNN's heuristics propose, best first. */
 static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int *ret_count, struct cudnn_algorithm *ret)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -179,8 +181,8 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
                      api->cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, how, w, room, ret_count, ret));
 }
 
-/* Compute the workspace of an algorithm. If the algorithm does not support the problem, cuDNN returns an error here,
- * which is not a failure of the scope. */
+/* Compute the workspace of an algorithm. Returns false if the algorithm does not support the problem. The scope does
+ * not record this error of cuDNN as a failure. */
 static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -204,8 +206,8 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
                          : 0;
-    /* This interface requires tensors with less than 2^31 elements. A smaller batch may help, so report this like a
-     * workspace that is too large. */
+    /* This interface requires tensors with less than 2^31 elements. If a tensor is larger, find no algorithm, as if all
+     * workspaces were too large. The caller may then try a smaller batch. */
     if (!is_int(problem->images * shape_count(problem->in)) || !is_int(problem->images * shape_count(problem->out)))
         return GS_OK;
     gs_status status = legacy_describe(cuda, conv);
@@ -213,7 +215,8 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
         status = legacy_propose(cuda, conv, &count, found);
     for (int i = 0; status == GS_OK && i < count && i < ALGORITHMS_MAX && conv->way_count < way_limit; i++) {
         struct conv_way way = {.kind = WAY_LEGACY, .algorithm = found[i].algorithm, .scratch_bytes = scratch};
-        /* In fp32, skip algorithms that use another type of arithmetic, because they use tensor cores. */
+        /* Skip algorithms that do not work, that use tensor cores in fp32, or that are not deterministic although the
+         * options require it. */
         if (found[i].status != 0 || (math == CUDNN_FMA_MATH && found[i].math_type == CUDNN_TENSOR_OP_MATH) ||
             (cuda->options.deterministic && found[i].determinism != CUDNN_DETERMINISTIC))
             continue;
@@ -242,7 +245,7 @@ static gs_status legacy_run(struct cuda *cuda, struct conv *conv, const struct c
     case CONV_FILTER:
         break;
     }
-    if (way->scratch_bytes == 0) { /* fp32: the algorithm adds to the gradient itself */
+    if (way->scratch_bytes == 0) { /* fp32: the algorithm itself adds to the gradient */
         w = (void *)(uintptr_t)data->gradient;
         beta = &one;
     }
@@ -273,7 +276,8 @@ static void add_gemm(struct conv *conv)
         (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
 }
 
-/* Find a fallback in case the GPU refuses the first algorithm when it runs. The fallback must not need much memory. */
+/* Find a second algorithm in case the GPU refuses to run the first one. Its workspace may have 1 MiB, or as much as the
+ * workspace of the first one if that is larger. */
 static gs_status find_spare(struct cuda *cuda, struct conv *conv)
 {
     size_t budget = conv->problem.budget_bytes, most = conv->ways[0].library_bytes;
@@ -282,7 +286,7 @@ static gs_status find_spare(struct cuda *cuda, struct conv *conv)
     gs_status status = GS_OK;
     if (conv->ways[0].kind != WAY_GRAPH && wants("graph", true))
         graph_find(cuda, conv, 2);
-    /* If x is set, the older interface was already tried. */
+    /* If conv->x is set, the older interface was already tried. */
     if (conv->way_count < 2 && conv->x == NULL && wants("legacy", true))
         status = legacy_find(cuda, conv, 2);
     conv->problem.budget_bytes = budget;
@@ -293,7 +297,8 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 {
     const struct conv_problem *problem = &conv->problem;
     bool is_low = problem->precision != PRECISION_FP32, is_timed = cuda->options.tune;
-    /* For long, thin matrices, cuBLAS may be slow. */
+    /* cuBLAS may be slow for the long, thin matrices of the weight gradient. So in bf16 and fp16 do not try it first
+     * for them, unless all algorithms are timed. */
     bool is_gemm_first = is_gemm(problem) && (!is_low || problem->kind != CONV_FILTER || is_timed);
     size_t limit = is_timed ? CONV_WAYS_MAX : 1;
     gs_status status = GS_OK;
@@ -307,7 +312,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
         add_gemm(conv);
     if (conv->way_count == 1 && status == GS_OK)
         status = find_spare(cuda, conv);
-    if (status == GS_FAILED && conv->way_count != 0) { /* there is another algorithm to try */
+    if (status == GS_FAILED && conv->way_count != 0) { /* not an error, because another algorithm was found */
         forgive(cuda);
         status = GS_OK;
     }
@@ -521,7 +526,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         status = gs_event(cuda->card.scope, 1, &end);
     for (size_t i = 0; i < conv->way_count && status == GS_OK; i++) {
         status = time_way(cuda, conv, i, data, begin, end, &ms);
-        if (status == GS_FAILED) { /* the GPU cannot run this algorithm, but can run others */
+        if (status == GS_FAILED) { /* the GPU refuses this algorithm: try the next one */
             forgive(cuda);
             status = GS_OK;
         } else if (status == GS_OK && (best_ms == 0 || ms < best_ms)) {

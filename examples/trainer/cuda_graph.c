@@ -34,7 +34,7 @@ struct attribute {
     const void *values;
 };
 
-/* Set all attributes, up to the first attribute without values. */
+/* Set the attributes of a descriptor and finalize it. An entry without values ends the list. */
 static bool fill(struct cuda *cuda, void *descriptor, const struct attribute *attributes)
 {
     if (descriptor == NULL)
@@ -46,7 +46,7 @@ static bool fill(struct cuda *cuda, void *descriptor, const struct attribute *at
     return cuda->api.cudnnBackendFinalize(descriptor) == 0;
 }
 
-/* Dimensions are in cuDNN's order (n, c, h, w); the memory layout is n, h, w, c. */
+/* Describe a tensor to cuDNN. The dimensions are in cuDNN's order (n, c, h, w), but the memory layout is n, h, w, c. */
 static void *tensor(struct cuda *cuda, struct conv *conv, int64_t id, size_t count, size_t channels, size_t height,
                     size_t width)
 {
@@ -82,7 +82,7 @@ static void *convolution(struct cuda *cuda, struct conv *conv)
     return fill(cuda, descriptor, attributes) ? descriptor : NULL;
 }
 
-/* For each of the three operations: its kind of descriptor, and the names of its attributes. */
+/* For each kind of convolution: its kind of descriptor, and the names of its attributes. */
 static const struct operation {
     int kind, convolution, x, w, y, alpha, beta;
 } operations[] = {

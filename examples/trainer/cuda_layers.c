@@ -7,7 +7,7 @@
 enum { THREADS = 256, LOSS_THREADS = 128, PARTS_MAX = 512, END_SIDE = 32 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
-/* Must match the struct in cuda_kernels.cu. */
+/* Both structs must match the structs of the same name in cuda_kernels.cu. */
 struct pool {
     unsigned channels, height, width, out_height, out_width, kernel, stride, pad;
 };
@@ -29,8 +29,8 @@ static size_t at_most(size_t value, size_t limit)
     return value < limit ? value : limit;
 }
 
-/* Return the grid for rows of channels. The rows are divided into parts, and each part has its own block. There are
- * enough parts to keep the GPU busy, with at least four rows per thread. */
+/* Return the grid and the block for a kernel over rows of channels. The rows are divided into at most `parts_max`
+ * parts, which are grid.y. There are enough parts to keep the GPU busy, but each thread handles at least four rows. */
 static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t parts_max)
 {
     int is_wide = channels % 8 == 0;
@@ -66,7 +66,7 @@ static gs_dims end_grid(size_t channels)
     return gs_dim((unsigned)((channels + END_SIDE - 1) / END_SIDE), 1, 1);
 }
 
-/* Return the number of threads for a row of `count` elements. */
+/* Return the number of threads for a row of `count` elements: a power of two from 32 to THREADS. */
 static unsigned along(size_t count)
 {
     unsigned threads = 32;
@@ -271,15 +271,15 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                      gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
 }
 
-/* Return the grid for the mean of an image. A block has up to 256 threads, and each thread handles one or eight
- * channels of one image. */
+/* Return the grid and the block for average pooling over whole images. A block has up to 256 threads, and each thread
+ * handles one or eight channels of one image. */
 static struct launch_shape mean_shape(const struct cuda *cuda, size_t channels)
 {
     int is_wide = channels % 8 == 0;
     size_t columns = is_wide ? channels / 8 : channels;
     unsigned threads = along(columns);
     size_t images = cuda->card.schedule->options.images;
-    /* The images are in x, because only x may exceed 65,535. */
+    /* The images are in grid.x, because only grid.x may exceed 65,535. */
     return (struct launch_shape){.grid = gs_dim((unsigned)images, (unsigned)((columns + threads - 1) / threads), 1),
                                  .block = gs_dim(threads, 1, 1),
                                  .is_wide = is_wide};

@@ -1,4 +1,5 @@
-/* Find the libraries' functions and compile the kernels. NVRTC compiles them for this GPU once per process. */
+/* Find the libraries' functions and compile the kernels. NVRTC compiles them for this GPU once per process and
+ * precision. */
 #include "cuda_state.h"
 
 #include "cuda_source.h"
@@ -139,7 +140,8 @@ static bool compile(int architecture, enum precision precision, char **ret_image
     const char *options[] = {target, element};
     void *program = NULL;
     snprintf(target, sizeof target, "--gpu-architecture=sm_%d", architecture);
-    snprintf(element, sizeof element, "-DELEMENT=%d", (int)precision); /* the kernels use the same numbers */
+    /* cuda_kernels.cu uses the numbers of enum precision */
+    snprintf(element, sizeof element, "-DELEMENT=%d", (int)precision);
     int code = compiler.nvrtcCreateProgram(&program, cuda_kernels_source, "cuda_kernels.cu", 0, NULL, NULL);
     if (code != 0)
         return because(reason, "nvrtcCreateProgram returned %d", code);

@@ -5,7 +5,7 @@
 #include "card.h"
 #include "cuda_api.h"
 
-/* Functions of NVIDIA's libraries. cuda_find() fills them in. */
+/* Functions of NVIDIA's libraries. cuda_find() fills them in, and cuda_find_nccl() those of NCCL. */
 struct cuda_calls {
 #define X(name, parameters) int(*name) parameters;
     CUDNN_CALLS(X) CUBLAS_CALLS(X) NCCL_CALLS(X) DRIVER_CALLS(X)
@@ -56,24 +56,27 @@ struct cuda {
     struct cuda_calls api;
     void *cudnn, *cublas, *nccl; /* owned by the scope */
     int multiprocessors, architecture;
-    CUmodule module; /* NULL: none yet */
+    CUmodule module; /* the compiled kernels; NULL: not loaded yet */
     enum precision module_precision;
     struct cuda_kernels kernels;
-    struct conv **convs; /* owned; valid as long as the state */
+    struct conv **convs; /* owned, with its elements; not freed before close() */
     size_t conv_count, conv_room;
-    void **packs; /* owned, with its elements; two cuDNN packs for each step: the forward pass or the weight gradient,
-                   * and the input gradient; NULL: no pack yet */
+    /* owned, with its elements: two of cuDNN's lists of addresses for each step. The first is for the forward pass or
+     * the weight gradient, the second for the input gradient. NULL element: not made yet. */
+    void **packs;
     size_t pack_count;
     uint64_t iterations;        /* training iterations since load() */
     CUdeviceptr blas_workspace; /* the workspace last set in the cuBLAS handle */
     size_t blas_bytes;
 };
 
-/* cuda_program.c */
-/* Fill in cuda->api. On failure, `reason` names the missing function. The libraries must be loaded. */
+/* ---- cuda_program.c ---- */
+
+/* Fill in the functions of NCCL (cuda_find_nccl()) or all others (cuda_find()) in cuda->api. On failure, `reason` names
+ * the missing function. The libraries must be loaded. */
 bool cuda_find(struct cuda *cuda, struct reason *reason);
 bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
-/* Load the kernels for a precision. They are compiled once per process and loaded once per state. */
+/* Load the kernels for a precision, unless they are loaded already. They are compiled once per process. */
 bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason);
 
 /* cuda_times.c: measure the time of each step in one iteration. */
@@ -82,7 +85,7 @@ struct cuda_times {
     size_t count;
 };
 /* Create the events if this iteration must be timed: TRAINER_TELL_TIMES=N selects the N-th iteration of the training.
- * Otherwise ret_times->events is NULL. */
+ * Otherwise ret_times->events stays NULL. */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
 gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
 /* Wait for the events, and log the time of each kind of step. */
@@ -91,9 +94,10 @@ gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 /* cuda_layers.c: the steps that use our own kernels. All work is submitted to the compute stream. */
 struct launch_shape {
     gs_dims grid, block;
-    int is_wide; /* 8 channels per thread */
+    int is_wide; /* 1: each thread handles 8 channels; 0: one channel */
 };
-/* Return the size of the partial sums over rows of channels. `of` is the number of sums computed at the same time. */
+/* Return the size in bytes of the partial sums over rows of channels. `of` is the number of sums computed at the same
+ * time. */
 size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);

@@ -1,8 +1,9 @@
 /* Read or generate data sets.
  *
  * Each class of a synthetic data set has a tile, a pattern of coloured squares. An image repeats the tile of its class
- * over its whole area and adds noise from a table. Each row reads the table from another start position. Generating
- * such images is cheap enough for one thread to feed a fast GPU, and any network can learn to classify them. */
+ * over its whole area and adds noise from a table. Each row of an image reads the table from a random start position.
+ * Generating such images is cheap enough for one thread to feed a fast GPU, and any network can learn to classify
+ * them. */
 #include "data.h"
 
 #include <math.h>
@@ -16,12 +17,14 @@ struct data {
     struct data_options options;
     size_t counts[PART_COUNT];
     struct pictures pictures[PART_COUNT]; /* set only if the images come from files */
-    float (*values)[256];                 /* owned; normalised value of each byte, per channel of the files */
-    float *tiles;                         /* owned; only synthetic sets: TILE x TILE x channels for each class */
-    float *noise; /* owned; NOISE_COUNT values and one more row, so that no row reads past the end */
+    /* owned; normalised value of each possible byte, per channel; NULL: the set is synthetic */
+    float (*values)[256];
+    /* owned; TILE x TILE x channels for each class; NULL: the images come from files */
+    float *tiles;
+    float *noise; /* owned; NOISE_COUNT values and enough for one more row, so that no row reads past the end */
 };
 
-/* Return a random number for item `index` of kind `what`. */
+/* Return a random number for item `index` of kind `what`. The same arguments always give the same number. */
 static uint64_t draw(uint64_t seed, uint64_t what, uint64_t index)
 {
     uint64_t state = seed ^ what * 0xD1342543DE82EF95 ^ index * 0xAF251AF3B0F025B5;
@@ -47,7 +50,8 @@ static void make_tile(float *tile, size_t channels, uint64_t *state)
         for (size_t y = 0; y < TILE; y++)
             for (size_t x = 0; x < TILE; x++)
                 tile[(y * TILE + x) * channels + channel] =
-                    colour + squares[y / SQUARE * SQUARES + x / SQUARE]; /* same spread as the noise */
+                    /* the squares have the same variance as the noise */
+                    colour + squares[y / SQUARE * SQUARES + x / SQUARE];
     }
 }
 
@@ -82,8 +86,7 @@ static void make_row(const float *tile_row, const float *noise, size_t tile_coun
     }
 }
 
-/* Generate synthetic image `number`. The training images have the first numbers, and the test images the numbers after
- * them. */
+/* Generate synthetic image `number`. The numbers of the test images follow those of the training images. */
 static void make_image(const struct data *data, uint64_t number, float *ret_image, int32_t *ret_label)
 {
     const struct shape *shape = &data->options.shape;
@@ -98,7 +101,8 @@ static void make_image(const struct data *data, uint64_t number, float *ret_imag
 
 /* ---- files ---- */
 
-/* Compute the normalised value of each byte: subtract the mean of the training images and divide by their deviation. */
+/* Compute the normalised value of each possible byte, per channel: subtract the mean of the training images and divide
+ * by their standard deviation. */
 static bool make_values(struct data *data, struct reason *reason)
 {
     const struct pictures *train = &data->pictures[PART_TRAIN];

@@ -22,8 +22,8 @@ struct data;
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason);
 void data_close(struct data *data); /* accepts NULL */
 size_t data_count(const struct data *data, enum part part);
-/* Write image `index` of a part to the output; `index` is less than the number of images in the part. The same index
- * always gives the same image. */
+/* Write image `index` of a part and its label to *ret_image and *ret_label. `index` is less than the number of images
+ * in the part. The same index always gives the same image. */
 void data_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label);
 
 /* Write the order in which an epoch uses `count` images. The same seed and epoch give the same order on every

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Read exactly the expected number of bytes. Returns false if the file became shorter meanwhile. */
+/* Read bytes->count bytes from the file. Returns false on an error, or if the file has become shorter. */
 static bool fill(int fd, const char *path, struct bytes *bytes, struct reason *reason)
 {
     for (size_t at = 0; at < bytes->count;) {
@@ -48,7 +48,8 @@ static bool read_open(int fd, const char *path, uint64_t most, struct bytes *ret
 
 bool bytes_read(const char *path, uint64_t most, struct bytes *ret, struct reason *reason)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a pipe, which read_open() rejects */
+    /* do not block if the file is a pipe; read_open() rejects it */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return because(reason, "%s: %s", path, strerror(errno));
     bool is_read = read_open(fd, path, most, ret, reason);

@@ -1,4 +1,4 @@
-/* Choose batch, precision and workspaces that fit into the memory, by making plans. */
+/* Choose the micro-batch, the precision and the workspaces so that the plan of a training fits into the memory. */
 #include "fit.h"
 
 #include <inttypes.h>
@@ -64,11 +64,12 @@ struct attempt {
     const struct fit_request *request;
     struct fit fit; /* the configuration being tried, with its plan if it fits */
     uint64_t budget_bytes;
-    uint64_t least_bytes; /* size of the smallest plan that was tried */
+    uint64_t least_bytes; /* size of the smallest plan that was tried; UINT64_MAX: none */
     struct reason *reason;
 };
 
-/* Workspace sizes to try, as fractions of the maximum. Less workspace may make steps slower. None (0) is tried last. */
+/* Workspace sizes to try: the maximum divided by each of these numbers; 0: no workspace. Steps may be slower with less
+ * workspace, so the largest one is tried first. */
 static const unsigned workspace_parts[] = {1, 4, 16, 0};
 enum { WORKSPACES = sizeof workspace_parts / sizeof *workspace_parts };
 
@@ -94,7 +95,8 @@ static void say_refused(const struct attempt *attempt, uint64_t bytes)
         size_text(attempt->budget_bytes, has));
 }
 
-/* Callback of gs_fit_batch(): use the largest workspace that fits. */
+/* Callback of gs_fit_batch(): plan micro-batches of `images` with the largest workspace that fits. Sets *ret_bytes to
+ * the size of the plan. */
 static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
 {
     struct attempt *attempt = user;
@@ -122,7 +124,7 @@ static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
     return least == UINT64_MAX ? GS_NO_MEMORY : GS_OK;
 }
 
-/* Find the largest micro-batch for one precision, with or without checkpointing. The result is 0 if none fits. */
+/* Find the largest micro-batch for one precision, with or without checkpointing. *ret_images is 0 if none fits. */
 static bool try_one(struct attempt *attempt, enum precision precision, bool checkpointing, size_t *ret_images)
 {
     const struct fit_request *request = attempt->request;
@@ -161,7 +163,8 @@ static size_t precisions_of(const struct fit_request *request, enum precision re
     return count;
 }
 
-/* Try the choices one after the other until one is good enough. `best` is the choice with the largest micro-batch. */
+/* Try the choices (precision, with or without checkpointing) one after the other until one is good enough. `best` is
+ * the choice with the largest micro-batch so far. */
 static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_images)
 {
     const struct fit_request *request = attempt->request;
@@ -172,7 +175,8 @@ static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_imag
     for (size_t i = 0; i < count; i++)
         for (int on = checkpointing == CHOICE_ON; on <= (checkpointing != CHOICE_OFF); on++) {
             if (on && checkpointing == CHOICE_AUTO && request->model->segment_count < 2)
-                continue; /* checkpointing saves nothing: the last segment is always kept */
+                /* checkpointing would save nothing, because the last segment, here the only one, is always kept */
+                continue;
             if (!try_one(attempt, precisions[i], on, &images))
                 return false;
             if (images > *best_images) {

@@ -2,17 +2,17 @@
  *
  * On each device, the limit `memory_bytes` covers three sizes:
  * - taken: the memory of the process on the GPU after the back end was opened and has joined the other devices
- *   (context, libraries, handles), as NVML reports it. If NVML does not list the process, the size is the decrease of
- *   the GPU's free memory since before open(), and of several runs in one process, the largest decrease counts. Without
- *   NVML, the size is FIT_UNKNOWN_BYTES. Without a GPU (`has_card` is false), it is 0, and the limit covers only the
- *   plan, not libraries and data.
+ *   (context, libraries, handles), as NVML reports it. If NVML does not list the process, the size is the amount by
+ *   which the GPU's free memory decreased since before open(). If the process makes several runs, the largest decrease
+ *   so far is used. Without NVML, the size is FIT_UNKNOWN_BYTES. Without a GPU (`has_card` is false), it is 0, and the
+ *   limit covers only the plan, not libraries and data.
  * - the plan: everything that the run allocates, to the byte, including workspaces.
  * - FIT_RESERVE_BYTES: memory that libraries allocate late (kernels on first use), and rounding to the driver's pages.
- *   Whether this reserve was enough is measured after the first step (train.h).
- * Without a limit, the GPU's free memory is used instead.
+ *   Whether this reserve was enough is measured after the first step (worker.c).
+ * With or without a limit, the plan and the reserve must also fit into the free memory of the GPU.
  *
- * The cheapest way to save memory is tried first. The micro-batch is made as large as possible. If it would be smaller
- * than FIT_USEFUL_IMAGES, checkpointing is tried, then the next allowed precision. If no choice reaches
+ * The cheapest way to save memory is tried first. The micro-batch is made as large as possible. If this micro-batch has
+ * fewer than FIT_USEFUL_IMAGES images, checkpointing is tried, then the next allowed precision. If no choice reaches
  * FIT_USEFUL_IMAGES, the choice with the largest micro-batch is used. For each choice, smaller workspaces are tried
  * before a smaller micro-batch. */
 #ifndef TRAINER_FIT_H
@@ -32,7 +32,7 @@ struct fit_options {
     uint64_t workspace_bytes; /* maximum for each step; 0: FIT_WORKSPACE_BYTES */
     size_t micro_batch;       /* per device; 0: the largest that fits and divides the device's part of the batch */
     enum choice checkpointing;
-    enum precision precision; /* the precision to try first */
+    enum precision precision; /* the only precision to try, unless chooses_precision is set */
     bool chooses_precision;   /* try fp32 first, then bf16 if the back end supports it */
 };
 
@@ -40,7 +40,7 @@ struct fit_request {
     struct fit_options options;
     const struct model *model;
     const struct backend *backend;
-    void *state;   /* open */
+    void *state;   /* open state of the back end; NULL if the back end needs none */
     size_t images; /* images per step on this device */
     enum optimizer optimizer;
     bool has_card;
@@ -54,15 +54,17 @@ struct fit {
     struct schedule_options schedule; /* the options for schedule_make() */
     uint64_t workspace_bytes;
     uint64_t plan_bytes, taken_bytes, reserve_bytes;
-    uint64_t limit_bytes; /* limit of the sum of the three sizes; 0: none */
+    uint64_t limit_bytes; /* the sum of plan, taken and reserve bytes must not exceed this; 0: no limit */
 };
 
-/* Return the GPU memory that open() used. `before` and `after` were read with watch(). Returns -1 if it is unknown. */
+/* Return the GPU memory that the back end took. `before` was read with watch() before open(), and `after` after it.
+ * Returns -1 if the size is unknown. */
 int64_t fit_taken(const struct backend_watch *before, const struct backend_watch *after);
-/* Return the memory left for the plan. Returns UINT64_MAX if there is no limit. */
+/* Return the memory left for the plan, in bytes; UINT64_MAX: no limit. Sets taken_bytes, reserve_bytes and limit_bytes
+ * of *ret_fit. */
 uint64_t fit_budget(const struct fit_request *request, struct fit *ret_fit);
-/* Choose a configuration that fits. If nothing fits, `reason` contains the memory need of the smallest choice, and
- * is_memory is set. */
+/* Choose a configuration that fits. If nothing fits, `reason` contains the size of the smallest plan that was tried,
+ * and is_memory is set. */
 bool fit_choose(const struct fit_request *request, struct fit *ret_fit, struct reason *reason);
 
 /* Format a size such as "7.25 GiB"; returns `out`. */

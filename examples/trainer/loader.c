@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Helpers are used if a micro-batch has at least WORTH_HELP numbers. */
+/* Helper threads are used only if a micro-batch has at least WORTH_HELP numbers (pixel values). */
 enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 };
 
 struct helper {
@@ -23,17 +23,17 @@ struct helper {
 
 struct loader {
     struct loader_options options;
-    float *images[TURNS]; /* owned; released with host_free() */
+    float *images[TURNS]; /* owned, like `labels`; released with host_free() */
     int32_t *labels[TURNS];
-    uint32_t *order; /* owned; the order of epoch order_epoch; used only by the loader's thread */
+    uint32_t *order; /* owned; image indexes in the order of epoch order_epoch; written only by the loader's thread */
     uint64_t order_epoch;
     bool has_order;
 
     pthread_t thread;
-    bool is_running; /* the thread must be joined */
+    bool is_running; /* the thread was created and must be joined */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct load loads[TURNS]; /* protected by lock, like all fields below */
+    struct load loads[TURNS]; /* protected by `lock`, like the fields down to `stops` */
     uint64_t fed_count, taken_count, passed_count;
     bool is_over; /* nothing more will be fed: the data ended or the loader failed */
     bool has_failed;
@@ -41,11 +41,13 @@ struct loader {
     bool stops; /* the loader's thread must stop */
 
     struct helper helpers[HELPERS_MAX];
-    int helper_count; /* running */
+    int helper_count; /* number of helpers that were started */
     pthread_mutex_t help_lock;
     pthread_cond_t help_changed;
-    uint64_t help_wanted; /* number of buffers to fill so far; help_lock protects this field and the fields below */
-    int helping;          /* helpers that are still working on the newest buffer */
+    /* number of buffers that the helpers were asked to fill so far; help_lock protects this field and the fields
+     * below */
+    uint64_t help_wanted;
+    int helping; /* helpers that are still working on the newest buffer */
     struct load help_load;
     bool help_ends;
 };
@@ -136,8 +138,8 @@ static bool fill(struct loader *loader, const struct load *load)
     return !is_stopped(loader);
 }
 
-/* Wait until the computation that reads the device's buffers of this turn was submitted. Returns false if the loader
- * must stop. */
+/* Wait until the computation that reads the previous content of the device's buffers of this turn was submitted, before
+ * micro-batch `number` replaces this content. Returns false if the loader must stop. */
 static bool wait_for_turn(struct loader *loader, uint64_t number)
 {
     pthread_mutex_lock(&loader->lock);
@@ -181,7 +183,7 @@ static void begin_helpers(struct loader *loader)
     int wanted = options->threads - 1 < HELPERS_MAX ? options->threads - 1 : HELPERS_MAX;
     if (options->images * options->image_count < WORTH_HELP)
         return;
-    pthread_mutex_lock(&loader->help_lock); /* the helpers must not read the count until all of them are started */
+    pthread_mutex_lock(&loader->help_lock); /* the helpers must not read helper_count until all of them are started */
     while (loader->helper_count < wanted) {
         struct helper *helper = &loader->helpers[loader->helper_count];
         *helper = (struct helper){.loader = loader, .index = loader->helper_count + 1};

@@ -6,8 +6,8 @@
  *     loader_passed(loader)                  the computation was submitted: the device's buffers may be filled again
  *
  * The loader's thread calls `next` ahead of time to learn what to load. Only one thread may call loader_take().
- * loader_close() stops the loader at any point, waits for it, and frees the buffers. Call it before the state is
- * closed. */
+ * loader_close() stops the loader at any point, waits for it, and frees the buffers. Call loader_close() before the
+ * back end's state is closed. */
 #ifndef TRAINER_LOADER_H
 #define TRAINER_LOADER_H
 
@@ -20,18 +20,18 @@ struct load {
     enum part part;
     uint64_t epoch;
     size_t first, count;
-    unsigned turn; /* set by the loader */
+    unsigned turn; /* index of the buffers, 0 or 1; set by the loader */
 };
 
 struct loader_options {
     const struct backend *backend;
-    void *state; /* an open state whose memory is loaded */
+    void *state; /* open state of the back end, which has loaded a schedule */
     const struct data *data;
     uint64_t seed;      /* seed of the order of the images */
     size_t images;      /* images per micro-batch; a shorter micro-batch is padded with its first image */
-    size_t image_count; /* numbers per image */
-    int threads;        /* threads that fill buffers; 0: one. Fewer are used if they cannot be created */
-    bool (*next)(void *user, struct load *load); /* return the next content to load; false at the end */
+    size_t image_count; /* number of values per image (channels x height x width) */
+    int threads;        /* threads that fill buffers; 0: one. The loader works with fewer if some cannot be created */
+    bool (*next)(void *user, struct load *load); /* set *load to the next content to load; false at the end */
     void *user;
 };
 

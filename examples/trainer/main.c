@@ -148,7 +148,8 @@ static void set_fit(const struct settings *s, struct fit_options *fit)
                                 .chooses_precision = precision == PRECISION_COUNT};
 }
 
-/* Return the path of a model file. A model name without a folder is a file in the program's folder. */
+/* Return the path of a model file. A name without "/" and "." stands for models/NAME.net in the folder of the
+ * program. */
 static const char *model_path(const char *model, char path[PATH_BYTES])
 {
     char program[PATH_BYTES];
@@ -213,7 +214,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
 
 /* ---- runs ---- */
 
-/* Return the heap memory that the process uses after a run. */
+/* Return the number of bytes of the heap that are in use. */
 static size_t heap_bytes(void)
 {
     struct mallinfo2 heap = mallinfo2();

@@ -1,4 +1,4 @@
-/* Names and random numbers shared by all parts of the trainer. */
+/* Reasons of failures, names, and random numbers, for all parts of the trainer. */
 #include "trainer.h"
 
 #include <math.h>

@@ -14,7 +14,7 @@ enum {
     LAYERS_MAX = 4096,
     SIZE_LIMIT = 1 << 16, /* maximum channel count, width or height */
     WINDOW_LIMIT = 255,
-    ALIGNMENT = 64 /* alignment of each layer's parameters, in numbers */
+    ALIGNMENT = 64 /* alignment of each layer's weights and biases, in elements */
 };
 
 const char *layer_kind_text(enum layer_kind kind)
@@ -30,7 +30,7 @@ struct reader {
     const char *path;
     int line;
     struct reason *reason;
-    char *words[WORDS_MAX];    /* the words of this line */
+    char *words[WORDS_MAX];    /* words of the current line */
     size_t word_count, at;     /* at: index of the next word to read */
     char (*names)[NAME_BYTES]; /* owned; name of each layer, "" if it has none */
     bool *is_read;             /* owned; per layer: true if another layer reads it */
@@ -252,7 +252,7 @@ static bool shape_linear(struct reader *reader, struct layer *layer)
 }
 
 /* For each kind of layer, in the order of enum layer_kind: a function that parses its line, and a function that
- * computes shape and parameters when the previous layer is known. */
+ * computes the layer's shape and parameter counts from the shapes of its inputs. */
 static const struct {
     bool (*read)(struct reader *, struct layer *);
     bool (*shape)(struct reader *, struct layer *);
@@ -295,7 +295,7 @@ static bool find_kind(const struct reader *reader, const char *word, enum layer_
     return bad_word(reader, "no such layer:", word);
 }
 
-/* Read the "NAME =" before a layer. */
+/* Read the "NAME =" before a layer, if there is one. */
 static bool read_name(struct reader *reader, char *name)
 {
     if (reader->word_count < 2 || strcmp(reader->words[1], "=") != 0)
@@ -312,7 +312,7 @@ static bool read_layer(struct reader *reader)
     struct model *model = reader->model;
     struct layer layer = {.line = reader->line, .segment = reader->segment};
     char name[NAME_BYTES] = "";
-    size_t above = model->layer_count - 1; /* default for a line that names no layer: the line above */
+    size_t above = model->layer_count - 1; /* the layer on the line above, which this layer reads if it has no "from" */
     layer.from[0] = SIZE_MAX;
     if (!read_name(reader, name))
         return false;
@@ -438,7 +438,8 @@ void model_clear(struct model *model)
 
 /* ---- initial values ---- */
 
-/* True if a ReLU follows the layer, with or without a batch normalisation in between. */
+/* True if the layer has a ReLU, or if a batch normalisation reads its output. The batch normalisation usually has a
+ * ReLU or is followed by one. */
 static bool feeds_relu(const struct model *model, size_t index)
 {
     if (model->layers[index].has_relu)

@@ -1,11 +1,11 @@
 /* A network, read from a small description file.
  *
  *     input 3 28 28                 channels, height, width; always the first line
- *     conv 64 3 pad 1 relu          channels, kernel; options: stride N (1), pad N (0), nobias, relu
+ *     conv 64 3 pad 1 relu          channels, kernel; options: stride N (default 1), pad N (default 0), nobias, relu
  *     batchnorm relu
- *     maxpool 3 stride 2 pad 1      kernel; options: stride N (as large as the kernel), pad N (0)
+ *     maxpool 3 stride 2 pad 1      kernel; options: stride N (default: size of the kernel), pad N (default 0)
  *     averagepool                   over the whole image
- *     linear 10
+ *     linear 10                     outputs; options: nobias, relu
  *     segment                       begins a new segment: with checkpointing, results inside a segment are computed
  *                                   again instead of kept
  *
@@ -50,14 +50,14 @@ struct layer {
     enum layer_kind kind;
     size_t from[2]; /* indexes of the layers whose output this layer reads; from[1] is used only by LAYER_ADD */
     struct shape in, out;
-    size_t kernel, stride, pad; /* set only for convolution and pooling */
+    size_t kernel, stride, pad; /* set only for convolution and max pooling */
     bool has_bias, has_relu;
     /* First index and number of this layer's weights and biases in the vector of all parameters. A count of 0 means
      * that the layer has none. For batch normalisation, the weights are the scale and the bias is the shift. */
     size_t weight_at, weight_count;
     size_t bias_at, bias_count;
-    /* Index in the statistics vector. The running means of the layer begin there, and the variances follow. There are
-     * out.channels of each. */
+    /* Index in the statistics vector where the running means of the layer begin. The running variances follow. There
+     * are out.channels of each. */
     size_t statistics_at;
     size_t segment; /* number of the layer's segment, from 0 */
     int line;
@@ -68,7 +68,8 @@ struct model {
     struct layer *layers; /* owned; [0] is the input; the last layer has one output per class */
     size_t layer_count;
     size_t class_count;
-    size_t parameter_count;  /* number of elements in the parameter vector; each layer begins at a multiple of 64 */
+    /* number of elements in the parameter vector; weights and biases of a layer each begin at a multiple of 64 */
+    size_t parameter_count;
     size_t statistics_count; /* number of elements in the statistics vector, aligned in the same way */
     size_t segment_count;
 };
@@ -77,9 +78,10 @@ struct model {
 bool model_read(const char *path, struct model *ret_model, struct reason *reason);
 void model_clear(struct model *model); /* accepts a zeroed struct */
 
-/* Set the initial values of all parameters. Weights of a layer that feeds a ReLU follow He's normal distribution. Other
- * weights are uniform in +-1/sqrt(inputs), biases are 0, and the scales of batch normalisation are 1. In `statistics`,
- * means are set to 0 and variances to 1. The same seed gives the same values on every machine. */
+/* Set the initial values of all parameters. Weights of a layer with a ReLU, or whose output a batch normalisation
+ * reads, follow He's normal distribution. Other weights are uniform in +-1/sqrt(inputs), biases are 0, and the scales
+ * of batch normalisation are 1. In `statistics`, means are set to 0 and variances to 1. The same seed gives the same
+ * values on every machine. */
 void model_begin(const struct model *model, uint64_t seed, float *parameters, float *statistics);
 
 #endif

@@ -56,7 +56,8 @@ static bool idx_images(const char *name, const struct bytes *bytes, struct pictu
     if (rows == 0 || columns == 0 || rows > SIDE_MAX || columns > SIDE_MAX)
         return because(reason, "%s: byte 8: images of %llux%llu; sides are 1 to %d", name, (unsigned long long)rows,
                        (unsigned long long)columns, SIDE_MAX);
-    if (count == 0 || count * rows * columns != bytes->count - 16) /* cannot overflow: 32 + 12 + 12 bits */
+    /* the product cannot overflow: it has at most 57 bits */
+    if (count == 0 || count * rows * columns != bytes->count - 16)
         return because(reason, "%s: byte 4: %llu images of %llux%llu are %llu bytes, but the header is followed by %zu",
                        name, (unsigned long long)count, (unsigned long long)rows, (unsigned long long)columns,
                        (unsigned long long)(count * rows * columns), bytes->count - 16);

@@ -1,7 +1,7 @@
 /* Read labelled images from the files of MNIST and Fashion-MNIST (IDX format) and of CIFAR-10 (binary format).
  *
  * Sizes in a file are checked against the file's size before they are used. On failure, `reason` names the file, the
- * byte and the problem. The functions share no state. */
+ * byte and the problem. The functions share no state, so any thread may call them. */
 #ifndef TRAINER_PICTURES_H
 #define TRAINER_PICTURES_H
 

@@ -36,7 +36,7 @@ void place_step(const struct way *way, struct place *place);
 /* True if an evaluation is due now, after place->step steps. Only the first device evaluates. */
 bool place_evaluates(const struct way *way, const struct place *place);
 
-/* The sequence of micro-batches that the loader of one device must load. */
+/* Where the loader of one device is in the sequence of micro-batches that it must load. */
 struct walk {
     struct way way;
     struct place place;

@@ -21,7 +21,7 @@ struct report_options {
 
 struct step_report {
     uint64_t step, last_step, epoch;
-    double loss; /* mean over the step's images; NaN if the step is broken */
+    double loss; /* mean over the step's images; may be infinite or NaN if the step is broken */
     double accuracy;
     double images_per_s; /* mean since the previous report */
     double scale;
@@ -31,12 +31,12 @@ struct step_report {
 struct report {
     struct report_options options;
     struct backend_watch watch;  /* worst values over all devices: least free memory, highest temperature, ... */
-    double watched_at, shown_at; /* s */
+    double watched_at, shown_at; /* times of the last watch() and of the last progress line, from seconds_now() */
     bool is_terminal, has_line;  /* has_line: an unfinished progress line is on the terminal */
     bool memory_warned, temperature_warned;
 };
 
-double seconds_now(void); /* monotonic */
+double seconds_now(void); /* monotonic clock, in s */
 
 struct report report_begin(const struct report_options *options);
 /* Write one line to the log. The format must produce a JSON object; the line end is added. */

@@ -16,10 +16,10 @@ struct scale {
     uint64_t after; /* for SCALING_DYNAMIC: the scale doubles after this many good steps */
     float now;
     uint64_t good_steps;      /* good steps since the last change of the scale */
-    uint64_t broken_steps;    /* total */
+    uint64_t broken_steps;    /* total number of broken steps (a gradient was not finite) */
     uint64_t broken_in_a_row; /* broken steps since the last good step or the last reduction of the scale */
 };
-/* Return the scale at the beginning. `fixed` is the scale for SCALING_FIXED. */
+/* Return the scale for the first step. `fixed` is the scale for SCALING_FIXED. */
 struct scale scale_begin(enum scaling scaling, float fixed);
 /* Adjust the scale after a step. A dynamic scale is halved if the step was broken, and doubled after enough good steps.
  * Returns false after SCALE_BROKEN_MOST broken steps in a row at a scale that cannot be reduced. */

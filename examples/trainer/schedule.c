@@ -122,7 +122,7 @@ static bool save_block(struct maker *maker, const struct layer *layer, size_t *r
 {
     if (layer->kind == LAYER_BATCHNORM)
         return new_block(maker, 2 * layer->out.channels, sizeof(float), ret);
-    if (layer->kind == LAYER_MAXPOOL) /* cannot overflow: new_result() has already computed this number of elements */
+    if (layer->kind == LAYER_MAXPOOL) /* cannot overflow: new_result() has already checked this number of elements */
         return new_block(maker, shape_count(layer->out) * maker->schedule->options.images, 1, ret);
     *ret = NO_BLOCK;
     return true;
@@ -225,7 +225,8 @@ static bool own_gradient(struct maker *maker, size_t index)
 }
 
 /* Choose the block where the step stores the gradient of the result of layer `to`. If the layer has no gradient yet,
- * this is a new block. Otherwise the step adds to the existing block. */
+ * this is a new block. Otherwise the step adds to the existing block. If the layer needs no gradient, step->dx stays
+ * NO_BLOCK. */
 static bool give_gradient(struct maker *maker, size_t to, struct step *step)
 {
     if (!maker->is_trained[to])
@@ -362,8 +363,9 @@ static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
 
 /* The lifetime of each block, and its number in the plan. */
 struct places {
-    size_t *last;   /* owned; index of the last step that uses each block */
-    size_t *number; /* owned; number of each block in the plan */
+    /* owned; index of the last step that uses each block; SIZE_MAX: never free the block, or it is already freed */
+    size_t *last;
+    size_t *number; /* owned; number of each block in the plan; NO_BLOCK: none yet */
     size_t *bytes;  /* owned; size of each block, indexed by number in the plan */
     size_t count;
 };

@@ -26,8 +26,8 @@ enum step_kind {
     /* dx = loss scale * gradient of the mean loss with respect to the logits x; x2 has the labels. The step also
      * updates struct results. */
     STEP_LOSS,
-    /* Set dy to 0 in place where y is 0: the backward step of a ReLU. The layer's STEP_BACKWARD follows. Batch
-     * normalisation has no STEP_RELU, because its STEP_BACKWARD does this without writing to dy. */
+    /* The backward step of a ReLU: set dy to 0, in place, where y is 0. The backward steps of the layer itself follow.
+     * Batch normalisation has no STEP_RELU, because its STEP_BACKWARD handles the ReLU without writing to dy. */
     STEP_RELU,
     STEP_BACKWARD, /* set or add to dx, the gradient of x (unless NO_BLOCK); add to the parameter gradients */
     STEP_COPY,     /* dx = dy */
@@ -41,7 +41,7 @@ struct step {
     const struct layer *layer; /* borrowed from the model */
     bool is_again;             /* the result is computed a second time: do not update the running statistics */
     bool adds;                 /* add to dx instead of overwriting it */
-    size_t x, x2, y;           /* block numbers; NO_BLOCK if the step has no such block */
+    size_t x, x2, y;           /* numbers of blocks, like dx and dy; NO_BLOCK if the step has no such block */
     size_t dx, dy;
     size_t saved;     /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.
                        * LAYER_MAXPOOL: position of each maximum in its window, one byte per element of y */
@@ -66,7 +66,7 @@ enum lasting {
     LASTING_COUNT
 };
 
-/* Results that the GPU computes. The host reads them at most once per step. */
+/* Results that the device computes. The host reads them at most once per step. */
 struct results {
     float loss;       /* sum over the images of the step */
     uint32_t correct; /* number of images whose class was predicted correctly */
@@ -89,7 +89,7 @@ struct schedule {
     size_t block_count;
     size_t *block_bytes; /* owned; requested size of each block */
     size_t lasting[LASTING_COUNT];
-    gs_plan *plan; /* owned; a closed plan, which uses the same block numbers */
+    gs_plan *plan; /* owned; a closed plan, in which each block has the same number as in this schedule */
     gs_plan_size size;
 };
 

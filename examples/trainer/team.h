@@ -10,7 +10,8 @@ struct team {
     int count;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* Protected by the lock, like the fields below. arrived: devices in team_meet(); left: devices that have left. */
+    /* Protected by the lock, like the fields below. arrived: number of devices that wait in team_meet(); left: number
+     * of devices that have called team_leave() or could not be started; meetings: number of completed team_meet(). */
     int arrived, left;
     uint64_t meetings;
     bool has_failed;
@@ -21,7 +22,8 @@ void team_end(struct team *team);
 /* Wait until all devices have called this function. Afterwards, every device sees what the others wrote before their
  * call. Returns false if any device has failed. */
 bool team_meet(struct team *team);
-/* Report that this device has failed. team_meet() then returns false on all devices that wait in it. */
+/* Report that this device has failed. From then on, team_meet() returns false on all devices, also on those that
+ * already wait in it. */
 void team_fail(struct team *team, const struct reason *reason);
 /* Report that a device could not be started. The team counts it as failed and as having left. */
 void team_miss(struct team *team, const struct reason *reason);

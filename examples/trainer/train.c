@@ -121,7 +121,8 @@ static bool go_on(struct training *training, struct reason *reason)
     uint64_t most = checkpoint_bytes_max(wants.parameter_count, wants.statistics_count);
     if (!checkpoint_read(path, most, &training->start, reason))
         return false;
-    /* Accept any precision and micro-batch here. They are chosen later, and note_choice() then compares them. */
+    /* Accept any precision and micro-batch here. They are chosen later, and note_choice() then compares them with the
+     * checkpoint. */
     put_end(wants.precision, training->start.precision);
     wants.micro_batch = training->start.micro_batch;
     if (!checkpoint_fits(&training->start, &wants, note, sizeof note, reason)) {

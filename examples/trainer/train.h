@@ -6,9 +6,9 @@
  *
  * On SIGINT and SIGTERM, the program calls train_stop(): the current step is finished, a checkpoint is written, and the
  * training ends normally. After a failure, the thread and the loader of every device end, and everything is released.
- * But a device that sums gradients with a dead GPU may wait for ever. If a device does not end within TRAIN_WAIT_S
- * seconds after another device failed, the process prints a line on stderr and ends with status 3. The last checkpoint
- * is then still complete. */
+ * But a device that sums its gradients with those of a failed GPU may wait forever. If a device does not end within
+ * TRAIN_WAIT_S seconds after another device failed, the process prints a line on stderr and ends with status 3. The
+ * last checkpoint is then still complete. */
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
@@ -36,7 +36,7 @@ struct train_options {
     size_t batch; /* images per step, on all devices */
     struct fit_options fit;
     uint64_t steps;  /* total number of steps, including those done before the checkpoint; 0: use epochs */
-    uint64_t epochs; /* 0: use steps */
+    uint64_t epochs; /* number of epochs, including those done before the checkpoint; used only if `steps` is 0 */
     enum optimizer optimizer;
     double rate, momentum, weight_decay; /* momentum is only used by SGD */
     enum scaling scaling;
@@ -67,10 +67,11 @@ struct train_result {
     double test_loss, test_accuracy; /* -1: not evaluated */
     double images_per_s;             /* mean over all steps after the first; -1: there were none */
     struct fit fit;
-    /* From the report of the first device's scope. has_scope: there is such a report. */
+    /* The next two sizes are from the report of the first device's scope. has_scope: there is such a report. */
     bool has_scope;
     uint64_t peak_bytes, pinned_peak_bytes;
-    bool has_free; /* the next two fields are known: free memory of the first device's GPU before and after the run */
+    /* the next two fields are valid: free memory of the first device's GPU before and after the run */
+    bool has_free;
     uint64_t free_begin_bytes, free_end_bytes;
     int64_t own_bytes; /* largest memory use of this process that was observed on one GPU; -1: unknown */
 };

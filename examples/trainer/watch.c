@@ -16,7 +16,7 @@ struct nvml_memory {
 };
 struct nvml_process {
     unsigned pid;
-    unsigned long long used_bytes; /* ~0: unknown */
+    unsigned long long used_bytes; /* ~0ull: NVML does not know the value */
     unsigned instance, compute_instance;
 };
 
@@ -34,9 +34,9 @@ struct nvml_process {
 static struct {
     pthread_once_t once;
     bool is_loaded;
-    pthread_mutex_t lock; /* protects the fields below */
+    pthread_mutex_t lock; /* protects is_known and devices */
     bool is_known[DEVICES];
-    nvml_device devices[DEVICES]; /* NULL: NVML has no such device */
+    nvml_device devices[DEVICES]; /* NULL: not looked up yet (see is_known), or NVML does not have the device */
 #define X(name, parameters) int(*name) parameters;
     NVML_CALLS(X) DRIVER_CALLS(X)
 #undef X

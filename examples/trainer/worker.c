@@ -22,7 +22,7 @@ static const struct backend *backend_of(const struct worker *worker)
     return worker->training->options->backend;
 }
 
-/* Wait for the other devices. Returns false if a device has failed. */
+/* Wait until all devices have called this. Returns false if a device has failed. */
 static bool meet(struct worker *worker, struct reason *reason)
 {
     return team_meet(&worker->training->team) || because(reason, "another device failed");
@@ -68,8 +68,8 @@ static void say_choice(void *user, const char *line)
     report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
 }
 
-/* Print a note if the checkpoint was made with another micro-batch or precision. Store the current values in
- * `start`. */
+/* Print a note if the loaded checkpoint was made with another micro-batch size or precision than the ones just chosen.
+ * Store the chosen values in `start`. */
 static void note_choice(struct training *training)
 {
     struct checkpoint *start = &training->start;
@@ -84,7 +84,7 @@ static void note_choice(struct training *training)
     snprintf(start->precision, sizeof start->precision, "%s", precision);
 }
 
-/* Choose the configuration for all devices, so that it fits on the device with the least memory. */
+/* Choose one configuration for all devices. It must fit on the device with the least memory. */
 static bool choose(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -142,8 +142,9 @@ static bool open_loader(struct worker *worker, struct reason *reason)
     return loader_open(&loader_options, &worker->loader, reason);
 }
 
-/* Return the GPU memory that open() takes. If NVML does not list the process, return the largest value measured so far.
- * Later measurements are too small, because the context stays after a training (cudart in cuDNN retains it). */
+/* Return the bytes of GPU memory that open() took; -1: unknown. If NVML does not list this process, they are computed
+ * from the GPU's free memory. The first training then gives the right value, but later ones in the same process give
+ * less, because cuDNN keeps the context alive. So return the largest value measured so far. */
 static int64_t taken_by_open(int device, const struct backend_watch *before, const struct backend_watch *after)
 {
     static _Atomic int64_t most_bytes[TRAIN_DEVICES_MAX];
@@ -243,10 +244,11 @@ static bool reads_results(const struct worker *worker)
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
            options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
            is_checkpoint_due(worker) ||
-           (way->devices == 1 && is_stop_wanted()); /* several devices stop together: see gather() */
+           (way->devices == 1 && is_stop_wanted()); /* several devices must stop at the same step: see gather() */
 }
 
-/* Wait until the device has finished the step, and sum the results of all devices. */
+/* Wait until this device has finished the step, and sum the results of all devices. Also decide, for all devices,
+ * whether to stop after this step. */
 static bool gather(struct worker *worker, struct results *ret_results, double *ret_loss, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -294,7 +296,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
 }
 
 /* Check that the process stayed within its memory limit. Call this after the kernels are loaded. Returns false if the
- * process uses more. */
+ * process uses more than the limit. Returns true if there is no limit or if the used memory is unknown. */
 static bool is_promise_kept(struct worker *worker, struct reason *reason)
 {
     uint64_t promised = options_of(worker)->fit.memory_bytes;
@@ -349,8 +351,9 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     return true;
 }
 
-/* Evaluate and write a checkpoint if they are due. Only the first device calls this, after a step whose results it has
- * read. Meanwhile, the other devices go on to the next sum of gradients and wait there for the first device. */
+/* Evaluate the model if an evaluation is due, and write a checkpoint if one is due. Only the first device calls this,
+ * after a step whose results it has read. Meanwhile, the other devices continue up to the next sum of gradients and
+ * wait there for the first device. */
 static bool between_steps(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
@@ -397,7 +400,8 @@ static bool all_steps(struct worker *worker, struct reason *reason)
         if (!tell_step(worker, reason))
             return false;
         if (!reads_results(worker)) {
-            worker->update_number++; /* results not read: assume a good step, but keep broken_in_a_row */
+            worker->update_number++; /* the results were not read: assume that all gradients were finite, but do not
+                                        reset broken_in_a_row */
             worker->scale.good_steps++;
             continue;
         }
@@ -427,9 +431,9 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    /* Report the missing memory, but do not treat it as a failure. After the first run, cuDNN and cuBLAS keep the
-     * context and their kernels until the process ends (14 MiB on an H200). Other programs on the GPU also change the
-     * value. */
+    /* Report the memory that is missing after the training, but do not treat it as a failure. cuDNN and cuBLAS keep the
+     * context and their kernels until the process ends (14 MiB on an H200), and other programs on the GPU also change
+     * the free memory. */
     if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
         worker->training->missing_bytes[worker->device] = report->missing_bytes;

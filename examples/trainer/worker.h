@@ -16,14 +16,15 @@ struct training {
     struct team team;
     struct model model;
     struct data *data;
-    struct checkpoint start; /* start of the training; later a buffer in which device 0 makes the next checkpoint */
+    struct checkpoint start; /* where the training starts; later, device 0 builds each new checkpoint in it */
     struct fit fit;
     struct way way;
     bool stops;
     gs_nccl_id id;
     int64_t taken_bytes[TRAIN_DEVICES_MAX], free_bytes[TRAIN_DEVICES_MAX]; /* each device writes only its own entry */
     struct results results[TRAIN_DEVICES_MAX];
-    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* GPU memory missing after the run if more than is allowed, else 0 */
+    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* GPU memory missing after the training; 0: no more than a context
+                                                 normally keeps */
     struct report *report;                    /* used only by the first device */
     struct train_result result;
 };
@@ -34,27 +35,27 @@ struct worker {
     void *state; /* state of the back end; NULL: not open */
     struct schedule schedule;
     struct loader *loader;
-    struct walk walk; /* used only by the loader, after it was opened */
+    struct walk walk; /* position of the loader; only the loader uses it once the loader is open */
     struct place place;
     struct scale scale;
     uint64_t update_number;
     bool is_stopped;
     int64_t free_begin_bytes; /* free memory of the GPU before the back end was opened; -1: unknown */
     bool is_warm;             /* the results of at least one step were read */
-    double interval_begin;    /* on the first device: start of the steps whose results were not read yet */
+    double interval_begin; /* on the first device: time from which images per second of the next report are measured */
     uint64_t interval_steps;
-    double counted_s; /* duration of the counted_steps, which begin when is_warm is set */
+    double counted_s; /* duration of `counted_steps`, the steps that began after is_warm was set */
     uint64_t counted_steps;
 };
 
 bool is_stop_wanted(void);
 
-/* Run a device from open() to close(). */
+/* Run one device from open() to close(). Each device calls this in its own thread. */
 void worker_run(struct worker *worker);
 
-/* Copy parameters, moments and statistics from training->start to the device (in state.c, like worker_get()). */
+/* Copy parameters, moments and statistics from training->start to the device (state.c). */
 bool worker_put(struct worker *worker, struct reason *reason);
-/* Copy parameters, moments and statistics from the device to training->start. */
+/* Copy parameters, moments and statistics from the device to training->start (state.c). */
 bool worker_get(struct worker *worker, struct reason *reason);
 
 #endif

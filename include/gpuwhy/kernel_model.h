@@ -1,11 +1,11 @@
 /* Describe what the kernels of a test module do, so that the virtual card can imitate them without running them.
  *
  * For a kernel `name`, a module may contain a data object `gpuwhy_model_<name>` with the layout below, in .global or
- * .const memory and with an initial value. The virtual card does what the object says and ignores the kernel's code. A
- * real card runs the kernel and ignores the object. So the same binary works on both. On the virtual card, a kernel
- * without such an object has no effect and takes no time. The name of a kernel has no other meaning.
+ * .const memory and with an initial value. The virtual card does what the object describes and ignores the kernel's
+ * code. A real card runs the kernel and ignores the object. So the same binary works on both. On the virtual card, a
+ * kernel without such an object has no effect and takes no time.
  *
- * The object consists of ten 64-bit words; trailing words may be omitted. An example in PTX:
+ * The object consists of ten 64-bit words. Words at its end may be omitted and are then 0. An example in PTX:
  *
  *     .visible .global .align 8 .u64 gpuwhy_model_store[5] = {0x4D4B594857555047, 1, 1, 1, 0};
  *
@@ -23,28 +23,28 @@
 /* The bytes "GPUWHYKM" in memory order. */
 #define GW_KERNEL_MODEL_MAGIC   0x4D4B594857555047u
 #define GW_KERNEL_MODEL_VERSION 1u
-/* In `duration_us`: the kernel never ends. */
+/* The value of `duration_us` for a kernel that never ends. */
 #define GW_KERNEL_ENDLESS UINT64_MAX
 
-/* The fault of a kernel. The number in each comment is the CUresult that a real card's driver returns from the next
- * synchronising call. */
+/* The fault of a kernel. After a fault, the next synchronising call returns the CUresult given beside the fault, as it
+ * does on a real card. */
 enum gw_kernel_fault {
     GW_KERNEL_FAULT_NONE = 0,
-    GW_KERNEL_FAULT_ILLEGAL_ADDRESS = 1,     /* 700 */
-    GW_KERNEL_FAULT_MISALIGNED = 2,          /* 716 */
-    GW_KERNEL_FAULT_ASSERT = 3,              /* 710; the driver also prints the assertion on stderr */
-    GW_KERNEL_FAULT_TRAP = 4,                /* 719 */
-    GW_KERNEL_FAULT_STACK_OVERFLOW = 5,      /* 700 */
-    GW_KERNEL_FAULT_ILLEGAL_INSTRUCTION = 6, /* 715 */
-    GW_KERNEL_FAULT_ADDRESS_SPACE = 7,       /* 717 */
-    GW_KERNEL_FAULT_INVALID_PC = 8,          /* 718 */
+    GW_KERNEL_FAULT_ILLEGAL_ADDRESS = 1,     /* CUresult 700 */
+    GW_KERNEL_FAULT_MISALIGNED = 2,          /* CUresult 716 */
+    GW_KERNEL_FAULT_ASSERT = 3,              /* CUresult 710; the driver also prints the assertion on stderr */
+    GW_KERNEL_FAULT_TRAP = 4,                /* CUresult 719 */
+    GW_KERNEL_FAULT_STACK_OVERFLOW = 5,      /* CUresult 700 */
+    GW_KERNEL_FAULT_ILLEGAL_INSTRUCTION = 6, /* CUresult 715 */
+    GW_KERNEL_FAULT_ADDRESS_SPACE = 7,       /* CUresult 717 */
+    GW_KERNEL_FAULT_INVALID_PC = 8,          /* CUresult 718 */
     GW_KERNEL_FAULT_COUNT
 };
 
-/* The condition for the fault. A kernel parameter in a condition has at most 64 bits. */
+/* The condition under which the kernel faults. The kernel parameter that it tests must not be larger than 64 bits. */
 enum gw_kernel_when {
     GW_KERNEL_WHEN_ALWAYS = 0,
-    GW_KERNEL_WHEN_UNMAPPED = 1,       /* the parameter is not an address in a live block of this context */
+    GW_KERNEL_WHEN_UNMAPPED = 1,       /* the parameter is not an address in allocated memory of this context */
     GW_KERNEL_WHEN_NULL = 2,           /* the parameter is 0 */
     GW_KERNEL_WHEN_AT_LEAST = 3,       /* the parameter is >= `operand` */
     GW_KERNEL_WHEN_AT_LEAST_PARAM = 4, /* the parameter is >= the parameter with index `operand` */
@@ -52,12 +52,13 @@ enum gw_kernel_when {
 };
 
 struct gw_kernel_model {
-    uint64_t magic;              /* GW_KERNEL_MODEL_MAGIC */
-    uint64_t version;            /* GW_KERNEL_MODEL_VERSION */
-    uint64_t fault;              /* enum gw_kernel_fault */
-    uint64_t when;               /* enum gw_kernel_when */
-    uint64_t parameter;          /* index of the kernel parameter that the condition tests */
-    uint64_t operand;            /* a number or the index of a parameter, depending on `when` */
+    uint64_t magic;     /* GW_KERNEL_MODEL_MAGIC */
+    uint64_t version;   /* GW_KERNEL_MODEL_VERSION */
+    uint64_t fault;     /* enum gw_kernel_fault */
+    uint64_t when;      /* enum gw_kernel_when */
+    uint64_t parameter; /* index of the kernel parameter that the condition tests, from 0 */
+    /* compared with the parameter: a number, or the index of another parameter (see `when`) */
+    uint64_t operand;
     uint64_t duration_us;        /* run time of the kernel, or time until its fault */
     uint64_t duration_parameter; /* 1 + index of the parameter that contains the run time in ns; 0: use duration_us */
     uint64_t line;               /* line number of the assertion in the source */

@@ -16,12 +16,12 @@
  * after <cuda.h>. The library never resets a device.
  *
  * These rules apply to every call:
- * - Every call returns a status and writes its outputs only on GS_OK. The first failure of a scope is stored
- *   (gs_first_failure()).
+ * - Every call returns a status and writes its outputs only on GS_OK, unless its comment names an exception. The first
+ *   failure of a scope is stored (gs_first_failure()).
  * - A thread must enter a scope before it works in it. gs_open() and gs_begin() enter the new scope; other threads
  *   call gs_enter(). While a thread is inside a scope, the scope's context is the thread's current context. Code that
- *   makes another context current must restore the scope's context. A call for a scope returns GS_MISUSE if the
- *   innermost scope of the calling thread is on another device, or if the thread has entered no scope.
+ *   makes another context current must restore the scope's context. A call that uses a scope returns GS_MISUSE if
+ *   the calling thread has entered no scope, or if its innermost scope is on another device.
  * - Any number of threads may use one scope at once. But gs_end() returns GS_BUSY if another thread is still in the
  *   scope.
  * - A sticky error (an illegal address, an assertion, a lost card) makes the context unusable, and with it the
@@ -103,12 +103,13 @@ typedef struct gs_failure {
     gs_source source;
     int code;
     int is_sticky;
-    int line, launch_line; /* launch_*: this thread's latest launch before the failure; "" and 0 if there was none */
-    char call[128];        /* source text of the failed call */
-    char file[128];        /* the end of the path, if the path is longer */
-    char text[320];        /* name, number and text of the error */
+    /* line of `call` in `file`; launch_*: the failing thread's latest launch before the failure, "" and 0 if none */
+    int line, launch_line;
+    char call[128]; /* the failed call: its source text for GS_TRY, otherwise a function name */
+    char file[128]; /* source file of the call; if the path is too long, its end */
+    char text[320]; /* name, number and text of the error */
     char launch_file[128];
-    char launch_call[64]; /* source text of the kernel argument */
+    char launch_call[64]; /* source text of the latest launch's `kernel` argument */
 } gs_failure;
 
 /* Read the first failure of a scope. If the scope has none, read the failure that killed its device. If `scope` is
@@ -133,7 +134,7 @@ GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_by
 #define GS_TRY(call) (gs_alive() ? gs_check(GS_FROM_DRIVER, (int)(call), #call, GS_HERE) : GS_DEAD)
 /* Make a library call and evaluate to its status: GS_TRY_OF(GS_FROM_CUDNN, cudnnSetStream(handle, stream)). */
 #define GS_TRY_OF(source, call) (gs_alive() ? gs_check((source), (int)(call), #call, GS_HERE) : GS_DEAD)
-GS_API int gs_alive(void); /* returns 0 if the calling thread's innermost scope is dead */
+GS_API int gs_alive(void); /* returns 0 if the calling thread's innermost scope is dead, else 1 */
 GS_API gs_status gs_check(gs_source source, int code, const char *call, const char *file, int line);
 
 typedef struct gs_dims {
@@ -172,14 +173,15 @@ enum {
                               * Slow: use it only to find a fault */
 };
 
-/* In each member, 0 or NULL selects the default. */
+/* Options of a scope. In each member, 0 or NULL selects the default. */
 typedef struct gs_options {
     const char *name;      /* name of the scope, also set as gpuwhy's phase; NULL: none */
-    int device;            /* used only by gs_open() */
+    int device;            /* index of the GPU, as for cuDeviceGet(); used only by gs_open() */
     unsigned flags;        /* 0 or GS_WAIT_FOR_LAUNCHES; inherited by inner scopes */
     uint64_t memory_bytes; /* limit of the device memory of the scope and its inner scopes; 0: no limit */
-    void (*log)(void *user, const char *line); /* receives lines about fallbacks and about resources held at the end;
-                                                  inherited; called from any thread */
+    /* receives lines about fallbacks and about resources held at the end; inherited by inner scopes; called from any
+     * thread */
+    void (*log)(void *user, const char *line);
     void *log_user;
     uint64_t reserved[4]; /* must be 0 */
 } gs_options;
@@ -225,7 +227,7 @@ GS_API const char *gs_kind_text(int kind); /* for example "device memory"; stati
 typedef struct gs_held {
     gs_kind kind;
     size_t count;
-    uint64_t bytes; /* sum of the requested sizes */
+    uint64_t bytes; /* sum of the requested sizes; 0 for resources that are not memory */
     const char *file;
     int line;
     char scope[32];    /* name of the scope that held the resources */
@@ -233,9 +235,9 @@ typedef struct gs_held {
 } gs_held;
 
 typedef enum gs_context_end {
-    GS_CONTEXT_STAYS,    /* this was an inner scope, or the context is still retained elsewhere */
+    GS_CONTEXT_STAYS,    /* the scope was an inner scope, or the context is still retained elsewhere */
     GS_CONTEXT_RELEASED, /* the context was released and is no longer active */
-    GS_CONTEXT_UNSURE    /* the release failed */
+    GS_CONTEXT_UNSURE    /* the release of the context failed, so it may still be active */
 } gs_context_end;
 
 typedef struct gs_report {
@@ -244,15 +246,16 @@ typedef struct gs_report {
     int has_failure;
     gs_failure failure; /* the first failure of the scope */
     size_t held_count;  /* number of resources still held at the end */
-    size_t kept_count;  /* number of resources that could not be released. An inner scope passes them to its parent.
-                         * After the outermost scope, they remain in the context */
+    /* number of resources that could not be released. If they are memory, an inner scope passes them to its parent.
+     * After the outermost scope, they remain in the context */
+    size_t kept_count;
     size_t entry_count;
     gs_held *entries;    /* owned; sorted by kind, file, line */
     uint64_t peak_bytes; /* maximum of the device memory held at one time by the scope and its inner scopes */
     uint64_t pinned_peak_bytes;
     int has_memory; /* 1 if the driver reported its free memory both at the start and at the end */
     uint64_t free_begin_bytes, free_end_bytes;
-    int64_t missing_bytes; /* decrease of free memory, minus the memory that other open scopes allocated meanwhile */
+    int64_t missing_bytes; /* decrease of the card's free memory, minus what other open scopes allocated meanwhile */
     /* memory that a context normally keeps (for streams and shared pages); a larger missing_bytes indicates a leak */
     uint64_t allowed_bytes;
     gs_context_end context;
@@ -262,19 +265,21 @@ typedef struct gs_report {
  * scope. The calling thread need not have entered the scope. `ret_report` may be NULL; otherwise the caller frees the
  * report.
  *
- * The scope was freed if the call returns GS_OK, GS_FAILED (a resource could not be released) or GS_DEAD (the context
- * was released without waiting). The scope is unchanged and still open if the call returns GS_BUSY, GS_MISUSE or
- * GS_NO_HOST_MEMORY. */
+ * GS_OK, GS_FAILED (a resource or the context could not be released) and GS_DEAD (the context was released without
+ * waiting) mean that the scope was freed and *ret_report was set. After GS_BUSY, GS_MISUSE and GS_NO_HOST_MEMORY, the
+ * scope is unchanged and still open. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
 GS_API void gs_report_print(const gs_report *report, FILE *out);
 GS_API void gs_report_free(gs_report *report);
 
 typedef struct gs_memory {
-    uint64_t live_bytes, peak_bytes; /* requested device memory of the scope and its inner scopes */
-    uint64_t taken_bytes; /* live_bytes with each block rounded up as the driver does; memory_bytes limits this sum */
+    /* sum of the requested sizes of device memory, in the scope and its inner scopes */
+    uint64_t live_bytes, peak_bytes;
+    /* like live_bytes, with each block rounded up as the driver does; limited by limit_bytes */
+    uint64_t taken_bytes;
     uint64_t pinned_live_bytes, pinned_peak_bytes;
-    uint64_t limit_bytes;             /* 0: no limit */
+    uint64_t limit_bytes;             /* gs_options.memory_bytes; 0: no limit */
     uint64_t free_bytes, total_bytes; /* memory of the whole card, reported by the driver */
 } gs_memory;
 #define gs_memory_of(scope, ret_memory) gs_memory_of_at((scope), (ret_memory), GS_HERE)
@@ -314,7 +319,7 @@ GS_API gs_status gs_free_at(gs_scope *scope, CUdeviceptr address, const char *fi
 GS_API gs_status gs_alloc_ordered_at(gs_scope *scope, size_t bytes, CUstream stream, CUdeviceptr *ret, const char *file,
                                      int line);
 GS_API gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stream, const char *file, int line);
-/* Allocate page-locked host memory. For mapped memory, *ret_address is its address on the card. */
+/* Allocate page-locked host memory. The card can access mapped memory, too: *ret_address is its address on the card. */
 GS_API gs_status gs_alloc_pinned_at(gs_scope *scope, size_t bytes, void **ret, const char *file, int line);
 GS_API gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdeviceptr *ret_address,
                                     const char *file, int line);
@@ -393,13 +398,13 @@ typedef struct gs_plan_size {
     size_t block_count;
     uint64_t live_peak_bytes; /* largest sum of the blocks alive at the same time, each rounded to the alignment; no
                                * layout can be smaller */
-    uint64_t arena_bytes;     /* size of the memory that the layout needs */
+    uint64_t arena_bytes;     /* size of the memory that the computed layout needs */
 } gs_plan_size;
 GS_API gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan);       /* a power of two; 0: 512 */
 GS_API void gs_plan_delete(gs_plan *plan);                                      /* `plan` may be NULL */
 GS_API gs_status gs_plan_alloc(gs_plan *plan, size_t bytes, size_t *ret_block); /* blocks are numbered from 0 */
 GS_API gs_status gs_plan_free(gs_plan *plan, size_t block);
-/* End the description and compute the places of the blocks. A block that was not freed lives until the end of the
+/* End the description and compute the offsets of the blocks. A block that was not freed lives until the end of the
  * iteration. The plan does not change after this call. */
 GS_API gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size);
 GS_API gs_status gs_plan_offset(const gs_plan *plan, size_t block, uint64_t *ret_offset);
@@ -409,7 +414,7 @@ typedef struct gs_arena gs_arena;
 #define gs_arena_open(scope, plan, ret_arena) gs_arena_open_at((scope), (plan), (ret_arena), GS_HERE)
 GS_API gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, const char *file,
                                   int line);
-/* Return the address of a block of the plan, or 0 if there is no such block. */
+/* Return the device address of a block of the plan, or 0 if the plan has no such block. */
 GS_API CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block);
 /* Repeat the allocations and frees of the plan, call by call. gs_arena_restart() begins an iteration. It returns
  * GS_DIFFERS if the previous iteration was not complete. gs_arena_alloc() and gs_arena_free() return GS_DIFFERS if the
@@ -431,9 +436,9 @@ typedef struct gs_workspace gs_workspace;
     gs_workspace_choose_at((workspace), (sizes), (count), (ret_choice), (ret), GS_HERE)
 GS_API gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_workspace **ret, const char *file,
                                       int line);
-/* Choose the first algorithm whose workspace fits. `sizes` begins with the best algorithm. *ret_choice is the index of
- * the chosen size, and *ret is the workspace, which is valid until the next call (0 for a size of 0 bytes). Returns
- * GS_NO_MEMORY if no size fits. */
+/* Choose the first algorithm whose workspace fits. `sizes` must begin with the best algorithm. *ret_choice is the index
+ * of the chosen size. *ret is the address of the workspace, which is valid until the next call; it is 0 if the chosen
+ * size is 0 bytes. Returns GS_NO_MEMORY if no size fits. */
 GS_API gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, size_t count, size_t *ret_choice,
                                         CUdeviceptr *ret, const char *file, int line);
 
@@ -448,9 +453,9 @@ typedef struct gs_fit {
     size_t n_min, n_max; /* n_min: 0 means 1. n_max must be set */
     size_t divides; /* allow only divisors of this number, so that gradient accumulation has equal parts; 0: all n */
 } gs_fit;
-/* Find the largest n that fits. A larger n may need less memory, because algorithms change with n. So every n is tried,
- * starting with the largest. Returns GS_NO_MEMORY if no n fits; *ret_bytes is then the memory that the smallest
- * possible n needs (UINT64_MAX: unknown). */
+/* Find the largest n that fits into the budget. A larger n may need less memory, because algorithms change with n. So
+ * every n is tried, starting with the largest. Returns GS_NO_MEMORY if no n fits; *ret_bytes is then the memory that
+ * the smallest possible n needs (UINT64_MAX: unknown). */
 GS_API gs_status gs_fit_batch(const gs_fit *fit, gs_bytes_for *bytes_for, void *user, size_t *ret_n,
                               uint64_t *ret_bytes);
 
@@ -470,7 +475,7 @@ GS_API void gs_child_main(int argc, char **argv, const gs_child_entry *entries);
 GS_API gs_status gs_reply_write(gs_reply *reply, const void *data, size_t bytes);
 
 typedef struct gs_child_result {
-    gs_status status; /* the function's return value, or GS_CHILD_DIED or GS_TIMEOUT */
+    gs_status status; /* the function's return value; or GS_CHILD_DIED or GS_TIMEOUT if the function did not return */
     int exit_status;  /* exit status of the process; -1 if a signal ended it */
     int signal;       /* the signal that ended the process; 0: none */
     int has_failure;

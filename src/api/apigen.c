@@ -3,7 +3,8 @@
  *     apigen driver.api output-folder
  *
  * apigen runs on the build machine during the build. The comment at the top of driver.api explains the columns. apigen
- * checks every row. For a bad row, it prints file, line and reason and exits with status 1. Otherwise it writes:
+ * checks every row. For a bad row, it prints file, line and reason and exits with status 1. Otherwise it writes the
+ * files below. In brackets: the part that is built with the file (the hook, the virtual card or all parts).
  *
  *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (all)
  *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
@@ -17,33 +18,34 @@
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
  *   bool gwi_enter(&th, fn)                          false: call the driver without recording
- *   bool gwi_enter_quick(&th, fn)                    the same, for CALL and HOT kinds except COPY and SYNC, which may
- *                                                    wait
+ *   bool gwi_enter_quick(&th, fn)                    the same, for short calls: CALL, rows with after=, and HOT kinds
+ *                                                    except COPY and SYNC, which may wait
  *   void gwi_leave(&th)
  *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)
  *                                                    success of a HOT kind
- *   void gwi_hot_read(&th)                           after gwi_hot, if the copy was to the host
+ *   void gwi_hot_read(&th)                           called after gwi_hot if a copy went to the host
  *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
  *                                                    success of a RARE kind
  *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
- *                                                    failure; outputs are 0, or f0 to f3 if the row sets them
+ *                                                    failure; arguments that read outputs are f0 to f3 of the
+ *                                                    row, or 0
  *   void gwi_get_failed(fn, result, flags, a0, a1, a2, a3)
  *                                                    failure of a GET, which does not call gwi_enter
  *   extern bool gwi_guard_on;
- *   bool gwi_orders(), gwi_orders_fills()            true if the order of GPU work is recorded
+ *   bool gwi_orders(), gwi_orders_fills()            true if the order of GPU work (of fills) is recorded
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
  *                                                    called only if the order is recorded
  *
  * Rows may name further functions, which gw_hook_special.h declares:
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
- *   int gwi_instead_<f>(fn, parameters...)           the whole wrapper
+ *   int gwi_instead_<f>(fn, parameters...)           makes the call and records it, instead of the wrapper
  *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses the bytes; the wrapper then calls
  *                                                    gwi_failed and returns 2 (out of memory); device -1:
  *                                                    the device of the current context
  *
- * `flags` is GW_EVF_PER_THREAD or 0. `what` is the first argument of the kind; for COPY, FILL and PREFETCH it is the
- * number of bytes. */
+ * `flags` is GW_EVF_PER_THREAD or 0. `what` is argument a0 of the row; for COPY, FILL and PREFETCH it is the number of
+ * bytes. */
 #include "gw_event.h"
 #include "gw_hash.h"
 #include "gw_text.h"
@@ -59,7 +61,7 @@
 enum { PARAMS_MAX = 16, ROUTES_MAX = 8, ROWS_MAX = 4096, VIRT_VERSION = 13000, SUFFIX_LENGTH = 5 };
 
 typedef struct param {
-    const char *type; /* stored in kept_texts, like all strings of rows */
+    const char *type; /* stored in kept_texts, like all strings of a row */
     const char *name;
 } param;
 
@@ -90,13 +92,13 @@ typedef struct row {
     bool per_thread; /* the name ends with _ptsz or _ptds */
     bool is_public;  /* the parameters are documented */
     bool is_get;     /* only failures are recorded, and the call never waits */
-    bool is_read;    /* a GET that bypasses the wrapper after cuInit */
+    bool is_read;    /* a GET that goes straight to the driver, without a wrapper, once cuInit has succeeded */
     bool is_fence;   /* a CALL that orders GPU work in a way that gpuwhy does not follow */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not set */
     route routes[ROUTES_MAX];
     int route_count;
-    const char *c_name; /* name in programs; NULL: same as `symbol` */
+    const char *c_name; /* name that C programs use (column =name); NULL: `symbol` */
     const char *signature;
     param params[PARAMS_MAX];
     int param_count;
@@ -136,7 +138,7 @@ static void die_at(int line, const char *format, ...)
     exit(1);
 }
 
-/* All strings of the rows. They are never freed. */
+/* A list of all strings of the rows. They are never freed. */
 typedef struct kept_text {
     struct kept_text *next;
     char text[];
@@ -278,7 +280,7 @@ static const char *next_key(const char *at, int *ret_key)
     return at;
 }
 
-/* True if the value is exactly `*parameter`. */
+/* True if the value is exactly `*name`, which reads an output parameter of the call. */
 static bool is_plain_output(const char *value)
 {
     return *value == '*' && is_identifier(value + 1);
@@ -289,8 +291,8 @@ static bool is_output(const char *value)
     return is_plain_output(value) || strstr(value, "gw_out_") != NULL;
 }
 
-/* Check that every word of the value is a parameter, a called function or a constant. Otherwise, print an error and
- * exit. */
+/* Check that every word of the value is a parameter, the name of a called function or a constant. Otherwise, print an
+ * error and exit. */
 static void check_words(const row *r, const char *key, const char *value)
 {
     for (const char *at = value; *at;) {
@@ -549,8 +551,8 @@ static void put_value(FILE *out, const char *value)
         fprintf(out, "U64(%s)", value);
 }
 
-/* Return the value to record for argument `i` after a failure. Outputs are not set after a failure, so f0 to f3
- * replace them. */
+/* Return the expression to record for argument `i` after a failed call. An argument that reads an output is replaced by
+ * f0 to f3 of the row, because the driver sets no outputs then. NULL: record 0. */
 static const char *value_failed(const row *r, int i)
 {
     const char *value = r->value[VALUE_A + i];
@@ -569,7 +571,7 @@ static bool is_scalar(const param *p)
     return true;
 }
 
-/* Write the arguments to record for a CALL: the first four parameters that are numbers or pointers. */
+/* Write the four arguments to record for a failed CALL: its first four parameters that are numbers or pointers. */
 static void put_call_arguments(FILE *out, const row *r)
 {
     int count = 0;
@@ -636,8 +638,8 @@ static bool has_type(const row *r, const char *value, const char *type)
     return p != NULL && strcmp(p->type, type) == 0;
 }
 
-/* Return the name of the call's effect on the order of GPU work. Returns NULL if the call has no such effect, and for
- * launches, which must not be slowed down. */
+/* Return the GW_ORDER_ constant, without the prefix, for the call's effect on the order of GPU work. Returns NULL if
+ * the call has no such effect. Returns NULL also for launches, because recording their order would slow them down. */
 static const char *order_step(const row *r)
 {
     bool on_stream = r->value[VALUE_A + 3] != NULL;
@@ -647,7 +649,7 @@ static const char *order_step(const row *r)
     case GW_EV_FILL:
         return "FILL";
     case GW_EV_EVENT_RECORD:
-        /* without a stream, the event is recorded for all streams of a context */
+        /* without a stream, the event is recorded for all streams of a context, which gpuwhy does not follow */
         return on_stream ? "RECORD" : "UNKNOWN";
     case GW_EV_STREAM_WAIT:
         return on_stream ? "WAIT" : "UNKNOWN";
@@ -667,7 +669,8 @@ static const char *order_step(const row *r)
     }
 }
 
-/* True if one call makes several copies. Then a0 and a1 belong to the first copy, and a2 is the sum of all bytes. */
+/* True if one call makes several copies. Then a0 and a1 are the addresses of only the first copy, and a2 is the number
+ * of bytes of all copies. */
 static bool is_batch(const row *r)
 {
     const char *to = r->value[VALUE_A];
@@ -742,8 +745,9 @@ static void put_call_through(FILE *out, const row *r)
     fputs(");\n", out);
 }
 
-/* Write the wrapper of a call that only reads something. Such a call is too short to be seen in progress, so the
- * wrapper looks up the thread's slot only if the call fails. Frameworks make ten such calls around every launch. */
+/* Write the wrapper of a GET, a call that only reads something. Such a call returns too quickly to be observed while it
+ * runs, so the wrapper does not use the thread's slot unless the call fails. Frameworks make about ten such calls
+ * around every launch. */
 static void put_get(FILE *out, const row *r)
 {
     fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
@@ -756,7 +760,7 @@ static void put_get(FILE *out, const row *r)
 
 static void put_wrapper(FILE *out, const row *r)
 {
-    /* place the most frequent wrappers next to each other */
+    /* the attribute places the most frequently called wrappers next to each other */
     const char *often = is_price(r, "HOT") || r->is_get || r->value[VALUE_AFTER] ? "__attribute__((hot)) " : "";
     fprintf(out, "%sstatic int gwi_wrap_%s(%s)\n{\n", often, r->symbol, r->signature);
     if (r->is_get) {
@@ -814,7 +818,7 @@ static void write_hook_wrappers(void)
     end_file(out);
 }
 
-/* True if this is the first row that names the function. */
+/* True if no earlier row has the same value for `key` (after= or instead=), so that each prototype is written once. */
 static bool is_first_use(int index, int key)
 {
     for (int i = 0; i < index; i++)
@@ -874,7 +878,8 @@ static int count_routes(void)
     return count;
 }
 
-/* Return a hash of the symbols and kinds. Two builds with the same hash use the same ids for the entry points. */
+/* Return a hash of all symbols and kinds, in the order of the rows. If two builds have the same hash, they use the same
+ * ids for the entry points. */
 static uint32_t api_hash(void)
 {
     uint64_t hash = GW_HASH_START;
@@ -1022,7 +1027,7 @@ static void write_proto(void)
 
 /* --- writing: the virtual card and programs -------------------------------------------------------------- */
 
-/* True if the call is newer than the version that the virtual card reports. */
+/* True if the call is newer than the CUDA version that the virtual card reports (VIRT_VERSION). */
 static bool is_too_new(const row *r)
 {
     for (int i = 0; i < r->route_count; i++)
@@ -1031,8 +1036,8 @@ static bool is_too_new(const row *r)
     return r->route_count > 0;
 }
 
-/* Return the row of the same call without the per-thread suffix. Returns NULL if there is no such row, or if `r` has no
- * such suffix. */
+/* Return the row of the same call without the suffix _ptsz or _ptds. Returns NULL if there is no such row, or if `r`
+ * has no such suffix. */
 static const row *plain_variant(const row *r)
 {
     size_t bytes = strlen(r->symbol) - SUFFIX_LENGTH;

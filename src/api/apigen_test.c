@@ -14,7 +14,7 @@
 
 static char folder[64];
 
-/* Run apigen on `text`. Returns its exit status and stores its output in `said`. */
+/* Write `text` to a file and run apigen on it. Returns apigen's exit status and stores its output in `said`. */
 static int run(const char *text, size_t bytes, char *said, size_t said_bytes)
 {
     char path[128], command[512];

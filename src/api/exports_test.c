@@ -1,4 +1,5 @@
-/* Test the exports of the virtual card: implemented calls work, and all others report that they are not supported. */
+/* Test the exported functions of the virtual card: those that it implements work, and all others return
+ * CUDA_ERROR_NOT_SUPPORTED. */
 #include "gw_cuda_calls.h"
 #include "gw_virt_calls.h"
 
@@ -45,7 +46,7 @@ static void what_is_there_is_called(void **state)
 {
     (void)state;
     CUdeviceptr at = 0;
-    assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* called by its unversioned name */
+    assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* a macro: calls cuMemAlloc_v2 */
     assert_int_equal(at, 0x1010);
     assert_int_equal(entered_fn, GW_FN_cuMemAlloc_v2);
     assert_int_equal(lacks_count, 0);
@@ -59,7 +60,7 @@ static void a_per_thread_variant_calls_the_plain_one(void **state)
     assert_true(gw_api_fns[entered_fn].flags & GW_API_PER_THREAD);
 }
 
-#undef cuMemAlloc /* from here on, the name is the exported symbol itself: the old 32-bit variant */
+#undef cuMemAlloc /* from here on, this name is the exported symbol: the old function with 32-bit sizes */
 
 static void what_is_not_there_says_so(void **state)
 {

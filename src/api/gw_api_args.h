@@ -17,7 +17,7 @@ GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* `value`, but at most `most`. */
+/* Return the smaller of `value` and `most`. */
 GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 {
     return value < most ? value : most;
@@ -25,20 +25,22 @@ GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 
 /* --- launches: packed as gw_event.h describes --------------------------------------------------------------------- */
 
-/* The size of a grid in blocks. A size that does not fit its bits becomes the largest value that does. */
+/* Pack the size of a grid, in blocks: 32 bits for x, 16 bits each for y and z. A size that is too large for its bits is
+ * replaced by the largest value that fits. */
 GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0xffffffff) | gw_clamp(y, 0xffff) << 32 | gw_clamp(z, 0xffff) << 48;
 }
 
-/* The size of a block in threads, packed like the size of a grid. */
+/* Pack the size of a block, in threads: 21 bits per dimension. A size that is too large is replaced by the largest
+ * value that fits. */
 GW_ARG uint64_t gw_block(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0x1fffff) | gw_clamp(y, 0x1fffff) << 21 | gw_clamp(z, 0x1fffff) << 42;
 }
 
-/* The size of the grid in the structure that cuLaunchKernelEx takes. The next functions read other fields of this
- * structure. */
+/* The packed size of the grid, from the structure that cuLaunchKernelEx takes. The other gw_config_...() functions read
+ * other fields of this structure. */
 GW_ARG uint64_t gw_config_grid(const CUlaunchConfig *c)
 {
     return c ? gw_grid(c->gridDimX, c->gridDimY, c->gridDimZ) : 0;
@@ -54,13 +56,14 @@ GW_ARG CUstream gw_config_stream(const CUlaunchConfig *c)
     return c ? c->hStream : NULL;
 }
 
-/* The dynamic shared memory of a block. */
+/* The dynamic shared memory of a block, in bytes. */
 GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
 {
     return c ? c->sharedMemBytes : 0;
 }
 
-/* A launch on several devices is recorded as a launch on the first one, so these functions read the first element. */
+/* The gw_list_...() functions read a launch on several devices. It is recorded as a launch on the first device, so they
+ * read only the first element of the list. */
 GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->function : NULL;
@@ -81,7 +84,7 @@ GW_ARG CUstream gw_list_stream(const CUDA_LAUNCH_PARAMS *list, unsigned count)
     return list && count ? list->hStream : NULL;
 }
 
-/* The dynamic shared memory of a block on the first device. */
+/* The dynamic shared memory of a block on the first device, in bytes. */
 GW_ARG unsigned gw_list_shared_bytes(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->sharedMemBytes : 0;
@@ -89,13 +92,13 @@ GW_ARG unsigned gw_list_shared_bytes(const CUDA_LAUNCH_PARAMS *list, unsigned co
 
 /* --- lists of pointers and sizes ------------------------------------------------------------------------- */
 
-/* The first address of a list; 0 if there is none. */
+/* The first address of a list; 0 if the list is empty or NULL. */
 GW_ARG CUdeviceptr gw_first(const CUdeviceptr *list, size_t count)
 {
     return list && count ? list[0] : 0;
 }
 
-/* The sum of a list of sizes. */
+/* The sum of a list of sizes; UINT64_MAX on overflow. */
 GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 {
     uint64_t sum = 0;
@@ -107,17 +110,17 @@ GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 
 /* --- memory ---------------------------------------------------------------------------------------------- */
 
-/* The product of a pitch that the driver chose and a height. A macro, because `pitch` may point to size_t or
- * unsigned. */
+/* The size in bytes of memory with `height` rows: the row pitch that the driver returned, times the height. A macro,
+ * because `pitch` may point to size_t or unsigned. */
 #define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
 
-/* The type of the memory's location: CU_MEM_LOCATION_TYPE_DEVICE, .._HOST, ... */
+/* Where the memory will be: CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, ... */
 GW_ARG uint64_t gw_prop_location(const CUmemAllocationProp *p)
 {
     return p ? (uint64_t)p->location.type : CU_MEM_LOCATION_TYPE_INVALID;
 }
 
-/* The number of the device; 0 also for host memory, so check gw_prop_location() first. */
+/* The device on which the memory will be. Returns 0 for host memory, too, so check gw_prop_location() first. */
 GW_ARG int gw_prop_device(const CUmemAllocationProp *p)
 {
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
@@ -129,19 +132,19 @@ GW_ARG uint64_t gw_prop_device_bytes(const CUmemAllocationProp *p, size_t bytes)
     return gw_prop_location(p) == CU_MEM_LOCATION_TYPE_DEVICE ? bytes : 0;
 }
 
-/* The size limit of a pool that is being created; 0: none. */
+/* The size limit, in bytes, of a pool that is being created; 0: no limit. */
 GW_ARG uint64_t gw_pool_bytes_max(const CUmemPoolProps *p)
 {
     return p ? p->maxSize : 0;
 }
 
-/* The device of a pool; 0 also for a pool of host memory. */
+/* The device of a pool that is being created. Returns 0 also for a pool of host memory. */
 GW_ARG int gw_pool_device(const CUmemPoolProps *p)
 {
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
 }
 
-/* The value of a pool's attribute. Reuse policies are of type int, and all sizes in bytes are 64 bits wide. */
+/* The value of a pool's attribute: an int for reuse policies, 64 bits for all sizes in bytes. */
 GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
 {
     uint64_t wide = 0;
@@ -162,13 +165,13 @@ GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
     }
 }
 
-/* Size of imported memory, which another interface, such as Vulkan, has allocated. */
+/* Size, in bytes, of imported memory, which was allocated by another interface such as Vulkan. */
 GW_ARG uint64_t gw_external_bytes(const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d)
 {
     return d ? d->size : 0;
 }
 
-/* Size of the mapped part of imported memory. */
+/* Size, in bytes, of the part of imported memory that is mapped. */
 GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d)
 {
     return d ? d->size : 0;
@@ -176,8 +179,8 @@ GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC 
 
 /* --- arrays: bytes of the elements, without the padding that the driver adds -------------------------------------- */
 
-/* Bits of one element with `channels` channels; for block-compressed formats, an element's share of its block. Returns
- * 0 for unknown formats. */
+/* Number of bits of one array element with `channels` channels. An element of a block-compressed format counts as its
+ * share of the compressed block. Returns 0 for unknown formats. */
 GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
 {
     switch (format) {
@@ -231,7 +234,8 @@ GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
     }
 }
 
-/* Bytes of an array. A height or depth of 0 means that the array lacks that dimension. */
+/* Bytes of an array with the given size in elements. A height or depth of 0 means that the array does not have this
+ * dimension. */
 GW_ARG uint64_t gw_volume_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned format, unsigned channels)
 {
     uint64_t elements = gw_product(gw_product(width, height ? height : 1), depth ? depth : 1);
@@ -239,25 +243,26 @@ GW_ARG uint64_t gw_volume_bytes(uint64_t width, uint64_t height, uint64_t depth,
     return bits == UINT64_MAX ? bits : bits / 8 + (bits % 8 != 0);
 }
 
-/* Bytes of an array of one or two dimensions. */
+/* Bytes of an array of one or two dimensions, from the old structure with 32-bit sizes. */
 GW_ARG uint64_t gw_array_bytes_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* The same for CUDA_ARRAY_DESCRIPTOR, whose sizes are 64 bits wide. */
+/* Bytes of an array of one or two dimensions, from the structure with 64-bit sizes. */
 GW_ARG uint64_t gw_array_bytes(const CUDA_ARRAY_DESCRIPTOR *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* Bytes of an array of up to three dimensions. */
+/* Bytes of an array of up to three dimensions, from the old structure with 32-bit sizes. */
 GW_ARG uint64_t gw_array3d_bytes_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 {
     return d ? gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* Bytes of an array. Sparse and deferred arrays take no memory until memory is mapped to them. */
+/* Bytes of an array of up to three dimensions, from the structure with 64-bit sizes. Returns 0 for sparse and deferred
+ * arrays, which take no memory until memory is mapped to them. */
 GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     if (d == NULL || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
@@ -265,19 +270,20 @@ GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels);
 }
 
-/* The flags of an array: CUDA_ARRAY3D_LAYERED, ... */
+/* The flags of an array (CUDA_ARRAY3D_LAYERED, ...), from the old structure with 32-bit sizes. */
 GW_ARG unsigned gw_array3d_flags_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 {
     return d ? d->Flags : 0;
 }
 
-/* The same for CUDA_ARRAY3D_DESCRIPTOR, whose sizes are 64 bits wide. */
+/* The flags of an array (CUDA_ARRAY3D_LAYERED, ...), from the structure with 64-bit sizes. */
 GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     return d ? d->Flags : 0;
 }
 
-/* Bytes of all levels. Each level halves every dimension except the number of layers (the depth of a layered array). */
+/* Bytes of all levels of a mipmapped array. Each level halves the dimensions of the previous one. The depth of a
+ * layered array or cubemap stays, because it is the number of layers. */
 GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     uint64_t sum = 0;
@@ -293,7 +299,7 @@ GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level
     return sum;
 }
 
-/* Bytes of all levels of an image that is mapped from external memory. */
+/* Bytes of all levels of a mipmapped array that is mapped from imported memory. */
 GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *d)
 {
     return d ? gw_mipmap_bytes(&d->arrayDesc, d->numLevels) : 0;
@@ -301,7 +307,8 @@ GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_AR
 
 /* --- copies of rectangles and boxes ---------------------------------------------------------------------- */
 
-/* One end of a copy, selected by the memory type: an address, or the handle of an array. */
+/* The source or the destination of a copy. The memory type selects which of the arguments is used: an address, or the
+ * handle of an array. */
 GW_ARG uint64_t gw_copy_end(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array)
 {
     if (type == CU_MEMORYTYPE_HOST)
@@ -311,7 +318,8 @@ GW_ARG uint64_t gw_copy_end(CUmemorytype type, const void *host, CUdeviceptr dev
     return (uint64_t)device;
 }
 
-/* gw_copy2d_to(), .._from() and .._bytes(): both ends of a copy and the bytes copied, for each structure. */
+/* Define three functions for a copy structure, for example for copy2d: gw_copy2d_to() returns the destination,
+ * gw_copy2d_from() the source, and gw_copy2d_bytes() the number of bytes copied. */
 #define GW_COPY_FUNCTIONS(name, suffix, type, depth)                                                                   \
     GW_ARG uint64_t gw_##name##_to##suffix(const type *c)                                                              \
     {                                                                                                                  \
@@ -333,7 +341,7 @@ GW_COPY_FUNCTIONS(copy3d, , CUDA_MEMCPY3D, c->Depth)
 GW_COPY_FUNCTIONS(copy3d, _peer, CUDA_MEMCPY3D_PEER, c->Depth)
 #undef GW_COPY_FUNCTIONS
 
-/* The destination or source of one copy of a batch; `o` is not NULL. */
+/* The address or array handle of one end of a copy in a batch. `o` must not be NULL. */
 GW_ARG uint64_t gw_operand(const CUmemcpy3DOperand *o)
 {
     return o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? (uint64_t)(uintptr_t)o->op.array.array : o->op.ptr.ptr;
@@ -351,8 +359,8 @@ GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
     return ops && count ? gw_operand(&ops->src) : 0;
 }
 
-/* Number of bytes copied. The extent of a copy between arrays counts elements, whose size only the driver has; the
- * result is then a lower bound. */
+/* Number of bytes that a batch of copies copies. The extent of a copy between arrays is in elements, whose size only
+ * the driver knows. Such an element counts as one byte, so the result is a lower bound. */
 GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     uint64_t sum = 0;
@@ -366,13 +374,13 @@ GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count
 
 /* --- graphs ---------------------------------------------------------------------------------------------- */
 
-/* The function of a kernel node. */
+/* The function that a kernel node launches. */
 GW_ARG CUfunction gw_kernel_node_function_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *n)
 {
     return n ? n->func : NULL;
 }
 
-/* The function of a kernel node: a CUfunction, or a CUkernel if the node has one instead. */
+/* The function that a kernel node launches: a CUfunction, or a CUkernel if the node has no CUfunction. */
 GW_ARG const void *gw_kernel_node_function(const CUDA_KERNEL_NODE_PARAMS *n)
 {
     if (n == NULL)
@@ -398,25 +406,27 @@ GW_ARG CUdeviceptr gw_out_alloc_node_address(const CUDA_MEM_ALLOC_NODE_PARAMS *n
     return n ? n->dptr : 0;
 }
 
-/* Size of an allocation node in KiB, rounded up. It fits the 32-bit `extra` of an event up to 4 TiB. */
+/* Size of an allocation node in KiB, rounded up. Sizes below 4 TiB fit the 32-bit `extra` of an event; larger ones are
+ * clamped. */
 GW_ARG uint32_t gw_alloc_node_kib(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
 {
     return n ? (uint32_t)gw_clamp(n->bytesize / 1024 + (n->bytesize % 1024 != 0), UINT32_MAX) : 0;
 }
 
-/* The type of a node: CU_GRAPH_NODE_TYPE_KERNEL, ... */
+/* The type of a graph node: CU_GRAPH_NODE_TYPE_KERNEL, ... */
 GW_ARG unsigned gw_node_type(const CUgraphNodeParams *n)
 {
     return n ? (unsigned)n->type : 0;
 }
 
-/* The size of an allocation node in KiB, rounded up; 0 for other nodes. */
+/* The size of an allocation node in KiB, rounded up; 0 for nodes of other types. */
 GW_ARG uint32_t gw_node_kib(const CUgraphNodeParams *n)
 {
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? gw_alloc_node_kib(&n->alloc) : 0;
 }
 
-/* The object that a node works on, if the program specifies it before the call. */
+/* The object that a graph node works on: a function, the destination of a copy, a graph, an event, ... Returns 0 if the
+ * driver chooses the object, as for an allocation node, or if nodes of this type have none. */
 GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
 {
     if (n == NULL)
@@ -443,13 +453,14 @@ GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
     }
 }
 
-/* The object that a node works on, after the call: for an allocation node, the address that the driver assigned. */
+/* Like gw_node_object(), but for use after the call: for an allocation node, returns the address that the driver
+ * assigned. */
 GW_ARG uint64_t gw_out_node_object(const CUgraphNodeParams *n)
 {
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? n->alloc.dptr : gw_node_object(n);
 }
 
-/* The flags for instantiating a graph. */
+/* The flags with which a graph is instantiated. */
 GW_ARG uint64_t gw_instantiate_flags(const CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
     return p ? p->flags : 0;

@@ -7,8 +7,8 @@
  * with a toolkit's header if the build machine has one.
  *
  * Structures have the layout of CUDA 13, which is valid for every driver since 11.4: later versions added fields in
- * place of reserved bytes. `_v1` structures belong to the 32-bit entry points of 2010. Structures whose fields are not
- * used here are incomplete types. */
+ * place of reserved bytes. `_v1` structures belong to older versions of entry points, most of them with 32-bit sizes.
+ * Structures whose fields gpuwhy does not use are incomplete types. */
 #ifndef GW_CUDA_ABI_H
 #define GW_CUDA_ABI_H
 
@@ -448,7 +448,7 @@ typedef struct CUcoredumpCallbackEntry_st *CUcoredumpCallbackHandle;
 typedef struct CUIcheckpointOperation_st *CUcheckpointOperationHandle;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
 
-/* Enumerations whose values are not used here. */
+/* Enumerations whose values gpuwhy does not use. */
 typedef int CUaddress_mode, CUatomicOperation, CUcliqueType, CUfilter_mode, CUflushGPUDirectRDMAWritesScope,
     CUflushGPUDirectRDMAWritesTarget, CUGLDeviceList, CUgraphRecaptureStatus, CUlogicalEndpointIpcHandleType,
     CUoutput_mode, CUprocessState, CUtensorMapAllocClass, CUtensorMapDataType, CUtensorMapFloatOOBfill,
@@ -714,7 +714,7 @@ typedef struct CUmemPoolProps {
     CUmemAllocationHandleType handleTypes;
     CUmemLocation location;
     void *win32SecurityAttributes;
-    size_t maxSize; /* 0: limited only by the device; reserved before 12.2 */
+    size_t maxSize; /* 0: limited only by the device; before CUDA 12.2, a reserved member */
     unsigned short usage;
     unsigned char reserved[54];
 } CUmemPoolProps;
@@ -907,7 +907,7 @@ typedef struct CUDA_MEM_ALLOC_NODE_PARAMS {
     const CUmemAccessDesc *accessDescs;
     size_t accessDescCount;
     size_t bytesize;
-    CUdeviceptr dptr; /* output */
+    CUdeviceptr dptr; /* output: the address of the allocation */
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
 typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
@@ -962,7 +962,7 @@ typedef struct CUgraphExecUpdateResultInfo {
 typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const CUgraphNodeParams *originalParams,
                                              const CUgraphNodeParams *recaptureParams, CUgraphRecaptureStatus status);
 
-/* A frame of an EGL stream, passed by value. */
+/* A frame of an EGL stream. The driver's functions take it by value. */
 typedef struct CUeglFrame {
     union {
         CUarray pArray[3];

@@ -74,7 +74,7 @@ enum {
 };
 
 #define NVML_VALUE_NOT_AVAILABLE UINT64_MAX /* a 64-bit value that is not available */
-#define NVML_NO_INSTANCE         UINT32_MAX /* gpuInstanceId and computeInstanceId without MIG */
+#define NVML_NO_INSTANCE         UINT32_MAX /* gpuInstanceId and computeInstanceId if MIG is off */
 
 typedef enum nvmlEnableState_t { NVML_FEATURE_DISABLED, NVML_FEATURE_ENABLED } nvmlEnableState_t;
 
@@ -167,7 +167,7 @@ typedef enum nvmlNvLinkErrorCounter_t {
     NVML_NVLINK_ERROR_DL_ECC_DATA
 } nvmlNvLinkErrorCounter_t;
 
-enum { NVML_NVLINK_MAX_LINKS = 18 }; /* number of links in drivers of the 580 family */
+enum { NVML_NVLINK_MAX_LINKS = 18 }; /* value in the nvml.h of the 580 drivers */
 
 typedef enum nvmlGpuTopologyLevel_t {
     NVML_TOPOLOGY_INTERNAL = 0,
@@ -204,7 +204,7 @@ typedef enum nvmlDeviceGpuRecoveryAction_t {
     NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN
 } nvmlDeviceGpuRecoveryAction_t;
 
-/* State in the result of nvmlDeviceGetGpuFabricInfo. */
+/* Values of `state` in the result of nvmlDeviceGetGpuFabricInfo. */
 enum {
     NVML_GPU_FABRIC_STATE_NOT_SUPPORTED,
     NVML_GPU_FABRIC_STATE_NOT_STARTED,
@@ -212,7 +212,8 @@ enum {
     NVML_GPU_FABRIC_STATE_COMPLETED
 };
 
-/* Bits of nvmlDeviceGetCurrentClocksEventReasons (the older name ...ThrottleReasons has the same numbers). */
+/* Bits of the result of nvmlDeviceGetCurrentClocksEventReasons, and of the older
+ * nvmlDeviceGetCurrentClocksThrottleReasons. */
 #define nvmlClocksEventReasonGpuIdle                   UINT64_C(0x1)
 #define nvmlClocksEventReasonApplicationsClocksSetting UINT64_C(0x2)
 #define nvmlClocksEventReasonSwPowerCap                UINT64_C(0x4)
@@ -223,7 +224,7 @@ enum {
 #define nvmlClocksEventReasonHwPowerBrakeSlowdown      UINT64_C(0x80)
 #define nvmlClocksEventReasonDisplayClockSetting       UINT64_C(0x100)
 
-/* Bits for nvmlDeviceRegisterEvents. nvmlEventData_t contains one of them. */
+/* Event types: bits for nvmlDeviceRegisterEvents. eventType of nvmlEventData_t is one of them. */
 #define nvmlEventTypeSingleBitEccError      UINT64_C(0x1)
 #define nvmlEventTypeDoubleBitEccError      UINT64_C(0x2)
 #define nvmlEventTypePState                 UINT64_C(0x4)
@@ -287,7 +288,7 @@ enum {
     NVML_FI_DEV_PCIE_COUNT_BAD_DLLP = 178,
     NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR = 179,
     NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR = 180,
-    NVML_FI_DEV_POWER_AVERAGE = 185, /* in mW, like the following fields */
+    NVML_FI_DEV_POWER_AVERAGE = 185, /* all POWER fields are in mW */
     NVML_FI_DEV_POWER_INSTANT = 186,
     NVML_FI_DEV_POWER_MIN_LIMIT = 187,
     NVML_FI_DEV_POWER_MAX_LIMIT = 188,
@@ -329,7 +330,7 @@ typedef enum nvmlValueType_t {
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
 
-/* For nvmlDeviceGetPciInfo and _v2. */
+/* Result of nvmlDeviceGetPciInfo and nvmlDeviceGetPciInfo_v2. */
 typedef struct nvmlPciInfo_v2_t {
     char busId[NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE];
     unsigned domain, bus, device;
@@ -338,7 +339,7 @@ typedef struct nvmlPciInfo_v2_t {
     unsigned reserved[4];
 } nvmlPciInfo_v2_t;
 
-/* For nvmlDeviceGetPciInfo_v3. */
+/* Result of nvmlDeviceGetPciInfo_v3. */
 typedef struct nvmlPciInfo_t {
     char busIdLegacy[NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE]; /* 0000:06:00.0 */
     unsigned domain, bus, device;
@@ -361,16 +362,16 @@ typedef struct nvmlBAR1Memory_t {
 } nvmlBAR1Memory_t;
 
 typedef struct nvmlUtilization_t {
-    unsigned gpu, memory; /* percent of the last sampling period */
+    unsigned gpu, memory; /* percentage of the last sampling period in which the GPU or its memory was busy */
 } nvmlUtilization_t;
 
-/* For nvmlDeviceGetComputeRunningProcesses without a version suffix. */
+/* Result of nvmlDeviceGetComputeRunningProcesses without a version suffix: one process. */
 typedef struct nvmlProcessInfo_v1_t {
     unsigned pid;
     uint64_t usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
 } nvmlProcessInfo_v1_t;
 
-/* For nvmlDeviceGetComputeRunningProcesses_v2 and _v3. */
+/* Result of nvmlDeviceGetComputeRunningProcesses_v2 and _v3: one process. */
 typedef struct nvmlProcessInfo_t {
     unsigned pid;
     uint64_t usedGpuMemory;
@@ -407,7 +408,8 @@ typedef struct nvmlEccErrorCounts_t {
 } nvmlEccErrorCounts_t;
 
 typedef struct nvmlRowRemapperHistogramValues_t {
-    unsigned max, high, partial, low, none; /* number of banks, by how many spare rows are left */
+    /* number of memory banks that have this many spare rows left (max: all, none: 0) */
+    unsigned max, high, partial, low, none;
 } nvmlRowRemapperHistogramValues_t;
 
 typedef union nvmlValue_t {
@@ -422,11 +424,11 @@ typedef union nvmlValue_t {
 
 typedef struct nvmlFieldValue_t {
     unsigned fieldId;  /* input */
-    unsigned scopeId;  /* input: number of the link; 0 if the field has no scope */
+    unsigned scopeId;  /* input: number of the NVLink link; 0 if the field is not about a link */
     int64_t timestamp; /* wall clock time in us */
     int64_t latencyUsec;
     nvmlValueType_t valueType;
-    nvmlReturn_t nvmlReturn; /* the result of this field */
+    nvmlReturn_t nvmlReturn; /* the result of reading this field */
     nvmlValue_t value;
 } nvmlFieldValue_t;
 
@@ -435,11 +437,11 @@ typedef struct nvmlSample_t {
     nvmlValue_t sampleValue;
 } nvmlSample_t;
 
-/* For nvmlEventSetWait_v2. The version without suffix fills only the first three members. */
+/* Result of nvmlEventSetWait_v2. nvmlEventSetWait without a suffix fills only the first three members. */
 typedef struct nvmlEventData_t {
     nvmlDevice_t device;
     uint64_t eventType; /* one nvmlEventType... bit */
-    uint64_t eventData; /* for an Xid event, its number; 999: unknown */
+    uint64_t eventData; /* for an Xid event, the number of the Xid; 999: unknown */
     unsigned gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 
@@ -480,8 +482,8 @@ typedef struct nvmlGpuFabricInfo_v2_t {
 // clang-format off
 /* The calls whose parameters are known, as X(symbol, (parameters)). All of them return nvmlReturn_t and may be
  * called from any thread after nvmlInit_v2. Buffers belong to the caller; `length` is in bytes and includes the
- * terminating 0. A count is the capacity on input and the number of entries on output, also with
- * NVML_ERROR_INSUFFICIENT_SIZE. */
+ * terminating 0. A count is the capacity on input. On output, it is the number of entries; with
+ * NVML_ERROR_INSUFFICIENT_SIZE, it is the capacity that is needed. */
 #define GW_NVML_FUNCTIONS(X) \
     X(nvmlInit, (void)) \
     X(nvmlInit_v2, (void)) \
@@ -602,12 +604,13 @@ typedef struct nvmlGpuFabricInfo_v2_t {
     X(nvmlEventSetFree, (nvmlEventSet_t set))
 // clang-format on
 
-/* gw_nvml_fn_<symbol>: the function type of each call. */
+/* Declare gw_nvml_fn_<symbol>, the function type of each call. */
 #define GW_NVML_FUNCTION_TYPE(symbol, parameters) typedef nvmlReturn_t gw_nvml_fn_##symbol parameters;
 GW_NVML_FUNCTIONS(GW_NVML_FUNCTION_TYPE)
 #undef GW_NVML_FUNCTION_TYPE
 
-/* The only call with a different return type. Returns the meaning of a result in English, as a static string. */
+/* The only call that does not return nvmlReturn_t. It returns the meaning of a result in English, as a static
+ * string. */
 typedef const char *gw_nvml_fn_nvmlErrorString(nvmlReturn_t result);
 
 #endif

@@ -1,4 +1,4 @@
-/* Check the rows of api/driver.api against known facts about drivers. */
+/* Check the rows of api/driver.api against facts that are known about drivers. */
 #include "gw_api.h"
 #include "gw_event.h"
 #include "gw_text.h"
@@ -33,7 +33,8 @@ static void every_export_has_a_row(void **state)
     }
     fclose(file);
     assert_int_equal(count, 682);
-    assert_int_equal(jump_count, 11); /* three cu symbols and eight cudbg symbols that no header declares */
+    /* JUMP rows: three cu symbols and eight cudbg symbols, which no header declares */
+    assert_int_equal(jump_count, 11);
     assert_int_equal(gw_api_find_symbol("cuNoSuchThing"), -1);
     assert_int_equal(gw_api_find_symbol(""), -1);
 }
@@ -62,7 +63,7 @@ static void stem(const char *symbol, char *ret_stem, size_t bytes)
     ret_stem[n] = '\0';
 }
 
-/* All variants of a call must have the same kind. */
+/* All variants of a call (such as _v2 and _ptsz) must have the same kind. */
 static void variants_agree(void **state)
 {
     (void)state;
@@ -165,7 +166,8 @@ static const struct {
     {"cuInit", "INIT "},
 };
 
-/* Some names imply an effect. A row with such a name must have a kind that records the effect. */
+/* The name of a function shows its effect. A row whose name begins like an entry of `wanted` must have the kind of that
+ * entry, which records the effect. */
 static void names_have_their_effect(void **state)
 {
     (void)state;
@@ -185,7 +187,7 @@ static void names_have_their_effect(void **state)
                 break;
             }
     }
-    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* the kinds from TEXT on are facts, not calls */
+    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* the kinds from GW_EV_TEXT on are facts, which have no rows */
         if (!used[kind])
             fail_msg("no row has the kind %s", names[kind]);
 }
@@ -209,7 +211,7 @@ static void routes_lead_where_the_driver_leads(void **state)
     static const struct {
         const char *name;
         int version, per_thread;
-        const char *symbol; /* expected symbol; NULL if there must be none */
+        const char *symbol; /* expected symbol; NULL: the lookup must fail */
     } cases[] = {
         {"cuCtxCreate", 1000, 0, NULL},
         {"cuCtxCreate", 2000, 0, "cuCtxCreate"},
@@ -236,7 +238,7 @@ static void routes_lead_where_the_driver_leads(void **state)
         {"cuEventElapsedTime", 12080, 0, "cuEventElapsedTime_v2"},
         {"cuStreamGetCaptureInfo", 11030, 1, "cuStreamGetCaptureInfo_v2_ptsz"},
         {"cuStreamGetCaptureInfo", 13000, 0, "cuStreamGetCaptureInfo_v3"},
-        {"cuMemAlloc_v2", 13000, 0, NULL}, /* the name to look up must not have a suffix such as _v2 */
+        {"cuMemAlloc_v2", 13000, 0, NULL}, /* programs look up names without a suffix such as _v2 */
         {"cuNoSuchThing", 13000, 0, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,4 +1,5 @@
-/* Call each generated wrapper with a test driver whose results the test chooses. */
+/* Call each generated wrapper with a fake driver, whose results the test chooses, and check what the wrapper
+ * records. */
 #include "gwi_hook.h"
 
 #include "gw_hook_special.h"
@@ -120,7 +121,8 @@ bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes
     return bytes > 1000;
 }
 
-/* Replacements for the hook's own functions, which only count their calls. */
+/* Fakes of the functions that a wrapper calls after success instead of gwi_event() (gwi_after_...), or that replace a
+ * wrapper (gwi_instead_...). Most of them only note that they were called. */
 static void note_after(struct gwi_slot_ref *th, unsigned fn)
 {
     assert_int_equal(th->fn, fn);
@@ -195,7 +197,8 @@ int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn,
 
 /* --- the tests ------------------------------------------------------------------------------------------- */
 
-/* Both architectures that we support allow a caller to pass more arguments than the function takes. */
+/* A wrapper of any type is called through this type, with 16 arguments. Both supported architectures allow a caller to
+ * pass more arguments than the function takes. */
 typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
                          uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
@@ -218,7 +221,8 @@ static int begin(void **state)
     return 0;
 }
 
-/* Call every wrapper with all arguments 0. */
+/* Call every wrapper with 0 for all arguments. Check that it calls the driver once, and reports the success or the
+ * failure as its row requires. */
 static void call_all(void)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
@@ -305,7 +309,8 @@ static void the_guard_is_asked_first(void **state)
     assert_int_equal(refuse_device, 3);
     assert_int_equal(refuse_bytes, 1000);
     prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    assert_int_equal(create(&handle, 1 << 20, &prop, 0), 0); /* the guard does not count host memory */
+    /* the guard does not limit host memory, so its size is passed as 0 */
+    assert_int_equal(create(&handle, 1 << 20, &prop, 0), 0);
     assert_int_equal(refuse_bytes, 0);
 }
 
@@ -401,7 +406,7 @@ static void what_orders_work_is_told(void **state)
     assert_int_equal(gwi_said.step, GW_ORDER_COPY_WAITED);
     batch(two, two, sizes, 2, NULL, NULL, 0, stream);
     assert_int_equal(gwi_said.step, GW_ORDER_COPY);
-    assert_int_equal(gwi_said.order[2], 0); /* several copies have no common address range */
+    assert_int_equal(gwi_said.order[2], 0); /* a batch of copies has no single address range, so no size is recorded */
     wait(stream, event, 0);
     assert_int_equal(gwi_said.step, GW_ORDER_WAIT);
     assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x60, 0, 0, 0x50}), 32);

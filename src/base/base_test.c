@@ -114,7 +114,7 @@ static void strings_are_compared_and_copied(void **state)
     assert_null(copy);
 }
 
-/* Published results of FNV-1a. */
+/* Compare with published results of FNV-1a. */
 static void hashes_are_those_of_fnv(void **state)
 {
     (void)state;

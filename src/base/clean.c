@@ -8,7 +8,7 @@ static bool is_continuation(unsigned char byte)
     return (byte & 0xC0) == 0x80;
 }
 
-/* Return the length of the valid UTF-8 sequence at `string`, or 0 if there is none. */
+/* Return the length, in bytes, of the valid UTF-8 sequence at the start of `string`, or 0 if there is none. */
 static size_t utf8_length(const char *string)
 {
     const unsigned char *s = (const unsigned char *)string;
@@ -36,7 +36,8 @@ static void add_clean(gw_text *text, const char *string, const char *wrong, bool
     while (*string != '\0') {
         size_t length = utf8_length(string);
         unsigned char byte = (unsigned char)*string;
-        /* C0, DEL and the C1 controls U+0080 to U+009F (some terminals interpret C1 controls as well) */
+        /* control characters: below U+0020, DEL, and the C1 controls U+0080 to U+009F, which some terminals interpret,
+         * too */
         bool control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)string[1] < 0xA0);
         if (length == 0 || (control && drop_controls)) {
             gw_text_add_str(text, wrong);

@@ -22,7 +22,7 @@ int gw_filter_count(void)
     char status[8192];
     size_t done = 0;
     ssize_t got = -1;
-    /* raw system calls, because the C library's wrappers are cancellation points */
+    /* use raw system calls: the C library's functions are cancellation points, at which the thread could be ended */
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return INT_MAX;
@@ -30,9 +30,9 @@ int gw_filter_count(void)
         done += (size_t)got;
     syscall(SYS_close, fd);
     status[done] = '\0';
-    /* a kernel without seccomp has no such line */
+    /* "Seccomp:" is 0 if no filter is active; a kernel without seccomp prints no such line */
     if (got < 0 || number_after(status, "\nSeccomp:", 0) == 0)
         return got < 0 ? INT_MAX : 0;
-    long count = number_after(status, "\nSeccomp_filters:", INT_MAX); /* this line exists since Linux 5.9 */
+    long count = number_after(status, "\nSeccomp_filters:", INT_MAX); /* printed since Linux 5.9 */
     return count > 0 && count < INT_MAX ? (int)count : INT_MAX;
 }

@@ -1,5 +1,5 @@
-/* Growing arrays. The parameter `array` is the address of a pointer, for example &list->item. The pointer is NULL or
- * was returned by malloc() or realloc(). */
+/* Growing arrays. `array` is the address of a pointer to the elements, for example &list->item. The pointer must be
+ * NULL or come from malloc() or realloc(). */
 #ifndef GW_ARRAY_H
 #define GW_ARRAY_H
 
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Resize the array to `count` elements. Returns false if there is no memory; the array is then unchanged. */
+/* Change the size of the array to `count` elements of `element_bytes` each. Returns false if there is no memory; the
+ * array is then unchanged. */
 static inline bool gw_array_resize(void *array, size_t count, size_t element_bytes)
 {
     void *data;
@@ -21,8 +22,8 @@ static inline bool gw_array_resize(void *array, size_t count, size_t element_byt
     return true;
 }
 
-/* Make room for `wanted` elements, and update *capacity, which doubles until it is large enough. Returns false if there
- * is no memory; the array is then unchanged. */
+/* Make room for `wanted` elements. If the array is too small, *capacity (in elements) is doubled until it is large
+ * enough. Returns false if there is no memory; the array is then unchanged. */
 static inline bool gw_array_reach(void *array, size_t wanted, size_t *capacity, size_t element_bytes)
 {
     size_t wider = *capacity == 0 ? 16 : *capacity;
@@ -36,17 +37,18 @@ static inline bool gw_array_reach(void *array, size_t wanted, size_t *capacity, 
     return true;
 }
 
-/* Make room for the element with index `count`. Otherwise like gw_array_reach(). */
+/* Make room for one more element in an array of `count` elements. Otherwise like gw_array_reach(). */
 static inline bool gw_array_room(void *array, size_t count, size_t *capacity, size_t element_bytes)
 {
     return gw_array_reach(array, count + 1, capacity, element_bytes);
 }
 
-/* Make room for the element with index `count`, without a stored capacity: the capacity is always the smallest power of
- * two that is at least `count`. Use it only for arrays that no other function allocates or shrinks. */
+/* Make room for one more element in an array of `count` elements, without a stored capacity: the capacity is always
+ * the smallest power of two that is at least `count`. Use this only for arrays that no other function allocates or
+ * shrinks. */
 static inline bool gw_array_more(void *array, size_t count, size_t element_bytes)
 {
-    bool is_full = (count & (count - 1)) == 0; /* 0, 1, 2, 4, 8, ... */
+    bool is_full = (count & (count - 1)) == 0; /* `count` is 0, 1, 2, 4, 8, ... */
     return !is_full || gw_array_resize(array, count == 0 ? 1 : count * 2, element_bytes);
 }
 

@@ -5,8 +5,8 @@
 
 #include "gw_text.h"
 
-/* Append `string`, with '?' for every control character and every invalid UTF-8 byte. Without this, a string from the
- * program's arguments or stderr could control the user's terminal. */
+/* Append `string`, with '?' in place of every control character and every byte that is not valid UTF-8. Otherwise, a
+ * string from the program's arguments or stderr could control the user's terminal. */
 void gw_add_printable(gw_text *text, const char *string);
 
 /* Append `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Read any POSIX clock. Returns ns. */
+/* Return the time of a POSIX clock in ns. */
 static inline uint64_t gw_clock_ns(clockid_t clock)
 {
     struct timespec now;

@@ -5,11 +5,12 @@
 #ifndef GW_GLIBC_H
 #define GW_GLIBC_H
 
-/* Detect glibc only by the presence of its header file. Do not include a C library header here, because the source file
- * has not defined its feature macros yet. */
+/* Detect glibc by the presence of this header file, but do not include it or any other header of the C library here:
+ * the source file has not defined its feature macros yet. */
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<gnu/libc-version.h>)
-/* The symbol version of the first release for this machine, and the versions of functions that were added later. */
+/* The symbol version of the first glibc release for this architecture, and the versions in which some functions were
+ * added later. */
 #if defined(__x86_64__)
 #define GW_GLIBC_BASE           "GLIBC_2.2.5"
 #define GW_GLIBC_CONDATTR_CLOCK "GLIBC_2.3.3"
@@ -41,8 +42,8 @@ GW_OLD_SYMBOL(pthread_mutexattr_destroy, GW_GLIBC_BASE);
 GW_OLD_SYMBOL(pthread_mutexattr_setpshared, GW_GLIBC_BASE);
 GW_OLD_SYMBOL(pthread_mutexattr_setrobust, GW_GLIBC_ROBUST);
 GW_OLD_SYMBOL(pthread_mutex_consistent, GW_GLIBC_ROBUST);
-/* Headers since 2.38 redirect number parsing to new functions. The old functions give the same result for the numbers
- * that we parse. */
+/* Headers since glibc 2.38 redirect strtol() and similar functions to new ones, which also accept binary numbers (0b1).
+ * We do not parse binary numbers, so use the old functions. */
 __asm__(".symver __isoc23_strtol,strtol@" GW_GLIBC_BASE);
 __asm__(".symver __isoc23_strtoul,strtoul@" GW_GLIBC_BASE);
 __asm__(".symver __isoc23_strtoll,strtoll@" GW_GLIBC_BASE);

@@ -6,23 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return `hash` with `value` mixed in. */
+/* Return a new hash, computed from `hash` and `value`. */
 static inline uint64_t gw_hash_mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 29;
 }
 
-/* The value from which gw_hash_bytes() starts. */
+/* The `hash` to pass to the first gw_hash_bytes() or gw_hash_step(). */
 #define GW_HASH_START UINT64_C(0xcbf29ce484222325)
 
-/* One step of FNV-1a. The value is one byte, or a number that needs no better hash. */
+/* Return the hash after one step of FNV-1a. `value` is a byte, or a larger number where a weak hash is enough. */
 static inline uint64_t gw_hash_step(uint64_t hash, uint64_t value)
 {
     return (hash ^ value) * UINT64_C(0x100000001b3);
 }
 
-/* Return the FNV-1a hash of `count` bytes, continued from `hash`. */
+/* Return the FNV-1a hash of `count` bytes. `hash` is GW_HASH_START, or the hash of the bytes before them. */
 static inline uint64_t gw_hash_bytes(uint64_t hash, const void *bytes, size_t count)
 {
     const unsigned char *byte = bytes;

@@ -19,11 +19,12 @@ enum { GW_IMAGE_DYNAMIC_MAX = 128, GW_IMAGE_HEAD_BYTES = 4096 };
 typedef struct gw_image {
     gw_memory_read *read;
     void *user;
-    uint64_t base, end; /* start of the first mapping, and end of the last segment */
+    uint64_t base, end; /* in the process: start of the first mapping, and end of the last segment */
     uint64_t bias;
-    /* addresses of the tables; so_name is an offset in `strings`, 0: none */
+    /* addresses of the tables in the process; 0: the file does not have the table. so_name: offset in `strings` of the
+     * library's name (DT_SONAME); 0: none */
     uint64_t symbols, strings, gnu_hash, old_hash, so_name;
-    uint32_t needed[GW_IMAGE_DYNAMIC_MAX]; /* offsets in `strings` */
+    uint32_t needed[GW_IMAGE_DYNAMIC_MAX]; /* offsets in `strings` of the names of needed libraries (DT_NEEDED) */
     uint32_t needed_count;
 } gw_image;
 

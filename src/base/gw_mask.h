@@ -1,8 +1,8 @@
 /* Keep secrets out of recordings and verdicts. Secrets can be in the program's arguments, in its environment and in
  * the text that it wrote.
  *
- * The name before a value and the form of the value decide what is hidden. In arguments, every value of a secret name
- * is hidden. In text, "key" and "token" are ordinary words, so only passwords and values that look random are hidden
+ * The name before a value and the form of the value decide what is masked. In arguments, every value of a secret name
+ * is masked. In text, "key" and "token" are ordinary words, so only passwords and values that look random are masked
  * there. */
 #ifndef GW_MASK_H
 #define GW_MASK_H
@@ -12,22 +12,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* printed in place of a secret */
+/* the text that replaces a secret */
 #define GW_MASKED "***"
 
-/* True if the name suggests a secret: one of its words ends in token, key, secret or password, or is auth, pass, pat,
- * ... */
+/* True if the name suggests a secret: one of its words ends in token, key, secret or password, or is auth, pass or pat,
+ * for example. The full lists are in mask.c. */
 bool gw_name_is_secret(const char *name);
 
-/* Append argv[index] with secrets masked: values of arguments with secret names (also in JSON and in commands of
- * `sh -c`), passwords and signatures in URLs, and tokens of known forms. argv[0] and argv[index - 1] are needed for
- * -pVALUE and for `--token VALUE`. */
+/* Append argv[index] with secrets masked: values of arguments with secret names (also inside JSON and `sh -c`
+ * commands), passwords and signatures in URLs, and tokens of known forms. argv[0] is read to find out whether -pVALUE
+ * is a password, and argv[index - 1] to recognise `--token VALUE`. */
 void gw_mask_argument(gw_text *text, char *const *argv, int index);
 
-/* Append text that a program wrote, and mask everything that looks like a secret. */
+/* Append `text`, which a program wrote, and mask everything in it that looks like a secret. */
 void gw_mask_text(gw_text *out, const char *text, size_t bytes);
 
-/* True if this environment variable is recorded: a framework, the driver or a scheduler reads it. */
+/* True if this environment variable may be recorded, because a framework, the driver or a scheduler reads it. */
 bool gw_environment_is_recorded(const char *name);
 
 #endif

@@ -3,10 +3,10 @@
 #ifndef GW_SAY_H
 #define GW_SAY_H
 
-/* Print one line on stderr, after "gpuwhy: ". Never fails and never ends the program. */
+/* Print one line on stderr, with "gpuwhy: " in front. If the line cannot be written, it is lost. */
 __attribute__((format(printf, 1, 2))) void gw_say(const char *format, ...);
 
-/* Print on stdout. Newlines are kept. */
+/* Print text on stdout. Newlines in it are kept. */
 __attribute__((format(printf, 1, 2))) void gw_print(const char *format, ...);
 
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct gw_text {
-    char *data; /* owned; terminated; NULL while empty */
+    char *data; /* owned; ends with a zero byte; NULL until something is appended */
     size_t bytes;
     size_t capacity;
     bool failed;
@@ -21,7 +21,7 @@ typedef struct gw_text {
 
 /* Free the text and reset it to {0}. */
 void gw_text_free(gw_text *text);
-/* Make the text empty. Its memory and `failed` are kept. */
+/* Make the text empty, but keep its memory and the value of `failed`. */
 void gw_text_clear(gw_text *text);
 /* Append `bytes` bytes, which may include zero bytes. */
 void gw_text_add(gw_text *text, const char *data, size_t bytes);
@@ -29,7 +29,7 @@ void gw_text_add(gw_text *text, const char *data, size_t bytes);
 void gw_text_add_str(gw_text *text, const char *string);
 /* Append formatted text. */
 __attribute__((format(printf, 2, 3))) void gw_text_addf(gw_text *text, const char *format, ...);
-/* Return the text as a string, "" if it is empty. Borrowed, valid until the next change. */
+/* Return the text as a string; "" if it is empty. The string is borrowed, and valid until the text changes. */
 const char *gw_text_str(const gw_text *text);
 
 /* True if both strings are equal, or if both are NULL. */
@@ -48,17 +48,17 @@ static inline bool gw_ends_with(const char *text, const char *end)
 /* Copy a string; the caller frees the copy. The copy of NULL is NULL. Returns false if there is no memory; *ret_copy is
  * then NULL. */
 bool gw_str_copy(const char *from, char **ret_copy);
-/* Return the part of a path after the last slash, or the whole path if that part is empty or there is no slash. Returns
- * NULL for NULL. Borrowed from `path`. */
+/* Return the part of a path after its last slash. If that part is empty or there is no slash, return the whole path.
+ * Returns NULL for NULL. The result points into `path`. */
 const char *gw_path_last(const char *path);
 
-/* Format a number of bytes as "0 B", "512 B", "1.50 KiB" or "2.39 GiB", with two decimals from KiB on. Writes to `out`
- * and returns it. */
+/* Format a number of bytes as "0 B", "512 B", "1.50 KiB" or "2.39 GiB": with two decimals if the unit is KiB or larger.
+ * Writes to `out` and returns `out`. */
 enum { GW_BYTES_TEXT_MAX = 24 };
 char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes);
 
-/* Parse a size such as "16GiB", "512M", "4096" or "1.5g"; all units are binary. Returns false if the text is not a
- * size, or if the size is too large; *ret_bytes is then unchanged. */
+/* Parse a size such as "16GiB", "512M", "4096" or "1.5g". All units are binary: 1 M is 1,048,576 bytes. Returns false
+ * if the text is not a size, or if the size is too large; *ret_bytes is then unchanged. */
 bool gw_bytes_parse(const char *text, uint64_t *ret_bytes);
 
 #endif

@@ -16,11 +16,11 @@ bool gw_version_parse(const char *text, gw_version *ret_version, const char **re
 /* Build a version from three parts; the fourth is 0. Only the low 16 bits of each part are used. */
 gw_version gw_version_of(unsigned major, unsigned minor, unsigned patch);
 /* Return one part of a version, or 0 if `index` is above 3. */
-unsigned gw_version_part(gw_version version, unsigned index); /* 0: major */
+unsigned gw_version_part(gw_version version, unsigned index); /* `index` 0: major version */
 
-/* Format a version as "12.4" or "8.9.2.26": at least two parts, and no further zeros at the end. A version of 0 becomes
- * "?". Do not use this for driver versions, which have leading zeros: keep their text instead. Writes to `out` and
- * returns it. */
+/* Format a version as "12.4" or "8.9.2.26": two to four parts, without zeros at the end beyond the second part. A
+ * version of 0 becomes "?". Do not use this for driver versions, whose parts can have leading zeros: keep their text
+ * instead. Writes to `out` and returns `out`. */
 enum { GW_VERSION_TEXT_MAX = 24 };
 char *gw_version_text(char out[GW_VERSION_TEXT_MAX], gw_version version);
 

@@ -22,7 +22,7 @@ static bool ends_in(const char *word, size_t bytes, const char *end)
 
 typedef enum name_kind {
     NAME_OPEN,
-    NAME_KEY,      /* the value may be a secret: "key" may mean an API key or a key of a dictionary */
+    NAME_KEY,      /* the value may be a secret: for example, "key" may mean an API key or a key of a dictionary */
     NAME_PASSWORD, /* the value is a secret in any form */
 } name_kind;
 
@@ -164,7 +164,8 @@ static size_t value_bytes(const char *text, size_t at, size_t bytes, char quote)
 static bool find_value(const char *text, size_t at, size_t bytes, assignment *ret)
 {
     bool name_quoted = at < bytes && (text[at] == '"' || text[at] == '\'');
-    size_t escaped = at + 1 < bytes && text[at] == '\\' && text[at + 1] == '"' ? 2 : 0; /* JSON inside a string */
+    /* In JSON inside a string, the name ends with a backslash and a quote. */
+    size_t escaped = at + 1 < bytes && text[at] == '\\' && text[at + 1] == '"' ? 2 : 0;
     size_t next = at + (escaped != 0 ? escaped : name_quoted), sign;
     while (next < bytes && is_blank(text[next]))
         next++;
@@ -172,7 +173,8 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
     if (next >= bytes || (text[next] != '=' && text[next] != ':'))
         return false;
     char operator= text[next++];
-    if (next < bytes && (text[next] == '=' || text[next] == ':' || text[next] == '/')) /* ==, ::, :// */
+    /* "==", "::" and "://" do not assign a value. */
+    if (next < bytes && (text[next] == '=' || text[next] == ':' || text[next] == '/'))
         return false;
     while (next < bytes && is_blank(text[next]))
         next++;
@@ -191,8 +193,8 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
     return true;
 }
 
-/* Return the length of "Bearer ", "Basic " or a similar word at `value`, which a secret follows. Returns 0 if there is
- * no such word. */
+/* If `value` begins with "Bearer ", "Basic " or a similar word that a secret follows, return the length of this word.
+ * Otherwise return 0. */
 static size_t scheme_bytes(const char *value, size_t bytes)
 {
     static const char *const schemes[] = {"Bearer ", "Basic ", "Token ", "Digest "};
@@ -233,7 +235,8 @@ static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *r
     size_t digits = colon + 1;
     while (colon != 0 && digits < end && isdigit((unsigned char)text[digits]))
         digits++;
-    if (colon == 0 || last <= colon || (digits < last && text[digits] == '/' && digits > colon + 1)) /* host:port/ */
+    /* There is no password, or there is only a port number, as in "host:80/". */
+    if (colon == 0 || last <= colon || (digits < last && text[digits] == '/' && digits > colon + 1))
         return 0;
     *ret_password = colon + 1;
     return last;
@@ -253,7 +256,8 @@ static void mask_range(masker *m, size_t from, size_t to)
     m->copied = to;
 }
 
-/* Mask the word that begins at `at`, or the value after it, if necessary. Returns the position to continue from. */
+/* If the word that begins at `at` is a secret, mask it. If it introduces one ("password", "Bearer", the scheme of a
+ * URL), mask the secret that follows. Returns the position to continue from. */
 static size_t mask_word(masker *m, size_t at)
 {
     assignment found = {0};
@@ -309,8 +313,8 @@ void gw_mask_text(gw_text *out, const char *text, size_t bytes)
 
 /* ---- arguments ---- */
 
-/* True if the argument is the value of the option before it. A password may begin with one hyphen. Other values may
- * not begin with a hyphen. */
+/* True if the argument is the value of the option before it, and the option's name suggests a secret. A password may
+ * begin with one hyphen. Other arguments that begin with a hyphen are taken as the next option. */
 static bool is_value_of(const char *before, const char *argument)
 {
     const char *equals = strchr(before, '=');

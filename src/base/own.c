@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True in a user namespace, for example in a container without root. The users outside, including root, have no number
- * there, and their files seem to belong to user 65534. */
+/* True in a user namespace, for example in a container without root. Users outside the namespace, including root, have
+ * no user id in it, and their files seem to belong to user 65534. */
 static bool lacks_users(void)
 {
     char map[64] = "";
@@ -143,7 +143,7 @@ static bool write_all(int fd, const unsigned char *data, size_t bytes)
 
 enum { CODE_MODE = 0755 };
 
-/* True if the file need not be written again: it is ours, and has these bytes and the right mode. */
+/* True if the file need not be written again: it is ours, contains `data`, and has all permissions of CODE_MODE. */
 static bool is_there(int folder, const char *name, const void *data, size_t bytes)
 {
     struct stat file;
@@ -165,7 +165,7 @@ gw_status gw_own_file_put(const char *folder, const char *name, const void *data
     if (is_there(in, name, data, bytes))
         goto out;
     snprintf(fresh, sizeof fresh, ".%.40s.%ld", name, (long)getpid());
-    unlinkat(in, fresh, 0); /* left by a killed process that had the same pid */
+    unlinkat(in, fresh, 0); /* remove the file if a killed process with the same pid left it behind */
     int fd = openat(in, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, CODE_MODE);
     if (fd < 0 || !write_all(fd, data, bytes) || fchmod(fd, CODE_MODE) != 0 || renameat(in, fresh, in, name) != 0) {
         st = gw_fail(err, GW_IO, "write %s/%s: %s", folder, name, strerror(errno));

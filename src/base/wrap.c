@@ -39,7 +39,8 @@ unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned i
         at += wanted;
         if (at > width) {
             lines += (at - 1) / width;
-            at = width; /* the terminal breaks this word; the next word starts a new line */
+            /* The terminal breaks this word, which is longer than a line. The next word starts a new line. */
+            at = width;
         }
         line_is_empty = false;
     }

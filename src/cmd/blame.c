@@ -47,7 +47,7 @@ static const gw_thread *thread_of(const gw_model *model, const gw_failure *failu
     return NULL;
 }
 
-/* Return the last launch of the process before the failure, or NULL if none is known. */
+/* Return the last launch that the process made before the failure, or NULL if no launch is known. */
 static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *failure)
 {
     const gw_ring_call *last = NULL;
@@ -63,7 +63,7 @@ static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *
     return last;
 }
 
-/* Append the fields that are set in `part`. The fact is written in several parts. */
+/* Append the fields that are set in `part` to the fact "blame". The fact is written in several parts. */
 static void add(gw_text *text, const gw_fact_blame *part)
 {
     gw_fact_blame_write(part, text);
@@ -74,7 +74,7 @@ static bool has_text(const char *value)
     return value != NULL && value[0] != '\0';
 }
 
-/* Initialise a text member. An empty text is not written. */
+/* Initialise a text member. An empty text counts as not set, so it is not written. */
 #define SET_TEXT(member, value) .has_##member = has_text(value), .member = gw_fact_text_of(value)
 
 static void add_ended(gw_text *text, int status)
@@ -200,7 +200,7 @@ static gw_status read_second(const char *path, int status, gw_text *text, gw_err
     gw_status st = gw_reader_open(path, &reader, err);
     if (st == GW_OK)
         st = gw_model_build(reader, &model, err);
-    if (st == GW_OK) /* on failure, frames are printed as file and address */
+    if (st == GW_OK) /* if naming the sites fails, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, err);

@@ -36,7 +36,7 @@ static void print_fixes(const char *head, const char *fixes)
     }
 }
 
-/* Describe how strongly this line alone indicates the cause. */
+/* Describe how strongly this log line alone indicates the cause. */
 static const char *rank_text(const gw_cause_line *line)
 {
     if (line->is_only)

@@ -70,7 +70,7 @@ static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_p
     return st;
 }
 
-/* Report a damaged recording. Its readable part was compared, but the exit status must not be that of equal runs. */
+/* Report a damaged recording. The readable part was compared, but the exit status must not mean "equal". */
 static bool is_damaged(const char *path, const gw_portrait *portrait)
 {
     const gw_model *model = gw_portrait_model(portrait);

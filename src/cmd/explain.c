@@ -34,7 +34,7 @@
 
 typedef struct explain_options {
     GWI_EXPLAIN_OPTIONS(GWI_OPTION_FIELD)
-    const char *again; /* this command with --all added */
+    const char *again; /* the user's command with --all added, which the verdict suggests */
 } explain_options;
 
 #define OPTIONS_STRUCT explain_options
@@ -74,7 +74,7 @@ static const char *where_to_read(const char *file, folder_search *search)
     if (gw_torch_is_snapshot(file))
         return file;
     if (realpath(file, search->recording) == NULL)
-        return file;                                      /* opening the recording will report the reason */
+        return file; /* the path cannot be resolved; opening the recording will report the reason */
     if (gw_run_meta_read(file, recording, &supervisor)) { /* `file` is a run folder */
         search->running = is_alive(supervisor);
         if (recording[0] != '\0')
@@ -269,7 +269,7 @@ static bool looks_like_file(const char *word)
     return ended;
 }
 
-/* True if the word is the name of an error or status with one or two mistakes in it. */
+/* True if the word differs by at most two characters from the name of an error or status. */
 static bool is_mistyped_name(const char *word)
 {
     enum { EDITS_MAX = 2 };
@@ -277,7 +277,8 @@ static bool is_mistyped_name(const char *word)
     return name != NULL && gw_name_edits(word, name) <= EDITS_MAX;
 }
 
-/* Treat the words as one question, such as Xid 79. Returns false if they name files or no known question. */
+/* Explain the words as one code, name or message of an error, such as "Xid 79". Returns false if they name files, or if
+ * the error is unknown. */
 static bool explain_words(char **words, int count, const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -303,7 +304,7 @@ static bool explain_words(char **words, int count, const explain_options *option
     return known;
 }
 
-/* Judge the recordings in a folder, or the text logs if it has no recordings, as those of one run. */
+/* Explain the recordings in a folder. If it has no recordings, explain its text logs as the logs of one run. */
 static int explain_folder(const char *folder, const explain_options *options)
 {
     gw_error err;
@@ -330,7 +331,7 @@ static bool is_folder_of_files(const char *word)
     return stat(word, &info) == 0 && S_ISDIR(info.st_mode) && !gw_run_meta_read(word, recording, &supervisor);
 }
 
-/* Report a word that is neither a file nor a known code or name, with the closest known one. */
+/* Report a word that is neither a file nor a known code or name, and suggest the most similar file or name. */
 static int explain_unknown(const char *word)
 {
     char name[512];

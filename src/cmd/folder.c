@@ -35,7 +35,7 @@ static bool has_name_of_log(const char *name)
         if (strcmp(end, ends[i]) == 0)
             return true;
     }
-    return end == NULL || strspn(end + 1, "eo0123456789") == strlen(end + 1); /* "job.o1234", "train.log.1" */
+    return end == NULL || strspn(end + 1, "eo0123456789") == strlen(end + 1); /* as in "job.o1234" and "train.log.1" */
 }
 
 /* True for a regular file that is not empty. A FIFO must be skipped, because reading it would wait for a writer. */

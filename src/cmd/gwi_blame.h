@@ -12,7 +12,7 @@ typedef struct gwi_blame {
     int status;            /* status of the second run, as from waitpid() */
 } gwi_blame;
 
-/* True if a second run can help: a kernel caused the fault, and a later call or a core dump reported it. */
+/* True if a second run can help: the cause is a fault in a kernel. Often only a later call reports such a fault. */
 bool gwi_blame_wanted(const gw_verdict *verdict);
 /* Write the fact "blame" into the first run's recording. */
 void gwi_blame_record(gw_supervisor *run, const gwi_blame *second);

@@ -14,7 +14,8 @@ typedef struct gwi_folder_files {
 } gwi_folder_files;
 
 /* List the recordings in a folder or, if it has none, the text logs. Subfolders are not searched. GW_IO: the folder
- * cannot be read. GW_MISSING: the folder has neither. GW_NOMEM. Free the list after any result. */
+ * cannot be read. GW_MISSING: the folder has neither recordings nor logs. GW_NOMEM: out of memory. Call
+ * gwi_folder_free() after any result. */
 GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err);
 void gwi_folder_free(gwi_folder_files *files);
 

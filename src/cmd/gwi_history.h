@@ -5,7 +5,7 @@
 #include "gw_compare.h"
 #include "gwi_past.h"
 
-/* The attempts of one command: all its known runs. */
+/* The attempts of one command: all its runs in the list of past runs. */
 typedef struct gwi_attempts_view {
     bool is_there;          /* false: the user named no command, or the command has only one attempt */
     const gwi_past *newest; /* borrowed from the list */
@@ -13,7 +13,7 @@ typedef struct gwi_attempts_view {
     size_t gone, slow;  /* number of attempts whose recording is missing or unreadable; number of those that took too
                            long to read */
     gw_splits splits;   /* owned */
-    bool may_be_chance; /* the differences may be chance */
+    bool may_be_chance; /* the differences in `splits` may be chance: too few attempts, or splits.chance is high */
 } gwi_attempts_view;
 
 typedef struct gwi_history_view {

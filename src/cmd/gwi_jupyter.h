@@ -26,12 +26,12 @@ GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gw_path out, gw_e
  * GW_USAGE: `answer` is not the output of gwi_jupyter_question. */
 GW_MUST_CHECK gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw_text *text, gw_error *err);
 
-/* Read an existing kernel.json: whether gpuwhy wrote it, and which programs it starts. GW_MISSING: the file does not
- * exist. GW_CORRUPT: the file is not a kernelspec. */
+/* Contents of an existing kernel.json: whether gpuwhy wrote the file, and which programs it starts. */
 typedef struct gwi_kernel_found {
     bool is_ours;
     gw_path gpuwhy, python;
 } gwi_kernel_found;
+/* Read the kernel.json at `path`. GW_MISSING: the file does not exist. GW_CORRUPT: it is not a kernelspec. */
 GW_MUST_CHECK gw_status gwi_jupyter_read(const char *path, gwi_kernel_found *ret_found, gw_error *err);
 
 #endif

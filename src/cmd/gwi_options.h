@@ -23,7 +23,7 @@ typedef struct gwi_option {
     gwi_option_type type;
     size_t offset; /* position of the field in the command's struct, in bytes */
     const char *name;
-    const char *argument; /* the value's name in the help; for a flag the name of the words after it; NULL: none */
+    const char *argument; /* name of the value in the help; for a flag: of the words that follow it; NULL: none */
     const char *standard; /* the default value, as a user would write it, or NULL */
     const char *help;
 } gwi_option;

@@ -20,7 +20,7 @@ typedef struct gwi_past {
     uint64_t key; /* hash of the command line and the working folder; see gwi_past_key() */
     gw_verdict_status status;
     bool good;       /* no fault was found, and the exit status is 0 */
-    bool unobserved; /* the run ended well, but recorded no driver call */
+    bool unobserved; /* no driver call of the run was recorded, so a clean verdict proves nothing */
     double seconds;  /* duration of the run */
     char *cause;     /* owned, like all texts below; "" if there is none */
     char *end;       /* "exited 1", "died of signal 9" */
@@ -38,10 +38,11 @@ typedef struct gwi_past_list {
  * masked. */
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 
-/* Add a judged run. `recording` is "" if the recording was not kept. */
+/* Add a judged run to the list. `recording` is "" if the recording was not kept. */
 void gwi_past_add(const gw_verdict *verdict, const char *recording);
 
-/* Read all runs. The list may be empty. GW_MISSING: there is no state folder. GW_IO, GW_NOMEM. */
+/* Read all runs. The list may be empty. GW_MISSING: there is no state folder. GW_IO: the list cannot be opened.
+ * GW_NOMEM: out of memory. */
 GW_MUST_CHECK gw_status gwi_past_read(gwi_past_list *ret_list, gw_error *err);
 void gwi_past_free(gwi_past_list *list);
 
@@ -50,9 +51,9 @@ enum { GWI_AGE_TEXT_MAX = 32 };
 char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns);
 
 /* Add evidence to the verdict on the recording at `path`: the differences from the last good run of the same command.
- * `folder` is the run's working folder. If it is NULL, the folder is read from the list of past runs; if the run is
- * not in the list, nothing is added. The function uses at most half a second of CPU time. It adds nothing if the
- * recording of the good run is missing or too large for this time. */
+ * `folder` is the run's working folder. If it is NULL, the folder is read from the list of past runs; if the run is not
+ * in the list, nothing is added. The function uses at most half a second of CPU time. It adds nothing if the recording
+ * of the good run is missing or too large to be read in this time. */
 void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder);
 
 #endif

@@ -32,7 +32,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2 };
 static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
-/* If `chance` is higher than this, the output says that the differences may be chance. */
+/* If `chance` (see gw_splits) is higher than this, the output says that the differences may be chance. */
 static const double chance_max = 0.1;
 
 static gw_status prune(gw_error *err)
@@ -72,7 +72,7 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-/* Print a line and clear it. Control characters, which other programs may have put into it, are replaced. */
+/* Print a line and clear it. Control characters are replaced, because a recorded command or path may contain them. */
 static void print(gw_text *line)
 {
     gw_text clean = {0};
@@ -124,7 +124,8 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Count the attempts of the command with this key, and read the newest COMPARED_MAX of them. */
+/* Count the attempts of the command with this key, and add the newest COMPARED_MAX whose recordings can be read in time
+ * to `attempts`. */
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
 {

@@ -41,7 +41,7 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
         if (st == GW_OK)
             st = gw_model_build(reader, &model, err);
     }
-    if (st == GW_OK) /* on failure, frames are printed as file and address */
+    if (st == GW_OK) /* if naming the sites fails, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
@@ -86,7 +86,7 @@ void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
     if (isatty(fd))
         gw_text_add(&text, "\n", 1); /* separate the verdict from the program's own output */
     gw_render_text(verdict, &style, &text);
-    gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* ignored: a closed output is no reason to fail */
+    gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* a closed output is no reason to fail */
     (void)ignored;
     gw_text_free(&text);
 }

@@ -178,7 +178,7 @@ static bool is_empty_or_absent(const char *path)
 {
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return errno == ENOENT || errno == ENOTDIR; /* a file is in the way; a later step reports this */
+        return errno == ENOENT || errno == ENOTDIR; /* ENOTDIR: `path` is a file; a later step reports this */
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(folder)) != NULL;)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -186,7 +186,7 @@ static bool is_empty_or_absent(const char *path)
     return empty;
 }
 
-/* Check that there is no kernelspec yet, or that gpuwhy created it. A kernelspec of another tool is not changed. */
+/* Check that the folder has no kernelspec, or one that gpuwhy created. Those of other tools are not changed. */
 static gw_status check_ours(const char *folder, const char *file, const char *name, gw_error *err)
 {
     gwi_kernel_found found;
@@ -387,7 +387,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
         return help();
     bool is_separated =
         st == GW_OK &&
-        strcmp(argv[index], "--") == 0; /* the parser started at argv + 1, so this is the last word that it read */
+        strcmp(argv[index], "--") == 0; /* `index` counts from argv + 1, so this is the last word that was parsed */
     if (st == GW_OK && index < argc - 1 && !is_separated)
         st = gw_fail(&err, GW_USAGE, "%s: write options of gpuwhy run after `--`", argv[1 + index]);
     if (st == GW_OK)

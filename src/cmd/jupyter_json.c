@@ -63,8 +63,8 @@ static void add_string(struct json_object *array, const char *string)
     json_object_array_add(array, json_object_new_string(string));
 }
 
-/* Return the new command. ipykernel's command is `python [arguments] -m ipykernel_launcher -f {connection_file}
- * [arguments]`. */
+/* Return the kernelspec's command. ipykernel's own command `theirs` is `python [arguments] -m ipykernel_launcher -f
+ * {connection_file} [arguments]`. Put `gpuwhy run` in front, and replace `-m ipykernel_launcher` by our script. */
 static struct json_object *command_of(const char *python, struct json_object *theirs, const gwi_kernelspec *spec)
 {
     struct json_object *argv = json_object_new_array();

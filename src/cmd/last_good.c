@@ -22,7 +22,7 @@ static bool is_readable(const char *path)
     return path[0] != '\0' && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= RECORDING_BYTES_MAX;
 }
 
-/* Find the key of the recorded command. Returns false if the run's folder is not known. */
+/* Find the key of the recorded command, to look it up in the list. Returns false if the run's folder is not known. */
 static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const char *folder, uint64_t *ret_key)
 {
     if (folder != NULL) {
@@ -39,7 +39,7 @@ static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const
     return false;
 }
 
-/* Return the newest earlier run of the command that ended well and whose recording exists and is small enough, or NULL
+/* Return the newest earlier run of the command that ended well and whose recording exists and is not too large, or NULL
  * if there is none. */
 static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict, const char *folder)
 {
@@ -55,12 +55,12 @@ static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict
     return NULL;
 }
 
-/* True if the difference may explain the fault: it matters, and is not a consequence of the fault. */
+/* True if the difference may explain the fault: `matters` is set, and the difference is not an effect of the fault. */
 static bool is_telling(const gw_difference *difference)
 {
     if (!difference->matters || difference->area == GW_AREA_END || difference->area == GW_AREA_WORK)
         return false;
-    /* a run that ended early has lower numbers */
+    /* less memory is an effect of the fault: a failed run ends early and allocates less */
     bool less = difference->good != NULL && difference->bad != NULL && difference->bad->has_value &&
                 difference->bad->value < difference->good->value;
     return difference->area != GW_AREA_MEMORY || (difference->good != NULL && difference->bad != NULL && !less);

@@ -31,7 +31,7 @@ static gw_status list_path(gw_path out, gw_error *err)
 
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder)
 {
-    /* The final zeros are included, to separate the words. */
+    /* Hash the final zero of each word, too. It separates the words: "a b" and "a", "b" get different keys. */
     uint64_t hash = gw_hash_bytes(GW_HASH_START, folder, strlen(folder) + 1);
     for (size_t i = 0; i < argv->count; i++)
         hash = gw_hash_bytes(hash, argv->item[i], strlen(argv->item[i]) + 1);
@@ -88,8 +88,8 @@ static char status_letter(gw_verdict_status status)
     return 'u';
 }
 
-/* Keep only the last PAST_BYTES_MAX / 2 bytes of a list that is too long, from the start of a line on. The caller
- * holds the lock. A line that another run adds at the same time may be lost. */
+/* Called if the list is too long. Keep only the complete lines among its last PAST_BYTES_MAX / 2 bytes. The caller
+ * holds the lock on `fd`. A line that another run adds at the same time may be lost. */
 static void shorten(int fd, const char *path)
 {
     gw_path fresh;

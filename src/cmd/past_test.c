@@ -95,7 +95,7 @@ static void words_do_not_run_together(void **state)
     assert_true(gwi_past_key(&(gw_string_list){one, 1}, "/srv") != gwi_past_key(&(gw_string_list){one, 1}, "/tmp"));
 }
 
-/* Lists of earlier versions contain such keys. */
+/* Lists that earlier versions wrote contain keys, so the key of a command must not change. */
 static void keys_never_change(void **state)
 {
     (void)state;

@@ -38,7 +38,8 @@ typedef struct poke {
     uint32_t pid;
     gw_path folder; /* the run folder of the process; "" until found */
     gw_hang_watch watch;
-    uint64_t calls_before, calls_after; /* number of driver calls of the process */
+    /* number of driver calls that the process had made at the first and at the second sample */
+    uint64_t calls_before, calls_after;
     gw_model *model;
     bool nomem;
 } poke;
@@ -67,7 +68,7 @@ static void see(void *user, const gw_thread_look *look)
     gw_hang_watch_see(&it->watch, look);
 }
 
-/* Sample the process twice. If the samples differ, the process makes progress. */
+/* Sample the process twice, WATCH_MS apart, so that show() can find out whether it makes progress. */
 static gw_status watch_it(poke *it, gw_error *err)
 {
     gw_status st = GW_OK;
@@ -155,7 +156,7 @@ static void print_all(const poke *it, bool goes_on)
         if (fact->pid == it->pid && gap != NULL)
             gw_print("  %s: %s\n", gap, fact->value);
         else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
-            break; /* older facts belong to an earlier hang */
+            break; /* the facts before this one belong to an earlier hang */
     }
     fflush(stdout);
 }
@@ -171,7 +172,8 @@ static void feed_item(void *user, const gw_item *item)
 /* Build the model of the recording so far, and add the new samples. The caller frees it->model, even on failure. */
 static gw_status read_model(poke *it, const gw_watched_process *process, gw_error *err)
 {
-    static gw_hang_watch shifted; /* a copy whose times count from the start of the run, like those in the model */
+    /* A copy of the samples, whose times count from the start of the run, like those in the model. */
+    static gw_hang_watch shifted;
     gw_reader *reader = NULL;
     gw_status st = gw_reader_open(it->folder, &reader, err);
     if (st == GW_OK)
@@ -193,7 +195,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
     shifted_process.since_ns -= t0_ns;
     gw_hang_tell(&shifted, &shifted_process, true, feed_item, it);
     st = it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
-    if (st == GW_OK) /* on failure, frames are printed as file and address */
+    if (st == GW_OK) /* if naming the sites fails, frames are printed as file and address */
         (void)!gw_model_name_sites(it->model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     return st;
 }

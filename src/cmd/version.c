@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <zstd.h>
 
-/* The example trainer is a program of its own, and it is built with this version. */
+/* Only the example trainer uses oneDNN. It is a separate program, built with the oneDNN whose headers are used here. */
 #if GW_HAVE_DNNL
 #include <oneapi/dnnl/dnnl_version.h>
 #define TEXT_OF(number)                 #number

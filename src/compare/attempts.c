@@ -2,9 +2,9 @@
  * distinguish all failed attempts from all good ones.
  *
  * A trait may split the attempts by chance. Suppose that k of n attempts failed, and that all orders of their values
- * are equally likely. Then the values of the failed attempts are all below, or all above, those of the good attempts
- * in 2 of n-over-k cases. Many traits are compared, so `chance` is an upper bound of the probability that at least one
- * of them splits the attempts. */
+ * are equally likely. The k failed ones can have any of C(n, k) sets of places in this order. In 2 of these cases, the
+ * values of the failed attempts are all below, or all above, those of the good attempts. Many traits are compared, so
+ * `chance` is an upper bound of the probability that at least one of them splits the attempts. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -132,7 +132,7 @@ static void number_text(char out[300], const char *lead, double value, const cha
 }
 
 /* Numbers split the attempts if those of the failed attempts are all above or all below those of the good ones. For
- * memory, only a larger number can be a cause, because a failed attempt stops requesting memory. */
+ * memory, only a larger number can be a cause: a failed attempt allocates less because it ends early. */
 static answer split_numbers(const row *at)
 {
     answer found = {0};
@@ -179,7 +179,8 @@ static answer split(const gw_attempts *attempts, const row *at)
     bool all[2] = {at->count[FAILED] == attempts->total[FAILED], at->count[GOOD] == attempts->total[GOOD]};
     if (all[FAILED] && all[GOOD])
         return at->is_number ? split_numbers(at) : split_texts(at);
-    /* a run has only the places and libraries that it reached, so a missing one explains nothing */
+    /* A run lists only the memory places and libraries that it reached. So it explains nothing if the good attempts
+     * lack one. */
     bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY;
     if (all[FAILED] && at->count[GOOD] == 0 && !is_place)
         return split_lack(at, FAILED);

@@ -2,9 +2,9 @@
  *
  * Each thread is compared with its counterpart. Processes correspond if they have the same rank or, without ranks, the
  * same index. Their threads correspond if they have the same index, in the order of their first calls. If several
- * threads diverge, the divergence that came first in the bad run is reported. A divergence of the first thread takes
- * precedence, because helper threads often start in random order. Hot calls (launches, copies) are recorded only if
- * they fail, so only failed ones are compared. */
+ * threads diverge, the divergence that came first in the bad run is reported. A divergence of the run's first thread
+ * takes precedence, because helper threads often start in random order. Hot calls (launches, copies) are recorded only
+ * if they fail, so only failed ones are compared. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -68,7 +68,7 @@ static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)
     return &list[count];
 }
 
-/* Find or add the thread. Returns NULL if out of memory, or if there are too many threads; `cut` is set then. */
+/* Find or add the thread. Returns NULL if out of memory. Returns NULL and sets `cut` if there are too many threads. */
 static gwi_thread_calls *thread_of(gw_calls *calls, uint32_t pid, uint32_t tid)
 {
     size_t count = calls->thread_count;
@@ -109,7 +109,7 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event)
 
 /* ---- matching threads ---- */
 
-typedef struct seat { /* position of a thread in its run, to find its counterpart in the other run */
+typedef struct seat { /* identifies a thread by its process and index, to find its counterpart in the other run */
     bool has_rank;
     uint32_t rank, process, thread;
 } seat;
@@ -178,7 +178,8 @@ static bool fill_side(const gw_portrait *portrait, const gwi_thread_calls *threa
     return gw_str_copy(gw_call_text(name, gw_model_fn_name(portrait->model, call->fn)), &side->call);
 }
 
-/* True if the threads cannot be compared from `at` on: both ended there, or later calls of one were not stored. */
+/* True if the threads cannot be compared from call `at` on: neither has a call `at`, or one of them made it but it was
+ * not stored. */
 static bool is_end(const gwi_thread_calls *a, const gwi_thread_calls *b, size_t at)
 {
     return (at == a->count && at == b->count) || (at == a->count && a->total > a->count) ||

@@ -169,7 +169,7 @@ static void threads_are_compared_one_by_one(void **state)
             call(both[i], "cuEventQuery", GW_EV_QUERY, 600, 1, 0);
     }
     for (int i = 0; i < 2;
-         i++) { /* the second thread makes its call between those of the first thread, or after them */
+         i++) { /* good run: the second thread's call is between those of the first; bad run: after them */
         both[i]->feed.tid = GW_FEED_PID + (i == 0);
         alloc(both[i], (i == 0 ? 3 : 2) * mib);
         both[i]->feed.tid = GW_FEED_PID + (i != 0);
@@ -320,7 +320,7 @@ static void what_failed_attempts_share_is_found(void **state)
     gw_error err;
     gw_splits splits;
     gw_attempts *attempts = gw_attempts_new();
-    for (int i = 0; i < 7; i++) /* both good and failed attempts set the variable */
+    for (int i = 0; i < 7; i++) /* some good and some failed attempts set the variable, so it does not split them */
         attempt(attempts, true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
     for (int i = 0; i < 3; i++)
         attempt(attempts, false, (2 + (uint64_t)i) * gib, true, i % 2 == 0 ? "1" : NULL);

@@ -22,8 +22,8 @@ typedef struct gw_calls gw_calls;
 gw_calls *gw_calls_new(void);        /* NULL: out of memory */
 void gw_calls_free(gw_calls *calls); /* takes NULL */
 /* Store a call of a run. Pass the calls in order of time, each one after the run's model has received it. Events that
- * are not calls are skipped, and so are queries, which a program repeats until something is done. Returns false if out
- * of memory. */
+ * are not calls are skipped. Queries are skipped, too: a program repeats them until the work is done, so their number
+ * depends on timing. Returns false if out of memory. */
 bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
 /* ---- one run ---- */
@@ -31,8 +31,8 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 typedef struct gw_portrait gw_portrait;
 
 /* Make a portrait of a recording or a run folder. Stops with GW_END when gw_processor_ns() exceeds `until_ns`
- * (UINT64_MAX: no limit). Returns GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM and GW_UNSUPPORTED as gw_reader_open() does.
- * `err` names the file. */
+ * (UINT64_MAX: no limit). For GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM and GW_UNSUPPORTED, see gw_reader_open(). `err`
+ * names the file. */
 GW_MUST_CHECK gw_status gw_portrait_read(const char *path, uint64_t until_ns, gw_portrait **ret_portrait,
                                          gw_error *err);
 /* Make a portrait of a model and its calls. The portrait owns both; on failure, both are freed. Returns GW_NOMEM if
@@ -109,11 +109,11 @@ typedef struct gw_parting {
                       those in all threads */
     uint32_t process, thread; /* index of the diverging process and thread, from 1 on */
     gw_parting_side good, bad;
-    bool cut; /* a run has more calls or threads than can be stored */
+    bool cut; /* a run has more calls or threads than are stored; the others were not compared */
 } gw_parting;
 
 typedef struct gw_comparison {
-    gw_difference *difference; /* owned; sorted by area; within an area, those that matter come first */
+    gw_difference *difference; /* owned; sorted by area; within an area, those with `matters` set come first */
     size_t count;
     size_t same[GW_AREA_COUNT]; /* number of traits with the same value in both runs, by area */
     gw_parting parting;
@@ -129,7 +129,7 @@ void gw_comparison_free(gw_comparison *comparison); /* takes NULL */
 typedef struct gw_attempts gw_attempts;
 gw_attempts *gw_attempts_new(void);           /* NULL: out of memory */
 void gw_attempts_free(gw_attempts *attempts); /* takes NULL */
-/* Add an attempt. The needed parts of its portrait are copied. Returns false if out of memory. */
+/* Add an attempt. Everything needed is copied, so the portrait may be freed. Returns false if out of memory. */
 GW_MUST_CHECK bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good);
 
 /* A trait that distinguishes all failed attempts from all good ones. */

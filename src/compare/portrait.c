@@ -74,7 +74,7 @@ const gw_model *gw_portrait_model(const gw_portrait *portrait)
 
 void gw_portrait_name_sites(gw_portrait *portrait, uint32_t soft_ms, uint32_t hard_ms)
 {
-    /* on failure, frames are printed as file and address */
+    /* if naming the sites fails, frames are printed as file and address */
     (void)!gw_model_name_sites(portrait->model, soft_ms, hard_ms, NULL);
 }
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes and counts that differ by at most this ratio count as equal, because threads and caches change them in every
- * run. */
+/* Sizes and counts are treated as equal if they differ by at most 5 % of the larger one, because threads and caches
+ * change them in every run. */
 static const double counts_tolerance = 0.05, exact = 0;
 enum { ROWS_MAX = 256, SHORT_ID_BYTES = 12 };
 
@@ -49,8 +49,8 @@ static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
     return NULL;
 }
 
-/* Add a trait. If the trait exists already, append `text` to its text, unless that is already long. Returns NULL if
- * out of memory, or if there are too many traits. */
+/* Add a trait. If the trait exists already, append `text` to its text, unless that has more than TEXT_BYTES_MAX bytes.
+ * Returns NULL if out of memory, or if there are too many traits. */
 static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
 {
     enum { TEXT_BYTES_MAX = 16384 };
@@ -98,7 +98,8 @@ __attribute__((format(printf, 4, 5))) static gw_trait *addf(gwi_traits *traits, 
     return add(traits, area, name, text);
 }
 
-/* Mark a trait that does not matter (make_light), or whose absence does not matter (make_optional). NULL is allowed. */
+/* Mark the trait as one that does not matter (make_light), or whose absence does not matter (make_optional). `trait`
+ * may be NULL. */
 static void make_light(gw_trait *trait)
 {
     if (trait != NULL)
@@ -226,8 +227,9 @@ static int by_place(const void *left, const void *right)
     return (a->place > b->place) - (a->place < b->place);
 }
 
-/* List each library of the run once, in the order in which the processes loaded them. The driver is left out: it has
- * its own traits, and gpuwhy's facade has the same name. The caller frees the list. */
+/* List each library of the run once, in the order in which the processes loaded them. The driver is left out, because
+ * it has its own traits. gpuwhy's facade is left out with it, because it has the driver's file name. The caller frees
+ * the list. */
 static listed_library *list_libraries(const gw_model *model, size_t *ret_count)
 {
     size_t room = 0, count = 0, kept = 0;
@@ -297,7 +299,8 @@ static void add_device(gwi_traits *traits, const gw_model *model, int index)
             add_number(traits, GW_AREA_CARD, name, (double)device->bytes_free_first, "bytes", counts_tolerance));
 }
 
-/* Add the first samples of the settings of cards, control group and host. */
+/* Add the first sampled value of each setting (GW_METRIC_LEVEL) of the cards, the control group and the host, such as
+ * the power limit of a card. */
 static void add_settings(gwi_traits *traits, const gw_machine *machine)
 {
     for (size_t i = 0; i < machine->series_count; i++) {
@@ -321,7 +324,7 @@ static void add_settings(gwi_traits *traits, const gw_machine *machine)
 }
 
 /* Add another process that held memory when an allocation was refused. gpuwhy looks for such processes only after a
- * refusal, so their absence means nothing. */
+ * refusal, so a run without this trait may have had such a process, too. */
 static void add_holder(gwi_traits *traits, const gw_fact_holder *holder)
 {
     gw_text name = {0};
@@ -383,7 +386,8 @@ static int by_size(const void *left, const void *right)
     return a->largest_bytes > b->largest_bytes ? -1 : a->largest_bytes < b->largest_bytes;
 }
 
-/* Add the largest block of each place that allocates. Places beyond the first ROWS_MAX are dropped. */
+/* Add the size of the largest block that each place in the program allocated. After ROWS_MAX places, further ones are
+ * dropped. */
 static void add_blocks(gwi_traits *traits, const gw_model *model)
 {
     place_row *row = calloc(ROWS_MAX, sizeof *row);
@@ -410,7 +414,7 @@ static void add_blocks(gwi_traits *traits, const gw_model *model)
     }
     if (row != NULL)
         qsort(row, count, sizeof *row, by_size);
-    for (size_t i = 0; i < count; i++) { /* optional, because a run that ended early did not reach all places */
+    for (size_t i = 0; i < count; i++) { /* optional: a run that ended early may not have reached this place */
         make_optional(
             add_number(traits, GW_AREA_MEMORY, row[i].name, (double)row[i].largest_bytes, "bytes", counts_tolerance));
         free(row[i].name);

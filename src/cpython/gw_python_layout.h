@@ -25,20 +25,21 @@ typedef struct gw_python_layout {
     uint16_t thread_next, thread_interpreter, thread_frame, thread_ident, thread_id;
     bool has_holder;
     uint16_t holder_frame;
-    /* start of the memory for frames; the next word points to its free part; 0: this version has no such field */
+    /* pointer to the start of the thread's memory for frames; the word after it points to the free part of this memory;
+     * 0: this version has no such field */
     uint16_t thread_stack;
     /* interpreter state */
     bool hides_subinterpreters; /* PyGILState_GetThisThreadState() does not distinguish subinterpreters */
     uint16_t interpreter_next, interpreter_threads; /* only for versions that publish no offsets */
     /* frame */
     uint16_t frame_code, frame_previous, frame_instruction,
-        frame_mark;            /* frame_mark: the field `is_entry` or `owner` */
+        frame_mark;            /* frame_mark: the field `is_entry` (3.11) or `owner` (since 3.12) */
     uint8_t shim_owner;        /* frames with this owner or a higher one are shims */
     uint8_t instruction_bytes; /* unit of f_lasti in bytes; 0: the frame stores an address instead */
     /* code object */
     uint16_t code_version; /* a number that is unique among all code objects; 0: this version has no such field */
     uint16_t code_first_line, code_file, code_name, code_table,
-        code_start; /* code_start: the instructions, or the pointer to their bytes object */
+        code_start; /* code_start: the instructions; before 3.11: the pointer to their bytes object */
     /* str object */
     uint16_t ascii_bytes, compact_bytes;
 } gw_python_layout;
@@ -62,9 +63,8 @@ typedef struct gw_python_lists {
     uint32_t thread_native_id; /* the kernel's thread id; 0: not stored */
 } gw_python_lists;
 
-/* Fill in the offsets. `published` is NULL if the version publishes no offsets. Otherwise it is the published words,
- * and gw_python_layout_publish() must have returned true for them. Returns false if the published offsets are not
- * plausible. */
+/* Fill in the offsets. `published` is NULL if the version publishes no offsets. Otherwise it points to the published
+ * words, which gw_python_layout_publish() must have accepted. Returns false if these offsets are not plausible. */
 bool gw_python_lists_of(const gw_python_layout *layout, const uint64_t *published, gw_python_lists *ret_lists);
 
 /* True if the value may be the address of an object or a frame. */
@@ -97,11 +97,11 @@ typedef struct gw_python_text {
     void *user;
 } gw_python_text;
 
-/* Write the characters from index `from` on as UTF-8, as many as fit. Characters that cannot be part of a line are
- * replaced. Returns the number of bytes written. Writes no terminator. */
+/* Write the characters from index `from` on as UTF-8, as many as fit into `room` bytes. ASCII control characters become
+ * '?', and characters that are not valid become U+FFFD. Returns the number of bytes written. Writes no terminator. */
 size_t gw_python_text_put(const gw_python_text *text, size_t from, char *out, size_t room);
 /* Like gw_python_text_put(), for all characters. If they do not fit, write "..." and as many of the last characters as
- * fit, because the end of a path is its more useful part. `room` must be at least 16. */
+ * fit, because the end of a path is more useful than its start. `room` must be at least 16. */
 size_t gw_python_text_put_end(const gw_python_text *text, char *out, size_t room);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The supported versions, numbered as in PYTHON_CODE: 0x030B is 3.11. */
+/* The first and last supported version, numbered as in the event PYTHON_CODE: 0x030B is 3.11. */
 enum { GW_PYTHON_FIRST = 0x0309, GW_PYTHON_LAST = 0x030E };
 
 /* Return the line of an instruction, as the interpreter itself reports it (frame.f_lineno).
@@ -19,9 +19,9 @@ enum { GW_PYTHON_FIRST = 0x0309, GW_PYTHON_LAST = 0x030E };
  * pass an incomplete table. `first_line` is co_firstlineno. `instruction` is the offset from the start of the code, in
  * bytes in every version.
  *
- * Returns -1 if the version is not supported, the instruction is negative, has no line in the source or (since 3.10)
- * is beyond the end of the table, or the table is damaged. For a damaged table, the result may also be a wrong line,
- * from 0 to INT32_MAX. */
+ * Returns -1 if the version is not supported, if the table is damaged, or if the instruction is negative, has no line
+ * in the source or (since 3.10) is beyond the end of the table. For a damaged table, the result may also be a wrong
+ * line, from 0 to INT32_MAX. */
 int32_t gw_python_line(unsigned version, const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction);
 
 #endif

@@ -13,15 +13,16 @@
 typedef struct gw_python_found {
     uintptr_t code; /* address of the code object; the address is plausible, but the object's type was not checked */
     int32_t instruction; /* offset from the start of the code, in bytes; -1: unknown */
-    bool is_entry;       /* the frame itself shows that it is the first one of an evaluation loop; see also enter() */
+    bool is_entry;       /* the frame is marked as the first one of an evaluation loop; since 3.12 always false: enter()
+                            reports these frames */
 } gw_python_found;
 
 typedef struct gw_python_reader {
     /* Prepare to read `bytes` bytes of a frame. Returns false if they cannot be read. */
     bool (*open)(void *user, uintptr_t frame, size_t bytes);
-    /* Copy a field of the frame that was opened last. */
+    /* Copy `bytes` bytes at address `at`, which is inside the frame that was opened last. */
     void (*fetch)(void *user, uintptr_t at, void *out, size_t bytes);
-    /* Receive frame number `index`, counted from 0. Returns false if this is not a frame. */
+    /* Receive frame number `index`, counted from 0. Returns false if this is not a frame; the walk then stops. */
     bool (*take)(void *user, size_t index, const gw_python_found *found);
     /* Called if frame number `index`, which take() has received, is the first one of an evaluation loop. */
     void (*enter)(void *user, size_t index);
@@ -39,7 +40,7 @@ static inline size_t gw_python_frame_bytes(const gw_python_layout *layout)
 
 #define GW_PYTHON_INLINE static inline __attribute__((always_inline))
 
-/* Return a word of the frame that was opened last. */
+/* Return the word at address `at`, which is inside the frame that was opened last. */
 GW_PYTHON_INLINE uintptr_t gw_python_field(const gw_python_reader *reader, void *user, uintptr_t at)
 {
     uintptr_t word = 0;
@@ -59,7 +60,7 @@ GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, v
     uintptr_t bytes = gw_python_field(reader, user, frame + layout->frame_instruction) - code - layout->code_start;
     return bytes < INT32_MAX
                ? (int32_t)bytes
-               : -1; /* an address before the first instruction wraps around: the frame is not complete yet */
+               : -1; /* before the first instruction, `bytes` wraps around: the frame is not complete yet */
 }
 
 /* Read at most `max` frames, starting at `frame`. Sets `*ret_cut` to true if there are more. Returns false if the

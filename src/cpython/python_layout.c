@@ -14,14 +14,15 @@ const gw_python_layout *gw_python_layout_of(unsigned version)
 /* ---- offsets published by the interpreter ---- */
 
 /* The interpreter publishes a cookie, the version, a flag for a free-threaded build, and then groups of words. A group
- * contains the size of a structure and the offsets of its members. A row has the index of each group's first word.
- * Within a group, the members that we read have the same position in all versions. */
+ * contains the size of a structure and the offsets of its members. A row has the index of each group's first word in
+ * one version. Within a group, the members that we read have the same position in all versions. */
 typedef struct published_groups {
     unsigned version;
     uint8_t thread, frame, code, object, bytes, text;
 } published_groups;
 
-/* Index of the first word of groups that are at the same place in all versions. */
+/* Index of the first word of the two groups whose place is the same in all versions, and the first version that
+ * publishes offsets. */
 enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6, PUBLISHED_SINCE = 0x030D };
 
 static const published_groups published_rows[] = {
@@ -39,7 +40,8 @@ static const published_groups *groups_of(unsigned version)
     return NULL;
 }
 
-/* Read and check the offset of a member. `size` points to the group's first word, the size of the structure. */
+/* Read and check the offset of a member, which is word `member` of a group. `size` points to the group's first word,
+ * the size of the structure. `bytes` is the size of the member. */
 static bool take(const uint64_t *size, unsigned member, unsigned bytes, uint16_t *ret_offset)
 {
     uint64_t offset = size[member];

@@ -10,8 +10,8 @@ static int32_t checked(int64_t line)
     return line >= 0 && line <= INT32_MAX ? (int32_t)line : -1;
 }
 
-/* Search a table of CPython 3.9: pairs of a byte increment and a line increment. A line applies up to the address of
- * the next pair. */
+/* Search a table of CPython 3.9: pairs of a byte increment and a line increment. A line applies from the address of its
+ * pair up to the address of the next one. */
 static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -46,8 +46,8 @@ static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_
     return -1;
 }
 
-/* Read a number in groups of six bits, lowest first. Bit 6 is set if another group follows; bit 7 is set only in the
- * head of an entry. Returns false if the table is damaged. */
+/* Read a number that is stored in groups of six bits, lowest first. In each byte, bit 6 is set if another group
+ * follows; bit 7 is set only in the head of an entry. Returns false if the table is damaged. */
 static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t *ret_number)
 {
     uint64_t number = 0;

@@ -21,7 +21,7 @@ static void increments(void **state)
     /* A step of 300 bytes and 130 lines needs three pairs, whose increments add up. */
     assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 299), 1);
     assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 300), 131);
-    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6), 7, 0), -1);      /* half a pair */
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6), 7, 0), -1);      /* the second pair is truncated */
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 0x80), 7, 0), -1);      /* a line below 0 */
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1), INT32_MAX, 0), -1); /* a line above INT32_MAX */
 }
@@ -53,7 +53,7 @@ static void locations(void **state)
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x80), 7, 0), -1); /* a head inside an entry */
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f), 7, 0), -1);
     assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0),
-                     -1); /* the number is too large */
+                     -1); /* the increment leads to a line above INT32_MAX */
 }
 
 static void not_known(void **state)

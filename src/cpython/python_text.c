@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-/* Write one character as UTF-8, or a replacement if the character cannot be part of a line. Returns the number of
- * bytes. */
+/* Write the character at index `at` as UTF-8. A control character becomes '?', an invalid one U+FFFD. Returns the
+ * number of bytes. */
 static size_t encode(const gw_python_text *t, size_t at, char out[4])
 {
     uint32_t c = 0;
-    t->fetch(t->user, t->data + at * t->width, &c, t->width); /* we support only little-endian machines */
+    t->fetch(t->user, t->data + at * t->width, &c, t->width); /* the low bytes of `c`: we support only little-endian */
     if (c < 0x80) {
         out[0] = c < 0x20 || c == 0x7f ? '?' : (char)c;
         return 1;

@@ -19,7 +19,8 @@ void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup)
 
 /* ---- comparison with saved facts ---- */
 
-/* True for values that change by themselves or from shell to shell. Such values are not compared. */
+/* True for facts that compare_one() ignores: values that change by themselves, and the libraries, which
+ * compare_libraries() compares. */
 static bool is_of_the_moment(const char *key)
 {
     static const char *const parts[] = {".temperature",   ".throttle", ".speed",
@@ -36,12 +37,12 @@ static bool is_about_cards(const char *key)
     return strcmp(key, "nvml.cards") == 0 || strcmp(key, "driver.cards") == 0 || strcmp(key, "pci.cards") == 0;
 }
 
-/* Report a difference: a failure if a card is missing, otherwise a warning. */
+/* Compare a fact with its saved value `then`. A difference is a failure if cards are missing, otherwise a warning. */
 static void compare_one(const char *key, const char *now, const char *then, gw_checkup *checkup)
 {
     bool is_half_known = now == NULL || then == NULL;
     if (gw_begins(key, "pci.acs.") && (is_half_known || strstr(key, ".read") != NULL))
-        return; /* root can read more of these values, so a difference may not be a real change */
+        return; /* only root can read all of these values, so a difference may not be a real change */
     if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
         return;
     bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);
@@ -54,8 +55,8 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
                   now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
-/* Find the library at `path`. The search is by path, because the numbers of libraries change. Returns false if there is
- * none. */
+/* Find the library at `path`. The search is by path, because the number N of a library's fact "library.N" may change.
+ * Returns false if there is none. */
 static bool library_at(const gw_facts *facts, const char *path, gw_fact_library *ret_library)
 {
     for (long long i = 0; i < gwi_library_count(facts); i++) {
@@ -100,8 +101,8 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
         if (gw_facts_get(before, facts->item[i].key) == NULL && (python || !gw_begins(facts->item[i].key, "python.")))
             compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
     }
-    /* Compare only if both sides have a Python interpreter or neither has one: with an interpreter, the libraries of
-     * its packages are also listed. */
+    /* Compare the libraries only if both lists of facts have a Python interpreter or neither has one: with an
+     * interpreter, the libraries of its packages are also listed. */
     if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
         compare_libraries(facts, before, checkup);
     if (checkup->count == count)

@@ -8,8 +8,8 @@
 
 static const char section[] = "cards";
 
-/* The meaning of a fact about a card. The row applies if the value is `when`. If `when` is NULL, it applies to any
- * value except "0", "no", "off", "none" and "unknown". */
+/* The results for facts about a card. A row applies if the value of the fact `what` is `when`. If `when` is NULL, it
+ * applies to any value except "0", "no", "off", "none" and "unknown". */
 static const struct {
     const char *what, *when, *id;
     gw_check_state state;
@@ -103,8 +103,8 @@ static bool is_same_place(const char *a, const char *b)
     return x >= PLACE_BYTES && y >= PLACE_BYTES && strcasecmp(a + x - PLACE_BYTES, b + y - PLACE_BYTES) == 0;
 }
 
-/* Return the index of the card in the list of cards on the bus, or -1 if it is unknown. The indices may differ,
- * because a container may see only some of these cards. */
+/* Return the index of the card in the list of cards on the PCI bus, or -1 if it is unknown. It may differ from `card`,
+ * because a container may see only some of the cards on the bus. */
 static long long bus_index(const gw_facts *facts, long long card)
 {
     const char *place = gwi_card(facts, card, "pci");

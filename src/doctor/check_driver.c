@@ -61,7 +61,7 @@ static void check_match(const gw_facts *facts, gw_checkup *checkup)
         return;
     }
     if (gwi_is(place, "compat"))
-        return; /* check_compat() reports this case */
+        return; /* a forward compatibility package, which check_compat() reports */
     if (module == NULL || library == NULL)
         gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_UNKNOWN, NULL,
                   "driver library %s: unknown whether it matches the kernel driver", path);
@@ -98,7 +98,7 @@ static void check_compat(const gw_facts *facts, gw_checkup *checkup)
                   "forward compatibility is in use: %s", path);
 }
 
-/* Check that the driver's other libraries are present and have the driver's version. */
+/* Check that the PTX compiler is present, and that NVML has the version of the kernel driver. */
 static void check_companions(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *version = gw_facts_get(facts, "driver.library.version");

@@ -47,7 +47,7 @@ static const gw_library *find_copy(const gw_libraries *list, gw_library_kind kin
     return NULL;
 }
 
-/* Report a copy in LD_LIBRARY_PATH that the loader uses instead of the copy of an installed package. */
+/* Report a copy in LD_LIBRARY_PATH that the loader uses instead of the copy of an installed Python package. */
 static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_libraries *list, gw_library_kind kind)
 {
     const gw_library *own = find_copy(list, kind, GW_PLACE_WHEEL, true);
@@ -58,7 +58,7 @@ static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_li
             continue;
         if (library->version != 0 && own->version != 0 &&
             gw_version_part(library->version, 0) != gw_version_part(own->version, 0))
-            continue; /* copies with different file names do not conflict */
+            continue; /* libraries of different major versions have different file names, so they do not conflict */
         if (library->version == own->version && !library->is_major_only && !own->is_major_only)
             continue;
         gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_WARN,

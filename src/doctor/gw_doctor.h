@@ -27,7 +27,7 @@ typedef struct gw_facts {
     bool failed; /* out of memory: some facts are missing */
 } gw_facts;
 
-/* Store a fact. It replaces an earlier fact with the same key. Newlines in the value become spaces. */
+/* Store a fact. It replaces an earlier fact with the same key. Control characters in the value become spaces. */
 __attribute__((format(printf, 3, 4))) void gw_facts_set(gw_facts *facts, const char *key, const char *format, ...);
 const char *gw_facts_get(const gw_facts *facts, const char *key); /* NULL: unknown */
 /* Like gw_facts_get(), with a formatted key. */
@@ -56,7 +56,7 @@ void gw_doctor_look_bus(gw_facts *facts, const char *root);
 /* Query NVML about this machine's cards. If the query fails, the fact nvml.why has the reason. */
 void gw_doctor_ask_nvml(gw_facts *facts);
 /* Run our `script` (python/gpuwhy_doctor.py) in the interpreter whose command is `words`. If the interpreter does not
- * answer, the fact python.why has the reason. `root` is put before the paths that the script prints. */
+ * answer, the fact python.why has the reason. The paths that the script prints are read below `root`. */
 void gw_doctor_ask_python(gw_facts *facts, const char *root, char *const *words, const char *script);
 /* Store the facts about the interpreter's packages from `answers`, the output of python/gpuwhy_doctor.py. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers);

@@ -6,7 +6,7 @@
 #include "gw_fact.h"
 #include "gw_version.h"
 
-/* checkup.c. Append a result. `todo` is the advice to the user; NULL or "" if there is nothing to do. */
+/* Append a result to `checkup`. `todo` is the advice to the user; NULL or "" if there is nothing to do. */
 __attribute__((format(printf, 6, 7))) void gwi_check(gw_checkup *checkup, const char *section, const char *id,
                                                      gw_check_state state, const char *todo, const char *format, ...);
 
@@ -22,23 +22,23 @@ gw_version gwi_version(const char *text);
 /* Return the version of the kernel driver. If it is unknown, return the version that NVML reports, or else the version
  * of the driver library. Returns NULL if all three are unknown. */
 const char *gwi_driver(const gw_facts *facts);
-/* True if the device file "/dev/NAME" exists. The list of device files is always complete, so a missing name means a
- * missing file. */
+/* True if the device file "/dev/NAME" exists. The fact "device.files" lists all device files, so a name that is missing
+ * in it means a missing file. */
 bool gwi_has_device(const gw_facts *facts, const char *name);
 long long gwi_number_or(const gw_facts *facts, const char *key, long long otherwise);
-bool gwi_is(const char *value, const char *wanted); /* False if `value` is NULL. */
+bool gwi_is(const char *value, const char *wanted); /* True if both texts are equal; false if `value` is NULL. */
 
 /* Store the libraries that are found as facts "library.N", in the format of gw_library_to_line(). */
 void gwi_look_libraries(gw_facts *facts, const char *root);
 /* Store facts "pci.acs.*" about the PCI bridges above each card (see the facts "pci.card.N.pci"). */
 void gwi_look_acs(gw_facts *facts, const char *root);
-long long gwi_library_count(const gw_facts *facts); /* at most GWI_LIBRARIES_MAX */
-/* Return a library of the list. Its path ends with a zero, because it is the last field. No field is set if there is no
- * such library. */
+long long gwi_library_count(const gw_facts *facts); /* number of facts "library.N"; at most GWI_LIBRARIES_MAX */
+/* Return library `index` of the list. Its path is a C string, because the path is the last field of the fact. No field
+ * is set if there is no such library. */
 gw_fact_library gwi_library_fact(const gw_facts *facts, long long index);
 /* Return the number of cards in the machine, from the best source available. Returns -1 if the number is unknown. */
 long long gwi_card_count(const gw_facts *facts);
-/* Return a fact about a card, as reported by NVML or else by the driver's own files. */
+/* Return a fact about a card, such as "name", as reported by NVML or else by the driver's own files. NULL: unknown. */
 const char *gwi_card(const gw_facts *facts, long long index, const char *what);
 
 enum { GWI_FACT_KEY_MAX = 128, GWI_FILE_BYTES_MAX = 64 << 10, GWI_CARDS_MAX = 64, GWI_LIBRARIES_MAX = 512 };

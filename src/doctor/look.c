@@ -91,7 +91,7 @@ static void look_at_module(gw_facts *facts, const char *root)
     free(text);
 }
 
-/* Reads the value after a name, as in "Model:  NVIDIA H200". */
+/* Store the value that follows `name` in `text`, as in "Model:  NVIDIA H200", as a fact about a card. */
 static void information_fact(gw_facts *facts, const char *text, const char *name, size_t card, const char *what)
 {
     char key[GWI_FACT_KEY_MAX];
@@ -147,7 +147,7 @@ static void look_at_card_on_bus(gw_facts *facts, const char *root, const char *n
     gw_facts_set(facts, key, "%s", name);
 }
 
-/* The vendor's display and 3D controllers are cards, and its bridges are NVSwitches. */
+/* Find NVIDIA's devices on the PCI bus. Display and 3D controllers are cards, and bridges are NVSwitches. */
 static void look_at_bus(gw_facts *facts, const char *root)
 {
     enum { DEVICES_MAX = 1024 };
@@ -175,7 +175,7 @@ static void look_at_bus(gw_facts *facts, const char *root)
     gw_facts_set(facts, "pci.nvswitches", "%zu", switches);
 }
 
-/* True if every CUDA program opens this device file and this user may not open it. */
+/* True if this device file exists, CUDA programs need it, and this user may not open it. */
 static bool is_refused(const char *name)
 {
     char path[300];
@@ -212,7 +212,7 @@ static void look_at_processes(gw_facts *facts, const char *root)
 {
     static const struct {
         const char *name, *key;
-    } known[] = {{"nv-fabricmanage", "process.fabricmanager"}, /* the kernel truncates names to 15 characters */
+    } known[] = {{"nv-fabricmanage", "process.fabricmanager"}, /* Linux truncates process names to 15 bytes */
                  {"nvidia-persiste", "process.persistenced"},
                  {"nvidia-cuda-mps", "process.mps"}};
     DIR *folder = open_folder(root, "/proc");
@@ -273,7 +273,7 @@ static void look_at_limits(gw_facts *facts, const char *root)
     free(text);
 }
 
-/* Parse "65536k". Returns false for "50%", which is not a number of bytes. */
+/* Parse a size such as "65536k". Returns false for "50%", which is not a number of bytes. */
 static bool size_of(const char *text, unsigned long long *ret_bytes)
 {
     char *end;
@@ -322,11 +322,11 @@ static void look_at_memory(gw_facts *facts, const char *root)
     line_fact(facts, root, "/proc/sys/vm/overcommit_memory", "memory.overcommit");
 }
 
-/* Find the smallest memory limit of our control group and its parents: memory.max in version 2, limit_in_bytes in
- * version 1. */
+/* Find the smallest memory limit of our control group and its parents. The limit is in memory.max in control groups v2,
+ * and in memory.limit_in_bytes in v1. */
 static void look_at_group(gw_facts *facts, const char *root, const char *base, const char *group, const char *file)
 {
-    const unsigned long long no_limit = 1ull << 60; /* version 1 reports a number near 2^63 for "no limit" */
+    const unsigned long long no_limit = 1ull << 60; /* control groups v1 report a number near 2^63 for "no limit" */
     char path[4400], folder[4096];
     snprintf(folder, sizeof folder, "%s", group);
     for (;;) {
@@ -367,7 +367,8 @@ static void look_at_groups(gw_facts *facts, const char *root)
 
 /* ---- the rest ---- */
 
-/* True for variables that concern CUDA or the loader's search path. Others are private and are not stored. */
+/* True for variables that concern CUDA, the frameworks or the loader's search path. Other variables are private and are
+ * not stored. */
 static bool is_of_interest(const char *name, size_t bytes)
 {
     static const char *const beginnings[] = {
@@ -425,11 +426,13 @@ static void look_at_iommu(gw_facts *facts, const char *root)
         free_names(names, count);
         gw_facts_set(facts, "iommu.groups", "%zu", count);
     }
-    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type"); /* "identity": addresses are not translated */
+    /* The type "identity" means that the IOMMU does not translate addresses. */
+    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type");
     if (type != NULL)
         gw_facts_set(facts, "iommu.type", "%.*s", (int)strcspn(type, "\n"), type);
     free(type);
-    /* Use the type of the first card whose addresses the IOMMU translates, else of any card, else of group 0. */
+    /* Store the type of the first card whose addresses the IOMMU translates, else that of any card, else that of group
+     * 0. */
     const char *found = gw_facts_get(facts, "iommu.type"), *own = NULL;
     for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
         const char *of_card = gw_facts_getf(facts, "pci.card.%lld.iommu", i);

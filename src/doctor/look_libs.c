@@ -71,7 +71,8 @@ static void add_fact(gw_facts *facts, const char *root, const char *path)
     gw_library_free(&library);
 }
 
-/* True if the name is a link to another name in the same folder. That name is listed anyway. */
+/* True if the name is a link to another name in the same folder. The caller skips the link, because it also finds the
+ * other name. */
 static bool is_other_name(const char *root, const char *folder, const char *name)
 {
     char target[512];
@@ -115,7 +116,7 @@ static const char *const system_folders[] = {"/usr/local/nvidia/lib64",
                                              "/usr/lib",
                                              "/usr/local/lib"};
 
-/* Look at /usr/local/cuda and the folders of its versions. Links between these folders are skipped. */
+/* Search /usr/local/cuda and the folders of its versions for libraries. Links between these folders are skipped. */
 static void look_at_toolkits(gw_facts *facts, const char *root)
 {
     gw_text folder = {0};
@@ -136,7 +137,7 @@ static void look_at_toolkits(gw_facts *facts, const char *root)
     free(entries);
 }
 
-/* Look at each folder of LD_LIBRARY_PATH, in order. */
+/* Search each folder of LD_LIBRARY_PATH for libraries, in order. */
 static void look_at_path(gw_facts *facts, const char *root)
 {
     const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -154,7 +155,8 @@ static void look_at_path(gw_facts *facts, const char *root)
     }
 }
 
-/* Find the file that libcuda.so.1 in this folder refers to. */
+/* Find the file that libcuda.so.1 in this folder refers to, and store it as the facts "driver.library*". Returns false
+ * if the folder has no libcuda.so.1. */
 static bool find_driver(gw_facts *facts, const char *root, const char *folder)
 {
     char target[512];
@@ -167,7 +169,8 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     if (!found)
         return false;
     target[bytes > 0 ? bytes : 0] = '\0';
-    char whole[PATH_MAX]; /* path after all links; unused below another root, because links could lead out of it */
+    char whole[PATH_MAX]; /* path after all links; not used if `root` is not "", because links could lead out of this
+                             root folder */
     gw_text_addf(&path, "%s/libcuda.so.1", folder);
     bool resolved = root[0] == '\0' && realpath(gw_text_str(&path), whole) != NULL;
     gw_text_clear(&path);
@@ -187,7 +190,8 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     return true;
 }
 
-/* Search in the loader's order: LD_LIBRARY_PATH, then the usual folders, because we do not read the loader's cache. */
+/* Search for the driver's library in the loader's order: LD_LIBRARY_PATH, then the usual folders. The loader's cache,
+ * which comes between them, is not read. */
 static void look_for_driver(gw_facts *facts, const char *root)
 {
     const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -225,7 +229,8 @@ void gwi_look_libraries(gw_facts *facts, const char *root)
     look_for_driver(facts, root);
 }
 
-/* The facts "python.folder.N" are folders of libraries that packages installed. */
+/* Store the facts in the script's output. The facts "python.folder.N" are folders into which packages installed
+ * libraries: list the CUDA libraries in them. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers)
 {
     gw_facts_parse(facts, answers, "python.");

@@ -1,4 +1,5 @@
-/* Writes one table with one line per item (RFC 4180). Columns that an item lacks are empty. */
+/* Writes one table with one line per item (RFC 4180); a ring or sample yields one line per call or value. Columns that
+ * an item lacks are empty. */
 #include "gw_clean.h"
 #include "gw_names.h"
 #include "gw_text.h"
@@ -10,7 +11,8 @@
 #define COLUMNS                                                                                                        \
     "t_ns,item,pid,tid,kind,function,result,took_us,flags,site,extra,context,arg0,arg1,arg2,arg3,arg_names,key,value"
 
-/* Append the text with '?' in place of control characters, which a terminal would obey. Newlines and tabs are kept. */
+/* Append the text with '?' in place of control characters, which could change the terminal that shows it. Newlines and
+ * tabs are kept. */
 static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
 {
     gw_text part = {0};
@@ -28,8 +30,8 @@ static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
     gw_text_free(&part);
 }
 
-/* Write a field, in quotes where needed. For a spreadsheet, put an apostrophe before a text that it would evaluate as
- * a formula. */
+/* Write a field, in quotes if it contains a comma, a quote or a line break. If the table is for a spreadsheet, put an
+ * apostrophe before a text that the spreadsheet would evaluate as a formula. */
 static void put_field(const gw_export_to *to, const char *text, size_t bytes)
 {
     FILE *file = to->file;
@@ -59,7 +61,7 @@ static void put_pair(gw_export_to *to, const char *key, const char *value)
     put_field(to, value, strlen(value));
 }
 
-/* The source is in the column `kind`, the card's index in arg0. */
+/* Write a value of the machine. The source of the value goes into the column `kind`, and the card's index into arg0. */
 static void put_machine_pair(gw_export_to *to, const char *source, uint32_t device, const char *key, const char *value)
 {
     fprintf(to->file, ",%s,,,,,,,", source);

@@ -25,11 +25,11 @@ typedef struct gw_export_to {
 typedef struct gw_export_format {
     const char *name;                                                        /* the NAME of --to */
     const char *about;                                                       /* one line for the help text */
-    gw_status (*begin)(gw_export_to *to, gw_error *err);                     /* NULL: no header */
+    gw_status (*begin)(gw_export_to *to, gw_error *err);                     /* writes the header; NULL: no header */
     gw_status (*item)(gw_export_to *to, const gw_item *item, gw_error *err); /* writes one item */
     gw_status (*fault)(gw_export_to *to, const char *reason, gw_error *err); /* reports a damaged block; NULL: damage
                                                                               * is not shown */
-    gw_status (*end)(gw_export_to *to, gw_error *err);                       /* NULL: no trailer */
+    gw_status (*end)(gw_export_to *to, gw_error *err);                       /* writes the trailer; NULL: no trailer */
 } gw_export_format;
 
 /* Return the format at `index`, in the order of the help text, or NULL after the last one. */

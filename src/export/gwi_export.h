@@ -1,4 +1,4 @@
-/* Shared inside export/: the formats. */
+/* Declarations shared by the files of src/export: the formats. */
 #ifndef GWI_EXPORT_H
 #define GWI_EXPORT_H
 

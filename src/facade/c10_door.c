@@ -1,4 +1,5 @@
-/* The library that is preloaded before PyTorch's libc10.so: see gw_c10_door.h. Links only to the C library.
+/* The library that is preloaded to receive the calls that PyTorch makes to two functions of its libc10.so: see
+ * gw_c10_door.h. Links only to the C library.
  *
  * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its functions. Instead, libc10.so is
  * found by its file name among the loaded libraries, at the first call or when the hook calls resolve(). */
@@ -39,8 +40,8 @@ static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
     return 1;
 }
 
-/* Find PyTorch's functions in libc10.so. Returns false if it is not loaded. `library` is never closed, so that the
- * functions stay mapped. */
+/* Find PyTorch's functions in libc10.so, to pass calls on to them. Returns false if libc10.so is not loaded. `library`
+ * is never closed, so that the functions stay mapped. */
 static bool resolve_in_file(void)
 {
     char path[PATH_BYTES];
@@ -58,8 +59,8 @@ static bool resolve_in_file(void)
     return true;
 }
 
-/* May also be called in a program that never loads PyTorch. Looks up no symbol if libc10.so is not loaded, because
- * a failed lookup leaves an error that the program would see in dlerror(). */
+/* Find PyTorch's functions if libc10.so is loaded. If it is not, no symbol is looked up: the program may never load
+ * PyTorch, and a failed lookup would leave an error that the program sees in dlerror(). */
 static void resolve(void)
 {
     int saved_errno = errno;
@@ -68,8 +69,8 @@ static void resolve(void)
     errno = saved_errno;
 }
 
-/* PyTorch called us, so it is loaded. If libc10.so has another file name, its functions are looked up in the global
- * scope. A lookup searches all libraries, so the number of failed lookups is limited. */
+/* Find PyTorch's functions during a call, when PyTorch is certainly loaded. If libc10.so has another file name, look
+ * its functions up in the global scope. A lookup searches all libraries, so the number of failed lookups is limited. */
 static void resolve_for_call(void)
 {
     enum { LOOKS_MAX = 16 };
@@ -106,7 +107,7 @@ static void oom_alone(int64_t bytes, size_t allocated_bytes, size_t reserved_byt
         next(bytes, allocated_bytes, reserved_bytes, device);
 }
 
-/* aligned, so that it occupies a single cache line */
+/* aligned to its size, so that it occupies a single cache line */
 _Alignas(64) gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
                                             .usage = usage_alone,
                                             .oom = oom_alone,

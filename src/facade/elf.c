@@ -17,8 +17,8 @@ static bool in_file(const gwi_elf *elf, uint64_t offset, uint64_t bytes)
     return offset <= elf->bytes && bytes <= elf->bytes - offset;
 }
 
-/* Return a pointer to the bytes at a virtual address; NULL if the file does not contain `bytes` bytes there.
- * `*ret_available` is the number of bytes up to the end of the segment. */
+/* Return a pointer to the bytes at a virtual address; NULL if the file does not contain `bytes` bytes at this address.
+ * `*ret_available` is the number of bytes from the address to the end of its segment. `ret_available` may be NULL. */
 static const void *at_address(const gwi_elf *elf, uint64_t address, uint64_t bytes, uint64_t *ret_available)
 {
     for (uint32_t i = 0; i < elf->phdr_count; i++) {
@@ -47,8 +47,8 @@ static bool dyn_value(const gwi_elf *elf, int64_t tag, unsigned n, uint64_t *ret
     return false;
 }
 
-/* A GNU hash table does not store the number of symbols. To count them, follow the chain of the last bucket to its
- * end. */
+/* A GNU hash table does not store the number of symbols. The chain of the last bucket ends with the last symbol, so
+ * follow this chain to its end. */
 static bool count_by_gnu_hash(const gwi_elf *elf, uint64_t address, uint32_t *ret_count)
 {
     uint64_t available = 0;
@@ -64,7 +64,7 @@ static bool count_by_gnu_hash(const gwi_elf *elf, uint64_t address, uint32_t *re
     uint32_t last = 0;
     for (uint32_t i = 0; i < bucket_count; i++)
         last = bucket[i] > last ? bucket[i] : last;
-    if (last < first) { /* no symbol is exported */
+    if (last < first) { /* all buckets are empty: no symbol is exported */
         *ret_count = first;
         return true;
     }
@@ -106,7 +106,7 @@ static gw_status read_dynamic(gwi_elf *elf, gw_error *err)
     }
     uint64_t strings_at, string_bytes, symbols_at;
     if (elf->dyn == NULL || !dyn_value(elf, DT_STRTAB, 0, &strings_at) || !dyn_value(elf, DT_STRSZ, 0, &string_bytes))
-        return GW_OK; /* a static file has no dynamic symbols */
+        return GW_OK; /* not an error: a static file has no dynamic symbols */
     elf->strings = at_address(elf, strings_at, string_bytes, NULL);
     if (elf->strings == NULL || string_bytes == 0 || elf->strings[string_bytes - 1] != '\0')
         return gw_fail(err, GW_CORRUPT, "%s: the dynamic string table is damaged", elf->path);

@@ -3,9 +3,12 @@
  *   segment 1, read and execute: ELF head | GNU hash | symbols | strings | relocations | names | code
  *   segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects | reads
  *
- * When a program starts, the loader makes two mappings and one relative relocation per name. None of our code runs
- * before the first call into a stub. The C library's functions are weak references without versions, so that one
- * facade works with every C library. (A C library without dlopen in libc.so.6 has __libc_dlopen_mode there.) */
+ * "reads" is the page with the targets of the functions that only read a value (see gwi_facade_machine.h).
+ *
+ * When a program starts, the loader maps the two segments and applies one relative relocation per name. None of our
+ * code runs before the program calls the first stub, the code of an exported function. The facade refers to functions
+ * of the C library by weak references without versions, so that one facade works with every C library. (Where
+ * libc.so.6 does not contain dlopen, it contains __libc_dlopen_mode.) */
 #include "gw_api.h"
 #include "gw_array.h"
 #include "gw_facade.h"
@@ -37,7 +40,8 @@ enum { RELOC_RELATIVE = R_AARCH64_RELATIVE, RELOC_GLOB_DAT = R_AARCH64_GLOB_DAT 
 enum { RELOC_RELATIVE = R_X86_64_RELATIVE, RELOC_GLOB_DAT = R_X86_64_GLOB_DAT };
 #endif
 
-/* The C library functions that a facade uses, and the offsets of their pointers in the head. */
+/* The C library functions that a facade calls, and the offsets in gw_facade_head at which the loader stores their
+ * addresses. */
 static const struct {
     const char *name;
     size_t head_offset;
@@ -53,9 +57,9 @@ enum { WANTED_COUNT = sizeof wanted / sizeof wanted[0] };
 typedef struct export_row {
     const char *name; /* borrowed from the driver's file */
     uint64_t object_bytes;
-    uint64_t value; /* for an absolute symbol */
+    uint64_t value; /* used only if `is_absolute` */
     uint32_t hash;
-    uint32_t string; /* offset of its name in our string table */
+    uint32_t string; /* offset of the name in our string table */
     uint32_t rank;   /* first sort key; the second is the name */
     uint8_t bind;
     bool is_object;
@@ -64,7 +68,7 @@ typedef struct export_row {
 } export_row;
 
 typedef struct image {
-    export_row *row; /* owned; in the order of the stubs and the table */
+    export_row *row; /* owned; stub i and table entry i belong to row i */
     uint32_t count, read_count;
     uint32_t *by_bucket; /* owned: row indices in the order of the symbol table */
     uint32_t bucket_count;
@@ -90,8 +94,8 @@ static int row_by_name(const void *a, const void *b)
     return strcmp(((const export_row *)a)->name, ((const export_row *)b)->name);
 }
 
-/* Functions that frameworks call for each launch. They come first in their group, so that their stubs and their table
- * entries share few cache lines. */
+/* Functions that frameworks call for each launch. They come first among the reads and first among the other functions,
+ * so that their stubs and their table entries share few cache lines. */
 static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
                                        "cuCtxGetCurrent",      "cuCtxGetDevice",
                                        "cuDeviceGetAttribute", "cuLaunchKernel",
@@ -108,7 +112,8 @@ static bool is_read(const char *name)
     return fn >= 0 && (gw_api_fns[fn].flags & GW_API_READ) != 0;
 }
 
-/* Reads come before all other functions. Within each group, frequent functions come first, in the order of the list. */
+/* Return the sort key of a name. Reads (functions with the flag GW_API_READ) come before all other functions. Within
+ * each of these two groups, frequent functions come first, in the order of the list above. */
 static uint32_t rank_of(const char *name, bool read)
 {
     uint32_t rank = 0;
@@ -131,7 +136,7 @@ static uint32_t gnu_hash(const char *name)
     return h;
 }
 
-/* Collect the driver's exported names, each once, in the order of their ranks. */
+/* Collect the driver's exported names into `im`, each once, sorted by rank. Count the reads among them. */
 static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err)
 {
     im->row = calloc(driver->symbol_count + 1, sizeof *im->row);
@@ -159,7 +164,7 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
     if (n > NAMES_MAX)
         return gw_fail(err, GW_UNSUPPORTED, "%s: too many exported symbols (%u)", driver->path, n);
     qsort(im->row, n, sizeof *im->row, row_by_name);
-    for (uint32_t i = 0; i < n; i++) { /* versioned names occur several times */
+    for (uint32_t i = 0; i < n; i++) { /* a name with several versions occurs several times: keep one */
         if (im->count == 0 || strcmp(im->row[im->count - 1].name, im->row[i].name) != 0)
             im->row[im->count++] = im->row[i];
     }
@@ -200,7 +205,7 @@ static bool add_strings(image *im, const char *hook_path, const char *driver_pat
     return ok;
 }
 
-/* Order the symbols by hash bucket, as the symbol table needs them. */
+/* Sort the symbols by hash bucket, because a GNU hash table requires this order in the symbol table. */
 static bool order_by_bucket(image *im)
 {
     im->bucket_count = im->count / 2 + 1;
@@ -295,8 +300,9 @@ static void put_hash(const image *im)
     }
 }
 
-/* A driver's data objects cannot be forwarded, so their names point to zeroed memory of the same size. The section
- * index of a defined symbol only has to differ from "undefined", because the file has no section headers. */
+/* A driver's data objects cannot be forwarded, so their names point to zeroed memory of the same size (at most 1 MiB).
+ * The section index of a defined symbol only has to differ from "undefined", because the file has no section
+ * headers. */
 static void put_symbols(image *im)
 {
     Elf64_Sym *sym = (Elf64_Sym *)(im->file + im->symbols_at);
@@ -367,7 +373,7 @@ static void put_dynamic(const image *im)
         {DT_RELASZ, {rela_count * sizeof(Elf64_Rela)}},
         {DT_RELAENT, {sizeof(Elf64_Rela)}},
         {DT_RELACOUNT, {(uint64_t)POINTER_COUNT + im->count}},
-        {DT_FLAGS_1, {DF_1_NODELETE}}, /* never unloaded: stubs that were looked up stay callable, as in a driver */
+        {DT_FLAGS_1, {DF_1_NODELETE}}, /* never unload the facade: the program may still have pointers to stubs */
         {DT_NULL, {0}},
         {DT_NULL, {0}},
     };
@@ -401,7 +407,7 @@ static bool build_file(image *im)
                                                                        .reads_at = im->reads_at,
                                                                        .count = im->count,
                                                                        .read_count = im->read_count});
-    put_heads(im); /* last, because put_symbols() enlarges the data segment */
+    put_heads(im); /* last: they contain the size of the data segment, which put_symbols() increases */
     return true;
 }
 
@@ -413,7 +419,7 @@ static gw_status make_folder(const char *path, gw_error *err)
     strcpy(part, path);
     for (char *slash = part + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
-        (void)mkdir(part, 0700); /* ignored: if a folder cannot be made, the mkdir below fails */
+        (void)mkdir(part, 0700); /* ignore errors: if a parent folder cannot be made, the mkdir below fails */
         *slash = '/';
     }
     if (mkdir(part, 0755) == 0)

@@ -1,5 +1,5 @@
-/* Tests reading drivers and writing facades, with damaged files first. The test driver is itself a facade, because
- * that is a small ELF file. */
+/* Tests reading drivers and writing facades, with damaged files first. The test driver is itself a facade, because a
+ * facade is a small ELF file. */
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 static char dir[] = "/tmp/gpuwhy-facade-test-XXXXXX";
-static char driver[300]; /* a facade of the hook, used as a driver */
+static char driver[300]; /* path of a facade of the hook library; the tests use it as the driver */
 static uint8_t good[1 << 16];
 static size_t good_bytes;
 
@@ -54,8 +54,8 @@ static int tear_down(void **state)
     return system(command);
 }
 
-/* Whatever the file contains, the result is valid or the error names the file. A facade written from it can be read
- * again. */
+/* Use a file as the driver. Reading it must either succeed or fail with an error that names the file. Writing a facade
+ * from it must succeed or give a reason. */
 static void try_file(const char *path)
 {
     char out[200];
@@ -143,8 +143,8 @@ static void names_survive(void **state)
     gw_facade_info info;
     gw_error err;
     gwi_elf elf;
-    /* The facade uses the first. Programs use the others to name their phases (include/gpuwhy.h), read the failure
-     * count or switch recording off. */
+    /* The facade calls gw_hook_attach. Programs call the others to name their phases (include/gpuwhy.h), read the
+     * failure count or switch recording off. */
     static const char *const exported[] = {"gw_hook_attach", "gpuwhy_phase_mark", "gpuwhy_phase_mark_since",
                                            "gpuwhy_failure_count", "gpuwhy_record"};
     enum { EXPORTED = sizeof exported / sizeof exported[0] };
@@ -183,7 +183,7 @@ static void located_as_the_loader_does(void **state)
     assert_int_equal(gw_driver_locate("/bin/sh", list, &found, &err), GW_OK);
     assert_string_equal(found, path);
     free(found);
-    /* A file that cannot be loaded is skipped, and named in the error if no other file is found. */
+    /* A libcuda.so.1 that cannot be loaded is skipped. The error names the file if no other one is found. */
     char wrong[300];
     snprintf(wrong, sizeof wrong, "%s/libcuda.so.1", a);
     write_bytes(wrong, "short", 5);
@@ -194,7 +194,7 @@ static void located_as_the_loader_does(void **state)
     unlink(path);
     found = NULL;
     gw_status st = gw_driver_locate("/bin/sh", list, &found, &err);
-    if (st == GW_OK) { /* this machine has a driver */
+    if (st == GW_OK) { /* this machine has a driver in a default folder */
         assert_int_equal(found[0], '/');
         free(found);
     } else {

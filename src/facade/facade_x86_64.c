@@ -1,4 +1,5 @@
-/* The x86-64 machine code of a facade: stubs, lazy entries, and the code that opens the hook at the first call. */
+/* The x86-64 machine code of a facade: stubs (the exported functions), lazy entries (the first targets of the stubs),
+ * and the code to which lazy entries jump. This code opens the hook at the first call. */
 #include "gw_facade.h"
 #include "gwi_facade_machine.h"
 
@@ -7,7 +8,7 @@
 
 #if defined(__x86_64__)
 
-/* The machine code below contains these offsets as numbers. */
+/* The machine code below contains these offsets as literal numbers. */
 _Static_assert(offsetof(gw_facade_head, dl_open) == 16, "dl_open");
 _Static_assert(offsetof(gw_facade_head, dl_sym) == 24, "dl_sym");
 _Static_assert(offsetof(gw_facade_head, dl_open_old) == 32, "dl_open_old");
@@ -22,14 +23,15 @@ _Static_assert(offsetof(gw_facade_head, table) == 96, "table");
 
 /* Position-independent code that is copied into every facade.
  *
- * A lazy entry pushes its index and jumps to the beginning of this code. The code preserves all registers that carry
- * arguments: the six integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. It also
- * preserves errno. rbx has the address of the head, r12 the index, r13 the address of errno (or 0), and r14d its
- * value.
+ * A lazy entry pushes the index of its name and jumps to the beginning of this code. The code preserves all registers
+ * that carry arguments: the six integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. It
+ * also preserves errno. rbx has the address of the head, r12 the index, r13 the address of errno (or 0), and r14d the
+ * value of errno.
  *
  * open(path) calls dlopen, or else __libc_dlopen_mode. If both are missing, it returns 0. sym(handle, name) does the
- * same with dlsym and __libc_dlsym. First the hook is called to fill the table. If that fails, only this entry is
- * filled, with the driver's function. If that fails too, the entry returns CUDA_ERROR_STUB_LIBRARY (34). */
+ * same with dlsym and __libc_dlsym. The code first calls the hook to fill the table. If the hook fails, the code looks
+ * up the driver's function and stores it in this table entry only. If there is no such function either, it stores a
+ * function that returns CUDA_ERROR_STUB_LIBRARY (34). Finally it jumps to the table entry. */
 __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         ".balign 16\n"
         ".globl gwi_facade_blob\n"
@@ -60,7 +62,7 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  mov %r13, 208(%rsp)\n"
         "  mov %r14, 216(%rsp)\n"
         "  mov 8(%rbp), %r12d\n"
-        "  lea 0x7f000000(%rip), %rbx\n" /* patched: address of the head */
+        "  lea 0x7f000000(%rip), %rbx\n" /* gwi_facade_code_write() inserts the address of the head */
         ".globl gwi_facade_blob_head\n"
         ".hidden gwi_facade_blob_head\n"
         "gwi_facade_blob_head:\n"
@@ -85,7 +87,7 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  call *%rax\n"
         "  test %eax, %eax\n"
         "  jz 8f\n"
-        "5:\n" /* continue without the hook */
+        "5:\n" /* without the hook: open the driver */
         "  mov 64(%rbx), %rdi\n"
         "  call 20f\n"
         "  test %rax, %rax\n"
@@ -137,7 +139,7 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  mov 16(%rbx), %rax\n"
         "  test %rax, %rax\n"
         "  jnz 21f\n"
-        "  mov $0x80000002, %esi\n" /* the flags that dlopen() passes */
+        "  mov $0x80000002, %esi\n" /* RTLD_NOW | __RTLD_DLOPEN, which dlopen() itself passes */
         "  mov 32(%rbx), %rax\n"
         "  test %rax, %rax\n"
         "  jz 22f\n"
@@ -205,13 +207,14 @@ static void put32(uint8_t *at, uint32_t value)
     memcpy(at, &value, sizeof value);
 }
 
-/* A displacement is relative to the end of its instruction. */
+/* Store the 32-bit displacement of an instruction. It is relative to the end of the instruction. */
 static void put_displacement(uint8_t *at, uint64_t target, uint64_t instruction_end)
 {
     put32(at, (uint32_t)(target - instruction_end));
 }
 
-/* Write the code of a read. Its stub is near enough for a short jump. */
+/* Write the code of a read: jump to reads[i], or to the stub of the same name if reads[i] is 0. The stub is near enough
+ * for a short jump. */
 static void put_read(uint8_t *code, const gwi_facade_places *places, uint32_t i)
 {
     static const uint8_t like[] = {0x4c, 0x8b, 0x1d, 0, 0, 0, 0, /* mov reads[i](%rip), %r11 */

@@ -15,8 +15,8 @@ enum { GW_FACADE_VERSION = 3, GW_FACADE_BUILD_ID_TEXT = 64 };
 
 #define GW_FACADE_MAGIC "GWFACAD"
 
-/* The writable head inside a facade's data, shared by its machine code and the hook. The loader relocates the
- * pointers. The machine code in facade_x86_64.c uses the offsets of these members; assertions there check them.
+/* The writable head inside a facade's data, used by the facade's machine code and by the hook. The loader relocates the
+ * pointers. The machine code in facade_x86_64.c uses the offsets of these members; assertions in that file check them.
  *
  * The stub of the i-th name jumps to `table[i]`. At first this entry leads to code that opens the hook and calls its
  * gw_hook_attach(head). After that, it leads to a wrapper or to the real function. If the hook cannot be opened, the
@@ -25,10 +25,10 @@ typedef struct gw_facade_head {
     char magic[8];
     uint32_t version;
     uint32_t name_count;
-    void *dl_open;     /* dlopen; weak, NULL if the C library has it in libdl and libdl is not loaded */
-    void *dl_sym;      /* dlsym; likewise */
-    void *dl_open_old; /* __libc_dlopen_mode, for older C libraries without the two functions above */
-    void *dl_sym_old;  /* __libc_dlsym */
+    void *dl_open;     /* address of dlopen(); weak reference: NULL if dlopen() is in libdl, which is not loaded */
+    void *dl_sym;      /* address of dlsym(); NULL in the same case */
+    void *dl_open_old; /* address of __libc_dlopen_mode(), for older C libraries, where the two above are NULL */
+    void *dl_sym_old;  /* address of __libc_dlsym(), likewise */
     void *errno_location;
     const char *hook_path;   /* absolute */
     const char *driver_path; /* absolute */
@@ -38,23 +38,24 @@ typedef struct gw_facade_head {
     void **table;
     const char *driver_soname;
     const char *driver_build_id; /* hex; "" if the driver has none */
-    const uint8_t *stubs;        /* the code that dlsym() finds: that of name i is at stubs + i * stub_bytes ... */
+    /* The code that dlsym() finds for name i is at stubs + i * stub_bytes. The first read_count names are exceptions:
+     * their code is at read_stubs + i * read_stub_bytes. */
+    const uint8_t *stubs;
     uint32_t stub_bytes;
     uint32_t attached; /* 1 once the hook has filled the table */
-    /* ... except for the first read_count names, which are at read_stubs + i * read_stub_bytes */
     const uint8_t *read_stubs;
     uint32_t read_stub_bytes;
     uint32_t read_count;
-    void **reads; /* the targets of these read_count names, on a page of their own; NULL: jump through the table */
+    void **reads; /* targets of the first read_count names, on a page of their own; NULL: jump through the table */
 } gw_facade_head;
 
-/* The hook's entry point. Returns 0 if the table is filled; otherwise the facade uses only the real driver. Several
- * threads may call it at once. */
+/* The hook's entry point. Returns 0 if it has filled the table. Otherwise the facade calls only the real driver.
+ * Several threads may call it at once. */
 typedef int gw_hook_attach_fn(gw_facade_head *head);
 
 typedef struct gw_facade_info {
-    char soname[256];                       /* "" if it has none */
-    char build_id[GW_FACADE_BUILD_ID_TEXT]; /* hex; "" if it has none */
+    char soname[256];                       /* "" if the library has none */
+    char build_id[GW_FACADE_BUILD_ID_TEXT]; /* hex; "" if the library has none */
     uint32_t export_count;
 } gw_facade_info;
 
@@ -74,11 +75,12 @@ GW_MUST_CHECK gw_status gw_facade_write(const char *driver_path, const char *hoo
                                         gw_error *err);
 
 /* Find the libcuda.so.1 that the loader would give `program` (absolute path of an executable) with `library_path` as
- * its LD_LIBRARY_PATH (NULL: none). Searches the program's own run path, the library path, and then the system's
- * cache and default folders. A child process does the last step: it opens the library lazily and exits.
+ * its LD_LIBRARY_PATH (NULL: none). Searches the program's own run path, `library_path`, and then the system's cache
+ * and default folders. A child process searches the cache and the default folders: it opens the library lazily and
+ * exits.
  *
  * Returns GW_OK: *ret_path is an absolute path, freed by the caller. GW_MISSING: no driver was found; `err` lists the
- * places searched and a file that was skipped, with the reason. Also GW_NOMEM or GW_IO. */
+ * places searched, and the last file that was skipped, with the reason. Also GW_NOMEM or GW_IO. */
 GW_MUST_CHECK gw_status gw_driver_locate(const char *program, const char *library_path, char **ret_path, gw_error *err);
 
 #endif

@@ -19,14 +19,14 @@ typedef struct gwi_elf {
     uint32_t phdr_count;
     const Elf64_Dyn *dyn; /* NULL: no dynamic segment */
     uint32_t dyn_count;
-    const char *strings; /* the dynamic string table; terminated */
+    const char *strings; /* the dynamic string table; ends with a zero byte */
     size_t string_bytes;
     const Elf64_Sym *symbol;
     uint32_t symbol_count;
 } gwi_elf;
 
-/* Map and check a file. Returns GW_OK, or GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file). On an
- * error, the file is closed again. */
+/* Map and check a file. Returns GW_OK, or GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file). After
+ * an error, nothing stays mapped. */
 GW_MUST_CHECK gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err);
 void gwi_elf_close(gwi_elf *elf);
 
@@ -34,10 +34,10 @@ void gwi_elf_close(gwi_elf *elf);
  * or its string is out of range. */
 const char *gwi_elf_dyn_string(const gwi_elf *elf, int64_t tag, unsigned n);
 
-/* Return the name of a symbol, or NULL if it is damaged. */
+/* Return the name of a symbol; NULL if the offset of the name is out of range. */
 const char *gwi_elf_symbol_name(const gwi_elf *elf, const Elf64_Sym *symbol);
 
-/* True if other libraries can find the symbol by name: it is defined, not local and not hidden. */
+/* True if other libraries can find the symbol by name: the symbol is defined, not local and not hidden. */
 bool gwi_elf_symbol_exported(const Elf64_Sym *symbol);
 
 /* Write the build id in hex, or "" if there is none. */

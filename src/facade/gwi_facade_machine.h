@@ -1,15 +1,17 @@
-/* The machine-specific part of a facade: its code. Each machine type has its own implementation. */
+/* The machine code of a facade, which depends on the processor. Each architecture has its own implementation. */
 #ifndef GWI_FACADE_MACHINE_H
 #define GWI_FACADE_MACHINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Return false if facades cannot be written for this machine. */
+/* Return false if facades cannot be written for this processor architecture. */
 bool gwi_facade_code_supported(void);
 
-/* Addresses of the parts of a facade. The first `read_count` of `count` names are reads. The read_count words at
- * `reads_at` are their targets; if a target is 0, the code jumps through the table, as for all other names. */
+/* Addresses of the parts of a facade. The first `read_count` of `count` names are reads (GW_API_READ): functions that
+ * only read a value, so that the hook need not see their calls after cuInit. At `reads_at` there is one target per
+ * read. The code of a read jumps to this target, or through the table if the target is 0. The code of all other names
+ * jumps through the table. */
 typedef struct gwi_facade_places {
     uint64_t code_at, head_at, table_at, reads_at;
     uint32_t count, read_count;
@@ -23,8 +25,8 @@ uint64_t gwi_facade_code_bytes(uint32_t count);
 /* Write the code for these addresses to `code`. */
 void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places);
 
-/* Return the address of the code of the i-th name: gwi_facade_read_at() for reads, which jump through the page of
- * reads (gw_facade.h), gwi_facade_stub_at() for all others. */
+/* Return the address of the code of the i-th name: gwi_facade_read_at() for the first read_count names (reads),
+ * gwi_facade_stub_at() for all others. */
 uint64_t gwi_facade_read_at(uint64_t code_at, uint32_t i);
 uint64_t gwi_facade_stub_at(uint64_t code_at, uint32_t i);
 /* Return the initial value of the i-th table entry: the code that attaches the hook. */

@@ -19,7 +19,8 @@ enum { FOLDER_BYTES = 4096 };
 
 static const char a_place_here; /* any address in this library, for dladdr() */
 
-/* Store the folder of this library, with a slash at its end. Returns false if the folder is unknown. */
+/* Store the path of the folder that contains this library, with a slash at its end. Returns false if the folder is
+ * unknown. */
 static bool own_folder(char *folder)
 {
     Dl_info info;
@@ -33,7 +34,7 @@ static bool own_folder(char *folder)
     return true;
 }
 
-/* True for the folder itself, with or without the slash at its end, and for a file in it. */
+/* True if the path `element` is the folder itself, with or without the slash at its end, or is inside the folder. */
 static bool is_in(const char *element, size_t bytes, const char *folder)
 {
     size_t length = strlen(folder);

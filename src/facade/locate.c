@@ -20,7 +20,7 @@ static const char driver_name[] = "libcuda.so.1";
 
 typedef struct search {
     char found[PATH_MAX];
-    char passed_over[300]; /* the last file that exists but cannot be used, and the reason; "": none */
+    char passed_over[300]; /* the last driver file that exists but cannot be used, and the reason; "": none */
 } search;
 
 static bool usable(search *s, const char *path)
@@ -99,7 +99,7 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf elf;
     rpath[0] = runpath[0] = '\0';
     if (gwi_elf_open(program, &elf, NULL) != GW_OK)
-        return; /* a script or an unreadable file: an interpreter's run path almost never leads to a driver */
+        return; /* a script or an unreadable file: the interpreter's run path almost never leads to a driver */
     const char *value = gwi_elf_dyn_string(&elf, DT_RUNPATH, 0);
     if (value != NULL)
         snprintf(runpath, PATH_MAX, "%s", value);
@@ -108,12 +108,13 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf_close(&elf);
 }
 
-/* In the child: write the path of the library that the loader finds, or '!' and the reason. */
+/* In the child: write to `fd` the path of the library that the loader finds, or '!' and the reason why it finds
+ * none. */
 static void probe(int fd)
 {
     char text[PATH_MAX];
     struct link_map *map = NULL;
-    alarm(10); /* a driver on a dead network file system must not block us forever */
+    alarm(10); /* SIGALRM ends the child: a driver on a dead network file system must not block us forever */
     void *lib = dlopen(driver_name, RTLD_LAZY | RTLD_LOCAL);
     if (lib == NULL)
         snprintf(text, sizeof text, "!%s", dlerror());

@@ -23,7 +23,7 @@ static gw_status fail_at(const gwi_in *in, uint64_t offset, gw_status status, co
     return gw_fail(err, status, "%s: offset %llu: %s", in->path, (unsigned long long)offset, reason);
 }
 
-/* Read up to `bytes` bytes. *ret_got is smaller if the file ends before that. */
+/* Read up to `bytes` bytes at `offset`. *ret_got is smaller than `bytes` if the file ends before them. */
 static gw_status read_at(const gwi_in *in, uint64_t offset, void *to, size_t bytes, size_t *ret_got, gw_error *err)
 {
     size_t got = 0;
@@ -120,7 +120,8 @@ void gwi_in_close(gwi_in *in)
 /* Find the next block head at or after `from`. Returns the end of the file if there is none. */
 static uint64_t find_marker(gwi_in *in, uint64_t from)
 {
-    enum { WINDOW = 64 << 10, FIRST_WINDOW = 1 << 10 }; /* the next head is usually near, and the search is frequent */
+    /* Start with a small window, because the next head is usually near and the search is frequent. */
+    enum { WINDOW = 64 << 10, FIRST_WINDOW = 1 << 10 };
     static const uint32_t marker = GWI_BLOCK_MARKER;
     uint8_t *window = malloc(WINDOW);
     size_t window_bytes = FIRST_WINDOW;
@@ -187,10 +188,10 @@ static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
     return GW_OK;
 }
 
-/* Return the offset at which to continue after damage. After a block with a good head and a bad body, the next block
- * is usually at its expected place; if not, search for it. In a file of nested block heads, the search would read the
- * same bytes again and again. So once 16 times the size of the file was read in vain, whole damaged blocks are
- * skipped. */
+/* Return the offset at which to continue after damage. After a block with a good head and a bad body, the next block is
+ * usually where the head says; if it is not, search for the next head. A file of nested block heads would make the
+ * search read the same bytes again and again. So once the bad bodies add up to 16 times the size of the file, skip each
+ * bad block as a whole, without a search. */
 static uint64_t go_on_at(gwi_in *in, verdict why)
 {
     if (why == HEAD_BAD)
@@ -245,7 +246,7 @@ gw_status gwi_in_find(gwi_in *in, gw_error *err)
     if (seen != GOOD)
         return pass_over(in, seen, err);
     if (in->sequence_known && in->head.sequence != in->sequence) {
-        in->sequence_known = false; /* report this once: the next call reads the block */
+        in->sequence_known = false; /* report the gap once: the next call reads the block */
         return gw_fail(err, GW_CORRUPT, "%s: offset %llu: found block %u, expected block %u", in->path,
                        (unsigned long long)in->offset, in->head.sequence, in->sequence);
     }

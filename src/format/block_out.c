@@ -11,11 +11,11 @@
 #include <zstd.h>
 
 enum {
-    /* Events are already stored as differences and take 10.9 bytes each. Level 1 reduces this to 9.5 bytes, but makes
-     * reading a fifth slower. */
+    /* Events are already stored as differences. At level -1 an event takes 10.9 bytes in the file. At level 1 it takes
+     * 9.5 bytes, but reading takes a fifth longer. */
     PACK_LEVEL_EVENTS = -1,
     PACK_LEVEL = 3,
-    PACK_BYTES_MIN = 128, /* smaller blocks do not shrink */
+    PACK_BYTES_MIN = 128, /* smaller blocks are stored as they are, because packing does not shrink them */
     /* Disk space reserved in advance, so that the final blocks fit on a full disk. */
     ROOM_BYTES = 64 << 10
 };
@@ -43,8 +43,8 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
     return GW_OK;
 }
 
-/* Reserve space for `bytes` and for the final blocks. Returns false if the disk is full. If the file system cannot
- * reserve space, the write itself fails later. */
+/* Reserve disk space for `bytes` more bytes and for the final blocks. Returns false if the disk is full. Returns true
+ * if the file system cannot reserve space; a full disk then makes the write itself fail. */
 static bool take_room(gwi_out *out, size_t bytes)
 {
     if (out->end + bytes + ROOM_BYTES / 2 <= out->room_until)
@@ -55,7 +55,8 @@ static bool take_room(gwi_out *out, size_t bytes)
     return true;
 }
 
-/* Block types that may use the reserved space: they are small and more important than further events. */
+/* True for blocks that may use the space reserved for the final blocks: they are small and more important than further
+ * events. */
 static bool may_use_room(unsigned type)
 {
     return type == GWI_BLOCK_DICT || type == GWI_BLOCK_FACTS || type == GWI_BLOCK_SYNC || type == GWI_BLOCK_END;
@@ -91,7 +92,8 @@ void gwi_out_close(gwi_out *out)
     out->fd = -1;
 }
 
-/* Pack a block into `stored`, after the head. Returns its packed size, or 0 if packing does not make it smaller. */
+/* Pack a block into `stored`, behind the space for its head. Returns the packed size; 0: packing does not make the
+ * block smaller. */
 static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes)
 {
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
@@ -105,7 +107,7 @@ static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint
     return 0;
 }
 
-/* Complete the head and write it, together with the block in `stored`. */
+/* Complete the block's head and write it to the file, followed by the block's contents from `stored`. */
 static gw_status write_stored(gwi_out *out, gwi_block_head head, gw_error *err)
 {
     uint8_t *stored = out->stored + GWI_BLOCK_HEAD_BYTES;

@@ -72,8 +72,8 @@ static size_t read_fd(int fd, uint64_t offset, void *to, size_t bytes)
     return got;
 }
 
-/* The kernel copies the data, and these fences order the copies. ThreadSanitizer does not see the copies and does not
- * support fences. */
+/* The buffer is read with pread() and written with pwrite(), so the kernel copies the data. These fences order the
+ * copies. ThreadSanitizer does not see the copies and does not support fences. */
 static void fence_acquire(void)
 {
 #ifndef __SANITIZE_THREAD__
@@ -93,7 +93,8 @@ void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t
     size_t got = 0;
     if (buffer->copy == NULL) {
         got = read_fd(buffer->fd, offset, to, bytes);
-        fence_acquire(); /* later reads must not return older data: a count is read before its records */
+        /* Later reads must not return older data, because a count is read before the records that it counts. */
+        fence_acquire();
     } else if (offset < buffer->copy_bytes) {
         got = buffer->copy_bytes - offset < bytes ? (size_t)(buffer->copy_bytes - offset) : bytes;
         memcpy(to, buffer->copy + offset, got);
@@ -106,7 +107,7 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
     if (buffer->copy != NULL || buffer->fd < 0)
         return;
     fence_release();
-    /* An error affects only the process of this file: its chunk stays taken. */
+    /* Ignore errors: only the process of this buffer is affected, because its chunk stays taken. */
     ssize_t ignored = pwrite(buffer->fd, from, bytes, (off_t)offset);
     (void)ignored;
 }
@@ -155,8 +156,8 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
     if (buffer->name == NULL)
         goto out;
     buffer->opened_at_ns = gw_monotonic_ns();
-    buffer->pidfd = open_pidfd((uint32_t)strtoul(name, NULL, 10)); /* open it now, because the process may be gone when
-                                                                    * the buffer is ready */
+    /* Open the pidfd now, because the process may have ended when the buffer becomes ready. */
+    buffer->pidfd = open_pidfd((uint32_t)strtoul(name, NULL, 10));
     st = GW_OK;
     if (copy)
         st = make_copy(buffer, info.st_size < BUFFER_BYTES_MAX ? (uint64_t)info.st_size : BUFFER_BYTES_MAX);
@@ -222,9 +223,9 @@ static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_err
     return GW_OK;
 }
 
-/* The program continues during the copy. A chunk that was freed and taken again meanwhile is inconsistent, so clear
- * its head: the recording has its former contents. The current ring heads show which entries may have been
- * overwritten. */
+/* The program continues while we copy its buffer. A chunk that was freed and taken again meanwhile is inconsistent, so
+ * clear its head in the copy. No event is lost, because a chunk is freed only after its events are in the recording.
+ * Also store the current head of each ring: it shows which entries may have been overwritten during the copy. */
 static gw_status settle_copy(gwi_buffer *buffer)
 {
     if (buffer->copy == NULL || buffer->fd < 0)
@@ -251,7 +252,7 @@ static gw_status settle_copy(gwi_buffer *buffer)
     return GW_OK;
 }
 
-/* True if the namespace differs from ours. Namespaces count as equal if one of them is unknown. */
+/* True if this pid namespace is not ours. False if either one is unknown. */
 static bool is_elsewhere(uint64_t pid_namespace)
 {
     char text[40] = "";
@@ -266,9 +267,10 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
     if (buffer->head.ready != 1)
         return buffer->head.ready == 0 ? GW_MISSING
                                        : gw_fail(err, GW_CORRUPT, "%s: offset 16: invalid ready flag", buffer->name);
-    /* Read the head again, now that it is known to be complete. */
+    /* Read the head again, because it may have been incomplete when it was read together with the flag. */
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
-    gwi_now now = gwi_now_take(); /* after the head, or a new process would appear to start in the future */
+    /* Read the clocks after the head. Otherwise, a new process would appear to start in the future. */
+    gwi_now now = gwi_now_take();
     gw_status st = check_head(buffer, &now, err);
     if (st != GW_OK)
         return st;
@@ -294,7 +296,7 @@ bool gwi_buffer_process_gone(const gwi_buffer *buffer)
 {
     if (buffer->is_elsewhere)
         return false;
-    if (buffer->pidfd >= 0) { /* correct even if the pid was reused */
+    if (buffer->pidfd >= 0) { /* a pidfd is correct even if the pid was reused */
         struct pollfd poll_fd = {.fd = buffer->pidfd, .events = POLLIN};
         return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
     }
@@ -319,7 +321,7 @@ static bool status_of_zombie(uint32_t pid, int *ret_status)
     return true;
 }
 
-/* The first version of the structure of PIDFD_GET_INFO. It contains the exit status. */
+/* The first version of struct pidfd_info, which the ioctl PIDFD_GET_INFO fills. It contains the exit status. */
 typedef struct pidfd_info_v0 {
     uint64_t mask, cgroup;
     uint32_t pid, tgid, ppid, ids[8];
@@ -353,7 +355,8 @@ void gwi_buffer_ask_status(gwi_buffer *buffer)
     int status;
     if (buffer->status_known || buffer->pidfd < 0)
         return;
-    /* If the zombie still exists after its status was read, the pid was not reused meanwhile. */
+    /* If the zombie still exists after its status was read, the pid was not reused: the status is that of this
+     * process. */
     if ((status_of_zombie(buffer->head.pid, &status) && !is_waited_for(buffer->pidfd)) ||
         status_of_pidfd(buffer->pidfd, &status)) {
         buffer->status_known = true;

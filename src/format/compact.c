@@ -16,7 +16,7 @@
 
 enum { SAME_FAILURES_MAX = 64, STDERR_KEPT_BYTES = 256 << 10, EVENT_BYTES_GUESS = 12 };
 
-/* Keys of the table below, in addition to the kinds of objects. */
+/* Keys of the table below, besides the kinds of objects (gw_thing). */
 enum { FAILURE = GW_THING_COUNT, SAMPLE_FIRST, SAMPLE_LAST, FIRST_THREAD_STATE };
 
 /* ---- a table from (kind of object, process, name) to a number ---- */
@@ -24,7 +24,7 @@ enum { FAILURE = GW_THING_COUNT, SAMPLE_FIRST, SAMPLE_LAST, FIRST_THREAD_STATE }
 typedef struct entry {
     uint64_t name;
     uint32_t pid;
-    uint32_t what; /* gw_thing, or one of the keys above; 0: empty */
+    uint32_t what; /* gw_thing, or one of the keys above; 0: empty entry */
     uint64_t value;
 } entry;
 
@@ -65,7 +65,7 @@ static bool grow_table(table *t)
     return true;
 }
 
-/* Find the entry, or add one with value 0. Returns NULL if out of memory. */
+/* Return the entry with this key, after adding it with value 0 if it is missing. Returns NULL if out of memory. */
 static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 {
     if (!grow_table(t))
@@ -82,10 +82,10 @@ static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 
 typedef struct older {
     table table;
-    uint8_t *keep; /* owned: one byte per item of EVENTS, CARRY, STATE and SAMPLES blocks */
+    uint8_t *keep; /* owned: KEEP_NOT, KEEP or KEEP_ALWAYS for each item of EVENTS, CARRY, STATE and SAMPLES blocks */
     size_t count, capacity;
     uint64_t events, events_kept;
-    uint64_t alive_skip; /* number of events marked KEEP that must be dropped nevertheless, oldest first */
+    uint64_t alive_skip; /* drop this many of the oldest events marked KEEP nevertheless, for lack of space */
 } older;
 
 static bool remember(older *o, bool keep)
@@ -110,8 +110,8 @@ static bool judge_failure(older *o, const gw_event *event)
     return true;
 }
 
-/* Decide whether to keep an event. An event that ends an object is dropped together with the one that made the object.
- * Returns false if out of memory. */
+/* Decide whether to keep an event. If an event ends an object, both this event and the one that made the object are
+ * dropped. Returns false if out of memory. */
 static bool judge_event(older *o, const gw_event *event)
 {
     o->events++;
@@ -128,7 +128,7 @@ static bool judge_event(older *o, const gw_event *event)
     if (e == NULL)
         return false;
     if (kind->effect != GW_EFFECT_ENDS) {
-        e->value = o->count; /* 1 + the index of the event */
+        e->value = o->count; /* 1 + index of this event in `keep` */
     } else if (e->value != 0) {
         o->keep[e->value - 1] = KEEP_NOT;
         o->keep[o->count - 1] = KEEP_NOT;
@@ -137,7 +137,7 @@ static bool judge_event(older *o, const gw_event *event)
     return true;
 }
 
-/* For each thread, keep only the last item of each kind. Returns false if out of memory. */
+/* Keep the item, and drop the previous item of this kind and thread. Returns false if out of memory. */
 static bool judge_state(older *o, const gw_item *item)
 {
     entry *e = demand(&o->table, FIRST_THREAD_STATE + (uint32_t)item->kind, item->pid, item->tid);
@@ -149,8 +149,8 @@ static bool judge_state(older *o, const gw_item *item)
     return true;
 }
 
-/* Keep the first and the last full sample of each source and device, so that the change over this time stays known.
- * The values in between are lost, including the highest ones. Returns false if out of memory. */
+/* Keep the first and the last whole sample of each source and device, which show the change over this time. The samples
+ * in between are dropped, even if they contain the highest values. Returns false if out of memory. */
 static bool judge_sample(older *o, const gw_item *item)
 {
     uint64_t name = (uint64_t)item->sample.source << 32 | item->sample.device;
@@ -177,9 +177,9 @@ static bool judge_sample(older *o, const gw_item *item)
 /* ---- reading the old file ---- */
 
 typedef struct plan {
-    uint64_t split_offset;  /* blocks from here on are copied */
+    uint64_t split_offset;  /* start of the newer half: all blocks from here on are copied */
     uint64_t stderr_offset; /* stderr blocks from here on are kept */
-    uint64_t sync_offset;   /* the last SYNC block of the older half */
+    uint64_t sync_offset;   /* the last SYNC block of the older half, which is kept */
 } plan;
 
 typedef struct block_place {
@@ -232,7 +232,7 @@ static plan make_plan(const block_place *list, size_t count, uint64_t bytes_max)
     return p;
 }
 
-/* True for blocks whose items are kept or dropped individually. */
+/* True for blocks whose items are kept or dropped one by one; other blocks are kept or dropped as a whole. */
 static bool is_judged(unsigned type)
 {
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY || type == GWI_BLOCK_STATE || type == GWI_BLOCK_SAMPLES;
@@ -243,7 +243,7 @@ static bool is_events(unsigned type)
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
 }
 
-/* Pass every item of the current block to `each`. */
+/* visit_block() calls this for every item of a block. */
 typedef gw_status (*item_visitor)(void *user, const gw_item *item, gw_error *err);
 
 static gw_status visit_block(gwi_source *source, item_visitor each, void *user, gw_error *err)
@@ -294,8 +294,8 @@ static gw_status judge_older(gwi_source *source, const plan *p, older *o, gw_err
     return st == GW_END ? GW_OK : st;
 }
 
-/* The kept items may take a quarter of the limit. Beyond that, drop the oldest events, even those of objects that
- * still exist, and count them. */
+/* Limit the kept items of the older half to a quarter of `bytes_max`, at about 12 bytes each. If there are more, set
+ * `alive_skip` so that the oldest events are dropped although their objects still exist. */
 static void fit_older(older *o, uint64_t bytes_max)
 {
     uint64_t kept = 0;
@@ -422,7 +422,7 @@ static gw_status start_files(const char *path, const char *new_path, gwi_source 
     gw_status st = gwi_source_start(source, fd, path, err);
     if (st != GW_OK)
         return st;
-    unlink(new_path); /* it exists if an earlier writer died while it compacted */
+    unlink(new_path); /* the file exists if an earlier writer died while it was compacting */
     fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return gw_fail(err, GW_IO, "%s: %s", new_path, strerror(errno));

@@ -1,4 +1,4 @@
-/* CRC-32C, computed by the processor's instruction or with a table. */
+/* CRC-32C, computed with the processor's CRC instruction, or with a table if there is none. */
 #include "gwi_crc32c.h"
 
 #include <pthread.h>

@@ -1,9 +1,10 @@
 /* Drains the buffers of a run folder.
  *
  * A drain copies the new records from all chunks, finds each thread's events in them, sorts the events by time and
- * passes on those that are at least 2 ms old. Younger events stay in the buffers for the next drain. No event is held
- * back in our own memory, so that none is lost if we die. Progress is stored per chunk (gwi_chunk_mark) and passed to
- * the writer as DRAINED items. gw_drain_commit() writes it into the buffers once the events are in the file. */
+ * passes on those that are at least 2 ms old. Younger events stay in the buffers for the next drain. The supervisor
+ * keeps no event only in its own memory, so that none is lost if it dies. The progress in each chunk (gwi_chunk_mark)
+ * is passed to the writer as DRAINED items. gw_drain_commit() writes the progress into the buffers once the events are
+ * in the file. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gwi_drain.h"
@@ -24,11 +25,11 @@
 
 enum {
     HOLD_BACK_NS = 2000000,
-    FORESEEN_NS = 100000000,       /* the usual time between two drains */
+    FORESEEN_NS = 100000000,       /* how far ahead foresee() predicts: the usual time between two drains */
     TEXT_PATIENCE_NS = 1000000000, /* how long an event waits for the rest of its text */
-    UNREADY_NS = 1000000000,       /* how long a buffer that is being set up is checked often */
+    UNREADY_NS = 1000000000,       /* for this long, a buffer that is still being set up is checked often */
     COUNTERS_EVERY_NS = 1000000000,
-    AFTER_FAILURE_NS = 2000000000u, /* for this long after a failure, every drain passes on the counters */
+    AFTER_FAILURE_NS = 2000000000u, /* for this long after a failure, every drain passes on changed counters */
     RESULT_OUT_OF_MEMORY = 2,
     RESULT_NOT_FOUND = 500, /* not a failure: libraries look up functions that may not exist */
     RECORD_BYTES = sizeof(gw_raw_event),
@@ -38,21 +39,21 @@ enum {
 
 /* The new records of one chunk, copied. */
 typedef struct part {
-    uint32_t buffer, chunk; /* indices */
+    uint32_t buffer, chunk; /* index in drain.buffer, and index of the chunk in this buffer */
     uint32_t slot, generation, tid;
     uint64_t sequence;
-    uint32_t first; /* index of its first record in drain.record */
+    uint32_t first; /* index of the part's first record in drain.record */
     uint32_t count;
-    uint32_t base_bytes; /* offset of that record in the chunk */
+    uint32_t base_bytes; /* offset of this first record, counted from the end of the chunk's head */
 } part;
 
-/* An event with its texts, which are adjacent in drain.record. Damaged records before the event are included, and
- * skipped. */
+/* An event with its texts, which are adjacent in drain.record. The group also contains damaged records directly before
+ * the event; they are skipped. */
 typedef struct group {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     uint32_t first, count;
     uint32_t event; /* index of the event's record; NO_EVENT: the group has only damaged records */
-    uint32_t part;  /* index of the part that contains the last record */
+    uint32_t part;  /* index of the part that contains the group's last record */
 } group;
 
 struct gw_drain {
@@ -60,7 +61,7 @@ struct gw_drain {
     int end_fd;   /* epoll on the pidfds of the processes and on the folder; -1: none */
     int made_fd;  /* inotify: reports new files in the folder; -1: none */
     bool copy;
-    bool listed;           /* for copies: the folder has been read */
+    bool listed;           /* for copies only: the folder has been read */
     bool last;             /* this is the last drain: do not wait for anything */
     uint64_t copied_at_ns; /* when copying began, see gwi_drain_open_copy() */
     uint64_t t0_monotonic_ns;
@@ -69,11 +70,11 @@ struct gw_drain {
     gwi_buffer **buffer; /* owned */
     uint32_t buffer_count;
     size_t buffer_capacity;
-    uint64_t t_ns; /* time of the last event passed on, since t0 */
+    uint64_t t_ns; /* time of the last event passed on, in ns since t0_monotonic_ns */
     uint64_t now_ns;
     uint64_t before_ns; /* start of the previous drain; 0: none */
-    gwi_now now;        /* read after the records were copied */
-    /* data of one drain */
+    gwi_now now;        /* the clocks, read after the records were copied */
+    /* data of the current drain */
     part *part;
     uint32_t part_count;
     size_t part_capacity;
@@ -95,7 +96,7 @@ struct gw_drain {
 
 /* ---- opening and closing ---- */
 
-/* Watch the folder for new buffers, so that we find a process in time even if it ends before the next drain. */
+/* Watch the folder for new buffers, so that a process that starts and ends between two drains is found in time. */
 static void watch_folder(gw_drain *drain)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -104,7 +105,7 @@ static void watch_folder(gw_drain *drain)
         return;
     if (inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0) {
         int ignored = epoll_ctl(drain->end_fd, EPOLL_CTL_ADD, drain->made_fd, &event);
-        (void)ignored; /* on failure, the next drain finds new buffers */
+        (void)ignored; /* if this fails, new buffers are found by the next drain */
     }
 }
 
@@ -232,7 +233,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
     closedir(dir);
     if (st != GW_OK)
         return gw_fail(err, st, "run folder %s: no memory for its buffers", drain->folder);
-    drain->listed = drain->copy; /* the folder of a copy is read only once */
+    drain->listed = drain->copy; /* a copy reads the folder only once */
     return GW_OK;
 }
 
@@ -253,17 +254,19 @@ static bool is_mapped(const gwi_buffer *buffer)
     return found;
 }
 
-/* Switch watching the process on or off. While it is on, gw_drain_end_fd() becomes readable when the process ends. */
+/* Start or stop watching the process of a buffer. While it is watched, gw_drain_end_fd() becomes readable when the
+ * process ends. */
 static void watch_ends(gw_drain *drain, gwi_buffer *buffer, bool on)
 {
     struct epoll_event event = {.events = EPOLLIN};
     if (drain->end_fd < 0 || buffer->pidfd < 0)
         return;
     int ignored = epoll_ctl(drain->end_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, buffer->pidfd, &event);
-    (void)ignored; /* on failure, the next drain finds out that the process ended */
+    (void)ignored; /* if this fails, the next drain finds out that the process ended */
 }
 
-/* After an exec, the old program's buffer remains: the process is alive but no longer writes to this buffer. */
+/* Mark older buffers of this process that it no longer maps. After an exec, the old program's buffer remains: the
+ * process is alive but no longer writes to this buffer. */
 static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
 {
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
@@ -305,7 +308,7 @@ static gw_status refuse(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
     return say(drain, buffer->head.pid, "buffer.refused", why, err);
 }
 
-/* Introduce a buffer to the sink if it has become ready since the last drain. */
+/* Pass a PROCESS item to the sink if the buffer has become ready since the last drain. Report a damaged buffer. */
 static gw_status welcome(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 {
     if (!buffer->adopted) {
@@ -340,7 +343,8 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
         if (buffer->adopted && !buffer->gone && gwi_buffer_process_gone(buffer)) {
             looked_at_ns = looked_at_ns == 0 ? gw_monotonic_ns() : looked_at_ns;
             buffer->gone = true;
-            buffer->gone_at_ns = looked_at_ns; /* the same time for all: the order of their ends is unknown */
+            /* Use the same time for all processes that have ended, because the order of their ends is unknown. */
+            buffer->gone_at_ns = looked_at_ns;
             gwi_buffer_ask_status(buffer);
             watch_ends(drain, buffer, false);
         }
@@ -355,7 +359,7 @@ static bool is_read(const gwi_buffer *buffer)
 
 /* ---- copying records ---- */
 
-/* Update our progress in a chunk after reading its head. */
+/* Return our progress in a chunk. If the chunk is new to us, start with the progress stored in its head. */
 static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_chunk_head *head, uint32_t used_bytes)
 {
     gwi_chunk_mark *mark = &buffer->chunk[index];
@@ -368,11 +372,11 @@ static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_
     return mark;
 }
 
-/* Predict how full the buffer will be in FORESEEN_NS if the program continues as since the last drain. The value
- * falls slowly, because a short pause does not mean that the program is idle. */
+/* Predict how full the buffer will be in FORESEEN_NS if the program writes events at the same rate as since the last
+ * drain. The prediction falls slowly, because a short pause does not mean that the program is idle. */
 static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_records)
 {
-    uint64_t since_ns = buffer->head.start_monotonic_ns; /* for a buffer that is new in this drain */
+    uint64_t since_ns = buffer->head.start_monotonic_ns; /* used if the buffer is newer than the previous drain */
     if (since_ns < drain->before_ns)
         since_ns = drain->before_ns;
     buffer->foreseen_ratio *= 0.8;
@@ -386,7 +390,7 @@ static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_reco
         buffer->foreseen_ratio = ratio;
 }
 
-/* Return the number of chunks that the process has ever taken. */
+/* Return the number of times that the process has taken a chunk. */
 static uint64_t chunk_sequence(const gwi_buffer *buffer)
 {
     uint64_t sequence;
@@ -394,9 +398,9 @@ static uint64_t chunk_sequence(const gwi_buffer *buffer)
     return sequence;
 }
 
-/* True if all chunks must be read. Usually they need not be: if the process took no chunk since the last drain, only
- * chunks that were not free can have changed. A thread increments the count after it takes a chunk, so read the count
- * before the chunks. */
+/* True if all chunks must be read. Usually they need not be: if the process has taken no chunk since the last drain,
+ * only chunks that were in use then can have changed. A thread increments chunk_sequence after it takes a chunk, so
+ * read chunk_sequence before the chunks. */
 static bool must_see_all(const gw_drain *drain, gwi_buffer *buffer)
 {
     uint64_t sequence = chunk_sequence(buffer);
@@ -427,7 +431,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
             continue;
         new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
         if (!gw_array_room(&drain->part, drain->part_count, &drain->part_capacity, sizeof(part))) {
-            buffer->sequence_seen--; /* read all chunks next time, to find the rest */
+            buffer->sequence_seen--; /* makes the next drain read all chunks, so that it finds the remaining records */
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
         }
         drain->part[drain->part_count++] = (part){.buffer = buffer_index,
@@ -464,7 +468,7 @@ static int compare_parts(const void *left, const void *right)
     return 0;
 }
 
-/* Copy the records thread by thread, so that an event and its text are adjacent. */
+/* Copy the records thread by thread and in the order of chunks, so that an event and its text are adjacent. */
 static gw_status copy_records(gw_drain *drain, gw_error *err)
 {
     if (drain->part_count > 0)
@@ -495,21 +499,22 @@ static bool is_event(const gw_raw_event *record)
     return record->kind < GW_EV_COUNT && record->kind != GW_EV_TEXT;
 }
 
-/* Find the group that starts at record `first` of a thread whose records end at `end`. Returns false if its text is
- * incomplete. */
+/* Find the group that starts at record `first` of a thread whose records end at `end`. Returns false if the event's
+ * text is incomplete. */
 static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, group *ret_group)
 {
     *ret_group = (group){.first = first, .event = NO_EVENT};
     uint32_t at = first;
     while (at < end && !is_event(&drain->record[at]))
-        at++; /* a text without its event, or damage */
+        at++; /* skip a text without its event, or damage */
     bool whole = true;
     if (at < end) {
         ret_group->event = at;
         bool more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
         for (at++; more && at < end && drain->record[at].kind == GW_EV_TEXT; at++)
             more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
-        whole = !more || at < end; /* true as well if the next record is another event: the rest of the text was lost */
+        /* If the next record is another event, the rest of the text was lost: do not wait for it. */
+        whole = !more || at < end;
     }
     ret_group->count = at - first;
     ret_group->part = drain->record_part[at - 1];
@@ -524,9 +529,9 @@ static bool add_group(gw_drain *drain, const group *found)
     return true;
 }
 
-/* Return where to continue in a thread's records if the group at `first` must wait. This is the next chunk, because a
- * thread may have two chunks at once (one of them for failures) whose times interleave. But if the next chunk begins
- * with the rest of the text, the thread's other records must wait too: return `end`. */
+/* Return where to continue in a thread's records if the group at `first` must wait. Usually this is the next chunk,
+ * because a thread may have two chunks at once (one of them for failures) whose times interleave. But if the next chunk
+ * begins with the rest of this group's text, all further records of the thread must wait: return `end`. */
 static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_t end)
 {
     const part *p = &drain->part[drain->record_part[first]];
@@ -534,7 +539,7 @@ static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_
     return next < end && drain->record[next].kind == GW_EV_TEXT ? end : next;
 }
 
-/* Find the events of one thread in the records [first, end), up to the cutoff time. */
+/* Find the events of one thread in the records [first, end) that are not newer than the cutoff time. */
 static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint64_t cutoff_ns, gw_error *err)
 {
     gwi_buffer *buffer = drain->buffer[drain->part[drain->record_part[first]].buffer];
@@ -570,7 +575,7 @@ static int compare_groups(const void *left, const void *right)
 {
     const group *a = left, *b = right;
     COMPARE(a->t_ns, b->t_ns);
-    COMPARE(a->first, b->first); /* preserves the order of a thread's events */
+    COMPARE(a->first, b->first); /* preserves the order of a thread's events with equal times */
     return 0;
 }
 
@@ -695,7 +700,7 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     uint32_t inside = slot->inside_fn;
     gw_item item = {.kind = GW_ITEM_COUNTERS, .pid = buffer->head.pid, .tid = slot->tid};
     item.counters.calls = slot->calls;
-    item.counters.synced_at_ns = slot->synced_at; /* in ticks, to compare it with the last value */
+    item.counters.synced_at_ns = slot->synced_at; /* still in ticks, to compare it with the value passed on last */
     item.counters.inside_since_ns = inside == 0 ? 0 : slot->inside_since;
     item.counters.inside_fn_plus_1 = inside <= buffer->head.fn_count && inside <= UINT16_MAX ? (uint16_t)inside : 0;
     bool changed = memcmp(counter, said->counter, sizeof counter) != 0 ||
@@ -717,9 +722,9 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     return hand(drain, &item, err);
 }
 
-/* Copy the ring's entries that the owner cannot have overwritten during the copy. These are the entries before `head`,
- * which was read before the copy, except those that the owner may have overwritten up to the end of the copy or may be
- * writing now. */
+/* Copy the entries of a ring that are certainly intact to drain->call, and return their number. `head` was read before
+ * the copy, and entries from `head` on are left out. So are old entries that the owner may have overwritten before the
+ * copy ended, or may be overwriting now. */
 static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t slot_index, uint32_t ring_index,
                           uint64_t head)
 {
@@ -740,7 +745,7 @@ static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t sl
         const gw_ring_entry *entry = &drain->ring.entry[i % GW_RING_ENTRIES];
         uint64_t entry_ns = ticks_ns(drain, buffer, entry->ticks);
         if (entry->ticks < buffer->head.start_ticks || entry_ns < t_ns)
-            continue; /* times do not decrease within a thread, so this entry is damaged */
+            continue; /* this entry is damaged, because times do not decrease within a thread */
         t_ns = entry_ns;
         uint16_t fn = (uint16_t)entry->stream_fn;
         drain->call[count++] = (gw_hot_call){.t_ns = entry_ns,
@@ -822,7 +827,8 @@ static gw_status hand_exit(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .t_ns = since_t0(drain, buffer->gone_at_ns),
                     .pid = buffer->head.pid,
                     .exit = {.pid = buffer->head.pid, .exit_code = -1}};
-    gwi_buffer_ask_status(buffer); /* try again: the parent may have waited for the process since the last attempt */
+    /* Try again: once the parent has waited for the process, newer kernels return the status. */
+    gwi_buffer_ask_status(buffer);
     if (buffer->status_known) {
         item.exit.status_known = true;
         item.exit.exit_code = WIFEXITED(buffer->status) ? WEXITSTATUS(buffer->status) : -1;
@@ -885,7 +891,8 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++)
         if (is_read(drain->buffer[i]))
             st = hand_state(drain, drain->buffer[i], last, cutoff_ns, err);
-    /* Pass marks on even after a failure, because the writer already has the events passed on before the failure. */
+    /* Pass the marks on even after a failure, because the writer already has the events that were passed before the
+     * failure. */
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         gw_status marked =
             drain->buffer[i]->adopted ? hand_marks(drain, drain->buffer[i], st == GW_OK ? err : NULL) : GW_OK;
@@ -895,8 +902,8 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
-/* True for calls that are not progress. Waits that return are among them: a program that repeatedly waits for finished
- * work, while other work never ends, makes no more progress than one that polls. */
+/* True for counters of calls that are not progress. Waits that return are among these calls: a program that repeatedly
+ * waits for finished work, while other work never ends, makes no more progress than a program that polls. */
 static bool is_question(unsigned counter)
 {
     return counter == GW_COUNT_QUERY || counter == GW_COUNT_SYNC || counter == GW_COUNT_NOT_READY ||
@@ -962,7 +969,7 @@ size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
 
 /* ---- freeing ---- */
 
-/* Free a full chunk if all its records are in the file. Otherwise, store our progress in the chunk. */
+/* Free a full chunk if all its records are in the recording. Otherwise, store in its head how many of them are. */
 static void commit_chunk(gwi_buffer *buffer, uint32_t index)
 {
     gwi_chunk_mark *mark = &buffer->chunk[index];
@@ -971,7 +978,7 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
     gwi_buffer_read(buffer, offset, &head, sizeof head);
     uint32_t state = head.state, used = head.used_bytes, none = 0;
     if (!mark->seen || head.sequence != mark->sequence) {
-        /* A full chunk without records may be left by a thread that ended. Free it too. */
+        /* A thread that ended may leave a full chunk without records. Free it too. */
         if (state != GW_CHUNK_FULL || used != 0)
             return;
     } else if (state != GW_CHUNK_FULL || mark->handed_bytes < used) {
@@ -979,7 +986,8 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
             gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &mark->handed_bytes, 4);
         return;
     }
-    /* The next owner may write the fields of the head in any order, so clear the old values first. */
+    /* Clear the old values before the chunk becomes free, because its next owner may set the fields of the head in any
+     * order. */
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, used_bytes), &none, 4);
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &none, 4);
     mark->seen = mark->taken = false;
@@ -1023,7 +1031,7 @@ static void remove_buffer(gw_drain *drain, uint32_t index)
     char *path = NULL;
     if (asprintf(&path, "%s/%s", drain->folder, buffer->name) < 0 || (unlink(path) != 0 && errno != ENOENT)) {
         free(path);
-        return; /* keep it in the list as finished, so that it is not added again */
+        return; /* keep the buffer in the list, marked as finished, so that it is not opened again */
     }
     free(path);
     gwi_buffer_close(buffer);
@@ -1043,8 +1051,8 @@ void gw_drain_commit(gw_drain *drain)
     }
 }
 
-/* Return the share of the chunks that are taken. Only we free chunks, so those taken at the last drain still are. The
- * process counts the chunks that it took since then. */
+/* Return the share of the chunks that are taken, 0 to 1. Only the supervisor frees chunks, so those taken at the last
+ * drain still are. chunk_sequence shows how many the process has taken since then. */
 static double taken_ratio(const gwi_buffer *buffer)
 {
     uint64_t taken = chunk_sequence(buffer) - buffer->sequence_seen;
@@ -1071,9 +1079,9 @@ double gw_drain_fill_ratio(const gw_drain *drain)
 
 /* ---- copies, for readers ---- */
 
-/* The program continues during the copy: the first of a thread's two chunks may be copied before an event is written,
- * and the second after the next event. All events published before copying began are in the copy. Later events are
- * left out. */
+/* The program continues while we copy its buffer. A thread may have two chunks. The first may be copied before an event
+ * is written to it, and the second after a later event is written to it, so the copy may lack an event but contain a
+ * later one. Therefore events written after copying began are left out. All earlier events are in the copy. */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
 {
     gw_drain *drain = NULL;
@@ -1085,7 +1093,7 @@ gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, 
     st = read_folder(drain, err);
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
         gw_status adopted = gwi_buffer_adopt(drain->buffer[i], err);
-        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* the drain reports a damaged buffer */
+        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* ignore a damaged buffer here: the drain reports it */
     }
     if (st != GW_OK) {
         gw_drain_close(drain);

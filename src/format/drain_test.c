@@ -1,5 +1,5 @@
-/* Tests the path of events from buffers through the drain into a recording and back. The processes live, die or
- * misbehave. */
+/* Tests the path of events from buffers through the drain into a recording, and from the recording to a reader. The
+ * processes stay alive, end, or write damaged buffers. */
 #define _GNU_SOURCE
 #include "test_buffer.h"
 #include "test_items.h"
@@ -57,12 +57,12 @@ static gw_drain *open_drain(void)
     return drain;
 }
 
-/* Data about the items passed on, for the checks of a test. */
+/* Data about the items that the drain passed to see(), for the checks of a test. */
 typedef struct seen {
     unsigned count[GW_ITEM_COUNT];
     uint64_t event_arg_sum;
     uint64_t t_ns_last;
-    uint64_t arg_next[GW_SLOT_COUNT]; /* indexed by tid: events carry 0, 1, 2, ... */
+    uint64_t arg_next[GW_SLOT_COUNT]; /* per tid: arg0 expected in the next event; each thread writes 0, 1, 2, ... */
     bool in_order, args_in_order;
     char text[1024];
     char key[64];
@@ -72,7 +72,7 @@ typedef struct seen {
     uint64_t calls;
     char thread_name[20];
     gw_writer *writer;
-    unsigned fail_after; /* 0: never fail */
+    unsigned fail_after; /* see() fails at this item, counted from 1; 0: never */
 } seen;
 
 static void see_event(seen *s, const gw_event *event)
@@ -189,7 +189,8 @@ static void young_events_wait(void **state)
 }
 
 #if defined(__x86_64__)
-/* True if the time converted from an event's ticks is between two readings of the clock around it. */
+/* Write an event with TSC ticks. True if the drain converts its ticks to a time between two clock readings made just
+ * before and just after the event. */
 static bool is_told_in_time(void)
 {
     test_buffer b;
@@ -209,14 +210,15 @@ static bool is_told_in_time(void)
     seen s = seen_start;
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
-    uint64_t slack_ns = pair_ns + 1000000; /* the two values of the pair were not read at the same instant */
+    uint64_t slack_ns = pair_ns + 1000000; /* start_monotonic_ns and start_ticks were not read at the same instant */
     bool in_time = s.t_ns_last + slack_ns >= before_ns && s.t_ns_last <= after_ns + slack_ns;
     gw_drain_close(drain);
     test_buffer_drop(&b);
     return in_time;
 }
 
-/* Clock and counter are read one after the other. On a busy machine, another process may run in between. */
+/* The clock and the TSC are read one after the other. On a busy machine, another process may run in between, so try
+ * several times. */
 static void ticks_become_times(void **state)
 {
     enum { TRIES = 5 };
@@ -242,7 +244,7 @@ static void texts_are_joined(void **state)
     memset(part.text, 'b', 48);
     memcpy(&record[2], &part, sizeof part);
     assert_true(test_write(&thread, record, 3));
-    part.bytes = 60000; /* more than a record can hold */
+    part.bytes = 60000; /* more bytes than a record can hold */
     memcpy(&record[1], &part, sizeof part);
     gw_drain *drain = open_drain();
     seen s = seen_start;
@@ -263,7 +265,7 @@ static void texts_are_joined(void **state)
     test_buffer_drop(&b);
 }
 
-/* Chunks are reused: while the buffer is drained, a thread writes many times the buffer's capacity. */
+/* A thread that writes more events than the buffer can hold, while the buffer is drained, so that chunks are reused. */
 typedef struct pusher {
     test_thread thread;
     uint64_t events;
@@ -334,7 +336,7 @@ static void a_busy_program_is_foreseen(void **state)
     run(drain, true, &s);
     gw_drain_commit(drain);
     if (gw_monotonic_ns() - begun_ns < 100000000)       /* only if the machine was fast enough */
-        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* the buffer is predicted to be half full */
+        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* new events at this rate would fill half of the buffer */
     for (unsigned k = 0; k < 30; k++)
         run(drain, true, &s);
     gw_drain_commit(drain);
@@ -388,7 +390,7 @@ static void failures_bring_rings_and_counters(void **state)
     assert_true(test_write(&thread, &failure, 1));
     pause_ms(4);
     run(drain, false, &s);
-    assert_int_equal(s.count[GW_ITEM_RING], 0); /* after an out-of-memory error, no rings are passed on */
+    assert_int_equal(s.count[GW_ITEM_RING], 0); /* no ring is passed on after an out-of-memory error */
     failure.ticks = gw_monotonic_ns();
     failure.result = 700;
     failure.kind = GW_EV_SYNC;
@@ -398,7 +400,7 @@ static void failures_bring_rings_and_counters(void **state)
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.ring_total, 5000);
-    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* one entry may be in the middle of a write */
+    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* without the entry that may be overwritten right now */
     assert_int_equal(s.ring_torn, 0);
     assert_int_equal(s.count[GW_ITEM_LOST], 1);
     run(drain, false, &s);
@@ -433,7 +435,7 @@ static void torn_ring_entries_are_left_out(void **state)
     assert_int_equal(pthread_create(&id, NULL, spin_ring, &thread), 0);
     gw_drain *drain = open_drain();
     seen s = seen_start;
-    while (s.count[GW_ITEM_RING] < 100) { /* a ring is passed on only if the owner made progress */
+    while (s.count[GW_ITEM_RING] < 100) { /* a ring is passed on only after its owner has added entries */
         run(drain, true, &s);
         assert_int_equal(s.ring_torn, 0);
     }
@@ -448,7 +450,8 @@ static void torn_ring_entries_are_left_out(void **state)
 
 /* ---- processes that end ---- */
 
-/* Run a process that is not our child. It writes `events` events into a buffer and has ended when this returns. */
+/* Run a process that is not our child. It writes `events` events into a buffer and is killed. It has ended when this
+ * function returns. Returns its pid. */
 static uint32_t make_dead_stranger(uint64_t events)
 {
     int fds[2];
@@ -474,7 +477,7 @@ static uint32_t make_dead_stranger(uint64_t events)
     close(fds[1]);
     uint32_t pid = 0;
     assert_int_equal(read(fds[0], &pid, sizeof pid), sizeof pid);
-    assert_int_equal(read(fds[0], &status, 1), 0); /* the kernel closes the other end when the process ends */
+    assert_int_equal(read(fds[0], &status, 1), 0); /* 0 bytes: the process has ended, which closes the pipe */
     close(fds[0]);
     return pid;
 }
@@ -504,7 +507,8 @@ static void a_dead_process_is_finished(void **state)
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.count[GW_ITEM_EXIT], 1);
     assert_int_equal(s.exit.pid, pid);
-    assert_true(!s.exit.status_known || s.exit.signal == SIGKILL); /* known only if init has not waited for it yet */
+    /* The status is known only if init has not waited for the process yet. */
+    assert_true(!s.exit.status_known || s.exit.signal == SIGKILL);
     assert_int_equal(buffers_left(), 1);
     gw_drain_commit(drain);
     assert_int_equal(buffers_left(), 0);
@@ -514,7 +518,8 @@ static void a_dead_process_is_finished(void **state)
     gw_drain_close(drain);
 }
 
-/* A grandchild. It ends with status 7 on request, and its parent waits for it on request. */
+/* A process that is our grandchild. When we close end_fd, it ends with status 7. When we close wait_fd, its parent
+ * waits for it. */
 typedef struct stranger {
     pid_t parent;
     int end_fd, wait_fd, waited_fd;
@@ -579,7 +584,8 @@ static void how_an_unwaited_stranger_ended_is_known(void **state)
     assert_true(s.exit.status_known);
     assert_int_equal(s.exit.exit_code, 7);
     assert_int_equal(s.exit.signal, 0);
-    assert_int_equal(poll(&ends, 1, 0), 0); /* reported only once: otherwise a supervisor would loop without waiting */
+    /* The end is reported only once. Otherwise, a supervisor would loop without waiting. */
+    assert_int_equal(poll(&ends, 1, 0), 0);
     gw_drain_close(drain);
     end_stranger(&child);
 }
@@ -592,7 +598,7 @@ static void how_a_waited_for_stranger_ended_is_known_or_unknown(void **state)
     seen s = seen_start;
     run(drain, false, &s);
     close(child.end_fd);
-    end_stranger(&child); /* before the next drain */
+    end_stranger(&child); /* its parent has waited for it before the next drain */
     run_until_exit(drain, &s);
     if (!s.exit.status_known)
         print_message("skipped: this kernel does not tell how a process ended that was waited for (Linux 6.15 does)\n");
@@ -658,7 +664,7 @@ static uint32_t random_next(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Write random bytes at random places, and shrink a file while it is read. */
+/* Write random bytes at random offsets of a buffer, and shrink its file while it is drained. */
 static void damaged_buffers_do_no_harm(void **state)
 {
     (void)state;
@@ -702,7 +708,7 @@ static void write_meta(uint32_t supervisor_pid)
         fail_msg("%s", err.text);
 }
 
-/* Return a pid that is not in use. */
+/* Return the pid of a process that has ended. */
 static uint32_t dead_pid(void)
 {
     pid_t pid = fork();
@@ -746,7 +752,8 @@ static uint32_t checksum_of(const char *path)
     return sum;
 }
 
-/* The supervisor dies at each point of its round: no event is lost or duplicated. */
+/* The supervisor dies after each step of a drain round, one step per pass of the loop: no event is lost or
+ * duplicated. */
 static void a_dead_supervisor_loses_nothing(void **state)
 {
     (void)state;
@@ -816,7 +823,8 @@ static void a_folder_without_its_recording_still_speaks(void **state)
     read_folder_items(GW_IO);
 }
 
-/* A reader reads the folder while the program runs and the supervisor drains. It finds each event exactly once. */
+/* A reader reads the run folder while the program runs and the supervisor drains. The reader finds each event exactly
+ * once. */
 static void a_reader_disturbs_nobody(void **state)
 {
     (void)state;
@@ -863,7 +871,8 @@ static pid_t a_dead_pid(void)
     return child;
 }
 
-/* Outside a container, the pid of a process inside may be unused or that of another process. */
+/* Outside a container, the pid of a process inside the container may be unused or may be that of another process. So
+ * the drain must not use this pid to find out whether the process has ended. */
 static void a_process_of_another_namespace_is_not_called_gone(void **state)
 {
     (void)state;
@@ -889,13 +898,14 @@ static void a_process_of_another_namespace_is_not_called_gone(void **state)
 static void *become_ready(void *argument)
 {
     test_buffer *b = argument;
-    usleep(200); /* meanwhile the drain reads the buffer */
+    usleep(200); /* meanwhile the drain looks at the buffer */
     b->head->start_ticks = b->head->start_monotonic_ns = gw_monotonic_ns();
     atomic_store_explicit(&b->head->ready, 1, memory_order_release);
     return NULL;
 }
 
-/* A process that starts during a drain has a later start time than the drain. It must not be treated as damaged. */
+/* A process that becomes ready during a drain has a later start time than the drain. The drain must not report its
+ * buffer as damaged. */
 static void a_process_may_start_during_a_drain(void **state)
 {
     (void)state;

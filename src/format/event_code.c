@@ -1,4 +1,5 @@
-/* Encodes and decodes blocks of events, with templates. */
+/* Encodes and decodes blocks of events. The fields that are equal in many events (process, function, kind, ...) are
+ * stored once, as a template. */
 #include "gwi_event_decode.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct gwi_encoder {
     uint32_t used_bytes;
     uint32_t event_count;
     uint32_t template_count;
-    uint32_t last; /* index of the previous event's template */
+    uint32_t last; /* index of the template of the previous event */
     uint64_t t_ns;
     uint16_t hash[HASH_SLOTS]; /* 1 + index of a template; 0: empty */
     encoder_template template[GWI_TEMPLATES_MAX];
@@ -112,7 +113,8 @@ static void name_template(gwi_encoder *encoder, uint32_t index)
     }
 }
 
-/* Write the number of the event's template, adding the template if it is new. Returns false if the table is full. */
+/* Write the number of the event's template, and define the template if it is new. Returns false if the table of
+ * templates is full. */
 static bool put_template(gwi_encoder *encoder, const gw_event *event)
 {
     template_key key = {event->pid, event->tid, event->fn, event->kind, event->flags, event->result, event->context};
@@ -193,7 +195,7 @@ bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t
     return true;
 }
 
-/* Read the definition of a template. Returns false if it is invalid. */
+/* Read the definition of a template. Returns false if the definition is invalid. */
 static bool define(gwi_decoder *decoder, const uint8_t **at)
 {
     if (decoder->defined == GWI_TEMPLATES_MAX)

@@ -1,4 +1,4 @@
-/* Reads and writes facts as text. Both use the same table of fields from facts.def. */
+/* Reads and writes facts as text. Reading and writing use the same tables of fields, which are made from facts.def. */
 #include "gw_fact.h"
 
 #include <inttypes.h>
@@ -11,8 +11,8 @@ typedef enum value_type { U32, U64, HEX, I32, FLAG, THREE, TEXT } value_type;
 typedef struct fact_field {
     const char *name;
     value_type type;
-    size_t at, has_at; /* offsets of the member and its flag in the struct */
-    size_t bytes_max;  /* limit for a text; 0: none */
+    size_t at, has_at; /* offsets in the struct of the member and of its has_ flag */
+    size_t bytes_max;  /* maximum length of a text; 0: no limit */
 } fact_field;
 
 #define GW_FACT(fact, form) static const fact_field fact##_fields[] = {
@@ -28,7 +28,8 @@ typedef struct fact_field {
 
 /* ---- one value ---- */
 
-/* Parse a decimal number, or a hexadecimal one with 0x. The whole text must be a number. */
+/* Parse a decimal number, or a hexadecimal one after "0x". Returns false if the number is larger than `max`, or if
+ * anything else is in the text. */
 static bool read_number(gw_fact_text text, uint64_t max, uint64_t *ret_number)
 {
     bool is_hex = text.bytes > 2 && text.data[0] == '0' && (text.data[1] | 0x20) == 'x';
@@ -107,7 +108,8 @@ static bool read_value(gw_fact_text text, value_type type, void *value)
     return false;
 }
 
-/* Write a text, shortened to bytes_max. In the forms LINES and COLUMNS, separators in the text become '?'. */
+/* Write a text, cut after bytes_max bytes (0: not cut). In the forms LINES and COLUMNS, separators in the text become
+ * '?'. */
 static void write_text(const fact_field *it, fact_form form, gw_fact_text value, gw_text *text)
 {
     size_t begin = text->bytes, bytes = strnlen(value.data, value.bytes);

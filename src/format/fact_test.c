@@ -1,4 +1,4 @@
-/* Tests facts: the texts in recordings of all versions, parsed and written, and invalid texts. */
+/* Tests writing and parsing facts as text, also with texts of other versions and with invalid ones. */
 #include "gw_fact.h"
 
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void columns_are_written_and_read(void **state)
     gw_text_free(&text);
 }
 
-/* Facts of older versions and other builds: fields may be missing, unknown or in another order. */
+/* Facts of older versions and other builds: fields may be missing, unknown, empty or in another order. */
 static void what_is_missing_or_new_does_no_harm(void **state)
 {
     (void)state;
@@ -106,7 +106,8 @@ static void a_value_of_another_type_is_none(void **state)
     }
 }
 
-/* Parse each prefix of a valid text, in memory of its own, so that a sanitizer detects reads past the end. */
+/* Parse each prefix of a valid text from a copy of exactly that length, so that a sanitizer detects reads past the
+ * end. */
 static void cut_text_is_read_up_to_its_end(void **state)
 {
     static const char whole[] = "pid=4711 bytes=1 card=1 user=ann cmd=python";

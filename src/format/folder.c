@@ -1,5 +1,5 @@
-/* Reads a run folder as if it were a recording: the facts in run.meta, the file as far as it was flushed, and the
- * events that are still in the buffers. */
+/* Reads a run folder as if it were a recording: the facts in run.meta, the part of the recording that is already in the
+ * file, and the events that are still in the buffers. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_filter.h"
@@ -79,7 +79,7 @@ static gw_status take_fact(run_facts *facts, const gw_item *item)
     return GW_OK;
 }
 
-/* Read the facts and the dictionary from run.meta. */
+/* Read the facts about the run and the dictionary of functions from run.meta. */
 static gw_status read_meta(const char *folder_path, run_facts *facts, gwi_dict *ret_dict, gw_error *err)
 {
     gwi_source source = {.in.fd = -1};

@@ -7,12 +7,12 @@
  *   header | slots | rings | chunks
  *
  *   slot   one per thread that called the driver: counters, ring position, current call.
- *   ring   the thread's last GW_RING_ENTRIES hot calls; new entries overwrite the oldest.
+ *   ring   the last GW_RING_ENTRIES hot calls (launches, copies, ...) of a thread; new entries overwrite the oldest.
  *   chunk  a sequence of 64-byte records, owned by one slot from the moment it is taken until it is drained.
  *
  * Chunk states: FREE -> (a thread takes it by compare-and-swap) OWNED -> (its owner is done) FULL -> (the supervisor
  * has drained it) FREE. The last GW_CHUNKS_FOR_FAILURES chunks are reserved for failures. A thread that ends marks its
- * slot ENDED and its chunk FULL. The supervisor frees the slot after the last drain. */
+ * slot ENDED and its chunk FULL. The supervisor frees the slot after it has drained this chunk. */
 #ifndef GW_BUFFER_H
 #define GW_BUFFER_H
 
@@ -27,14 +27,15 @@ enum {
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
-    GW_RING_COUNT = 24, /* for threads that launch; when all are taken, further threads have counters but no ring */
+    GW_RING_COUNT = 24, /* for threads that make hot calls; if all are taken, other threads only have counters */
     GW_CHUNK_BYTES = 16 << 10,
     GW_CHUNKS_FOR_FAILURES = 8
 };
 
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
 
-/* The counters of a slot: first one per hot kind, then those of results that are only counted, and others. */
+/* The counters of a slot: first one per hot kind, then the bytes of COPY calls, then results that are only counted, and
+ * others. */
 #define GW_COUNTERS(X)                                                                                                 \
     X(LAUNCH)                                                                                                          \
     X(GRAPH_LAUNCH)                                                                                                    \
@@ -49,8 +50,8 @@ enum {
     X(COPY_BYTES)                                                                                                      \
     X(NOT_READY)    /* result 600 */                                                                                   \
     X(PEER_ALREADY) /* results 704 and 705 */                                                                          \
-    X(NOT_FOUND)    /* result 500 of a function that looks up symbols */                                               \
-    X(RARE)         /* events written */                                                                               \
+    X(NOT_FOUND)    /* result 500 of a call that looks up a function or variable */                                    \
+    X(RARE)         /* events written to the buffer */                                                                 \
     X(LOST)         /* events lost because the buffer was full */                                                      \
     X(READ)         /* COPY calls that copy to the host, according to the function's name */
 
@@ -61,10 +62,10 @@ typedef enum gw_counter {
         GW_COUNT_COUNT
 } gw_counter;
 
-/* One hot call. `ticks` is the thread's latest reading of the clock before the call: up to 8 hot calls share one
- * reading, but not across an event or a synchronisation of the thread. `what` is the kind's first argument (function,
- * event, exec, handle); for COPY, FILL and PREFETCH it is the number of bytes. stream_fn = stream << 16 | fn, because
- * user-space addresses fit into 48 bits. */
+/* One hot call. `ticks` is the thread's latest reading of the clock before the call. Up to 8 hot calls share one
+ * reading, but the thread reads the clock again after each event and each synchronisation. `what` is the kind's first
+ * argument (function, event, exec, handle); for COPY, FILL and PREFETCH it is the number of bytes. stream_fn = stream
+ * << 16 | fn, because user-space addresses fit into 48 bits. */
 typedef struct gw_ring_entry {
     uint64_t ticks;
     uint64_t what;
@@ -78,11 +79,12 @@ typedef struct gw_ring {
 enum { GW_SLOT_FREE = 0, GW_SLOT_LIVE = 1, GW_SLOT_ENDED = 2 };
 enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
 
-/* 512 bytes. Only its thread writes to it, except to `state`. A launch touches only the first 64 bytes. */
+/* The state of one thread, 512 bytes. Only this thread writes to the slot, except to `state`, which the supervisor sets
+ * to FREE. A launch touches only the first 64 bytes. */
 typedef struct gw_slot {
     _Atomic uint32_t state;
     uint32_t tid;
-    _Atomic uint64_t calls;        /* number of driver calls, except those that only read something */
+    _Atomic uint64_t calls;        /* driver calls; successful calls that only read a value are not counted */
     _Atomic uint64_t inside_since; /* ticks at the start of the call in progress */
     _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: none */
     _Atomic int32_t ring_index;    /* -1: no ring */
@@ -100,13 +102,13 @@ _Static_assert(sizeof(gw_slot) == 512, "slots are 512 bytes");
 
 typedef struct gw_chunk_head {
     _Atomic uint32_t state;
-    _Atomic uint32_t used_bytes; /* length of the records that follow; release-stored */
+    _Atomic uint32_t used_bytes; /* length of the records after this head; stored with release order */
     uint32_t slot_index;
     uint32_t tid;
     uint64_t sequence;   /* number of the chunk within the process; gives the order of a thread's chunks */
-    uint32_t generation; /* generation of the slot when the chunk was taken */
+    uint32_t generation; /* the slot's generation when the chunk was taken */
     uint32_t reserved32;
-    _Atomic uint32_t drained_bytes; /* set by the supervisor */
+    _Atomic uint32_t drained_bytes; /* length of the records that are in the recording; set by the supervisor */
     uint8_t reserved[28];
 } gw_chunk_head;
 _Static_assert(sizeof(gw_chunk_head) == 64, "a chunk head is as large as a record");
@@ -120,22 +122,22 @@ _Static_assert(sizeof(gw_chunk) == GW_CHUNK_BYTES, "chunks have no slack");
 
 enum { GW_CLOCK_MONOTONIC = 0, GW_CLOCK_TSC = 1, GW_CLOCK_CNTVCT = 2 };
 
-/* 4,096 bytes. Members without _Atomic are written once, before `ready` becomes 1. */
+/* The head of the buffer, 4,096 bytes. Members without _Atomic are written once, before `ready` becomes 1. */
 typedef struct gw_buffer_head {
     char magic[8];
     uint32_t version;
     uint32_t bytes;
     _Atomic uint32_t ready;
-    uint32_t clock; /* the clock that `ticks` counts */
+    uint32_t clock; /* the clock that `ticks` counts: GW_CLOCK_TSC, ... */
     uint32_t pid;
     uint32_t parent_pid;
-    uint64_t start_ticks; /* three clocks, read one directly after the other: ticks, CLOCK_MONOTONIC ... */
+    uint64_t start_ticks; /* the start in `ticks`; this and the next two clocks are read one directly after the other */
     uint64_t start_monotonic_ns;
-    uint64_t start_realtime_ns; /* ... and CLOCK_REALTIME */
+    uint64_t start_realtime_ns; /* CLOCK_REALTIME */
     uint32_t slot_offset, slot_count;
     uint32_t ring_offset, ring_count;
     uint32_t chunk_offset, chunk_count;
-    uint32_t fn_count; /* from the hook's function table: detects hooks of another build */
+    uint32_t fn_count; /* size of the hook's function table; with the hash, it detects hooks of another build */
     uint32_t fn_table_hash;
     _Atomic uint32_t rings_taken;
     _Atomic uint32_t captures_open;
@@ -143,9 +145,9 @@ typedef struct gw_buffer_head {
     _Atomic uint64_t lost_events;
     _Atomic uint64_t lost_failures;
     _Atomic uint64_t threads_without_slot;
-    _Atomic uint32_t initialised; /* cuInit returned 0 in this process */
-    _Atomic uint32_t failures;    /* failures written; shows a failure without draining */
-    _Atomic uint32_t sticky;      /* first sticky result; 0: none */
+    _Atomic uint32_t initialised; /* 1: cuInit returned 0 in this process */
+    _Atomic uint32_t failures;    /* number of failures written as events, without result 500 */
+    _Atomic uint32_t sticky;      /* first sticky result in this process; 0: none */
     uint32_t reserved32;
     char driver_path[1024];
     char driver_build_id[64]; /* hex; empty: none */

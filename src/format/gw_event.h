@@ -1,9 +1,9 @@
 /* The events that the hook writes and the model reads. This header is the only interface between the two.
  *
  * An event is one completed driver call, or a fact that the hook recorded by itself. `kind` is the effect of the call.
- * `fn` is the entry point. It is an id of the hook's build, which the recording's dictionary maps to a name, so ids
- * need not be stable. The meaning of the four arguments depends only on the kind, as listed below, and not on the
- * entry point. So the model handles kinds and not functions.
+ * `fn` is the id of the entry point. The recording's dictionary maps these ids to names, so an id may differ between
+ * builds of the hook. The meaning of the four arguments depends only on the kind, as listed below, and not on the
+ * entry point, so the model needs no code for single functions.
  *
  * For a failed call (`result` != 0), output arguments are zero, because the driver does not set them. Input arguments
  * (bytes requested, pointer freed, function launched, ...) have their usual position. */
@@ -17,44 +17,48 @@
  * price RARE: every call is written. HOT: a success is counted and stored in the ring, a failure is written. FAILURE:
  * only failures are written. FACT: not a call; written by the hook itself.
  * effect MAKES: after a success the object in arg0 exists. TAKES: the same, and arg1 is the size of the device memory
- * that was requested for it. ENDS: the object no longer exists, and the driver may reuse its address or handle.
+ * that was requested for it. ENDS: the object in arg0 no longer exists, and the driver may reuse its address or handle.
  * ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user less.
  * thing is the kind of the object.
- * fold is used when a recording is compacted. KEEP: every event is kept, above all the mappings of virtual memory,
- * because only a model follows their lifetime. PAIR: an event that makes an object is dropped together with the one
- * that ends it. FIRST: the first events are kept. DROP: all are dropped. The first failures of every kind are kept.
+ * fold says which successful events are kept when a recording is compacted. KEEP: all of them. Mappings of virtual
+ * memory are KEEP, too, because compaction does not follow their lifetime. PAIR: an event that makes an object is
+ * dropped together with the one that ends it. FIRST: only the first events of each process, function and result. DROP:
+ * none. Of failures, whatever their kind, the first of each process, function and result are kept.
  * order is the effect on the order of work on the GPU. QUEUES: memory is allocated in stream order. PINS: copies may
- * use this host memory while the host continues. FREES: memory is freed, and the work before it matters. WAITS: the
- * call may wait for the whole device.
+ * use this host memory while the host continues. FREES: memory is freed that work ordered before may still be using.
+ * WAITS: the call may wait for the whole device.
  * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
  *
  * CALL: the arguments are the first four integer or pointer parameters as passed.
- * DEVICE: the name follows as text; bytes_free is all ones if it could not be read.
- * Kinds whose effect is TAKES: `extra` is the work since the thread's last request of these kinds, see
- * gw_work_launches() and the functions after it.
+ * DEVICE: the device's name follows as text; bytes_free is UINT64_MAX if it could not be read.
+ * Kinds whose effect is TAKES: `extra` is the GPU work that the thread submitted since its last request of these kinds,
+ * see gw_work_launches() and the functions after it.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating; `extra` is the dynamic
  * shared memory in bytes.
- * GRAPH_NODE: `extra` is the size of an allocation node in KiB.
+ * GRAPH_NODE: for an allocation node, `extra` is the size of the allocation in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is the place of the allocation.
  * ALLOCATOR_REQUESTS: the latest consecutive requests of an allocator, as text (gw_requests.h); first_order is the
- * number of the first of these requests, age_ns its age, counted back from the event.
- * ALLOCATOR_SIZE: counts all requests so far of at least bytes_least and less than twice that. lifetime_sum is the sum
- * of the lifetimes of the freed blocks; a lifetime is the number of requests from the block's own to its free.
- * ARRAYS_OOM: an out-of-memory error of a framework ended the program. The text is the framework's name, and an
- * argument of 0 is unknown. It is followed by ARRAYS: live arrays of one type and shape, which the text names; `bytes`
- * is the size of one array. If is_rest is 1, the event is about all other arrays, and `bytes` is their total size.
+ * number of the first of these requests, age_ns the age of this request, counted back from the event.
+ * ALLOCATOR_SIZE: the number of all requests so far for at least bytes_least and less than twice as many bytes.
+ * lifetime_sum is the sum of the lifetimes of those blocks that were freed; the lifetime of a block is the number of
+ * requests from the block's own request to its free.
+ * ARRAYS_OOM: an out-of-memory error of a framework ended the program. The text is the framework's name; an argument
+ * of 0 means unknown. ARRAYS events follow: live arrays of one type and shape, which the text names; `bytes` is the
+ * size of one array. If is_rest is 1, the event is about all other arrays, and `bytes` is their total size.
  * FORK: parent_site is the place where the parent called fork(), as a site id of the parent; 0: unknown.
  * SITE to PYTHON_LINES: see gw_site.h.
  * ORDER, ORDER_RANGE: calls that order GPU work, written when memory is freed; see gw_order_step. For FREE,
  * FREE_ASYNC, HOST_FREE and HOST_UNREGISTER, `extra` is the number of the last step before the event; 0: unknown.
- * CRASH (--catch-crash): a fault signal, with `code` and address as in siginfo; a second equal event adds the site.
+ * CRASH (--catch-crash): a fault signal, with `code` and address as in siginfo. If its call site can be read, a second
+ * event with equal arguments has the site.
  * POOL_STATE: a pool of stream-ordered memory that this process uses, recorded after a refused request; bit 32 of
  * device_and_default is set for the device's default pool.
- * PHASE: the process entered the phase named by the text age_ns before the event; without text, it is in no phase.
+ * PHASE: at age_ns before the event, the process entered the phase that the text names. If there is no text, the
+ * process left the last phase and is in none.
  * PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the interpreter
  * ended.
  * LAUNCH_SITE: the function was launched at the event's site. Written for the first launch of each function, and for a
- * few later ones from other sites. */
+ * few later launches from other sites. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, NONE, NONE, KEEP, NONE, "p0", "p1", "p2", "p3")                                                   \
     X(INIT, RARE, NONE, NONE, KEEP, NONE, "flags", "", "", "")                                                         \
@@ -181,7 +185,7 @@ typedef enum gw_thing {
     GW_THING_VMM_MEMORY,
     GW_THING_MAPPING,
     GW_THING_RESERVATION,
-    GW_THING_IMPORTED_MEMORY, /* from another process or another API */
+    GW_THING_IMPORTED_MEMORY, /* memory of another process or another API */
     GW_THING_EXTERNAL,
     GW_THING_MODULE,
     GW_THING_LIBRARY,
@@ -194,9 +198,9 @@ typedef enum gw_thing {
     GW_THING_COUNT
 } gw_thing;
 
-/* A constant with one bit per kind, set for the kinds for which `is_in` is true. `is_in` is a macro with the
- * parameters of GW_EVENT_KINDS() that expands to GW_KIND_BIT(). Use it only for effects and orders, because kinds from
- * 64 on have no bit. */
+/* A constant with one bit per event kind, set for the kinds for which `is_in` is true. `is_in` is a macro with the
+ * parameters of GW_EVENT_KINDS() that expands to GW_KIND_BIT(). It may only test the effect or the order of a kind:
+ * kinds from 64 on have no bit, and the assertion below ensures that they have no effect and no order. */
 #define GW_KINDS(is_in)          ((uint64_t)0 GW_EVENT_KINDS(is_in))
 #define GW_KIND_BIT(name, truth) | (uint64_t)(truth) << (GW_EV_##name & 63)
 #define GW_X(name, price, effect, thing, fold, order, ...)                                                             \
@@ -204,27 +208,28 @@ typedef enum gw_thing {
 _Static_assert(!(0 GW_EVENT_KINDS(GW_X)), "kinds with an effect or an order come first");
 #undef GW_X
 
-/* True if the set contains the kind. */
+/* True if the set `kinds`, made by GW_KINDS(), contains the kind. */
 static inline int gw_kind_is_in(uint64_t kinds, unsigned kind)
 {
     return kind < 64 && (kinds >> kind & 1) != 0;
 }
 
-/* True for the kinds that request device memory. arg1 is the size. */
+/* True for kinds of events that request device memory. arg1 of such an event is the size in bytes. */
 #define GW_TAKES(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_TAKES)
 static inline int gw_is_request(unsigned kind)
 {
     return gw_kind_is_in(GW_KINDS(GW_TAKES), kind);
 }
 
-/* True for the kinds that allocate or register page-locked memory of the host. arg1 is the size. */
+/* True for kinds of events that allocate or register page-locked host memory. arg1 of such an event is the size in
+ * bytes. */
 #define GW_PINS(name, price, effect, thing, fold, order, ...) GW_KIND_BIT(name, GW_ORDERING_##order == GW_ORDERING_PINS)
 static inline int gw_is_pinning(unsigned kind)
 {
     return gw_kind_is_in(GW_KINDS(GW_PINS), kind);
 }
 
-/* arg2 of ALLOC and FREE. */
+/* arg2 of ALLOC and FREE: the kind of memory. */
 typedef enum gw_space {
     GW_SPACE_DEVICE = 0,
     GW_SPACE_PITCHED = 1,
@@ -234,24 +239,26 @@ typedef enum gw_space {
     GW_SPACE_COUNT
 } gw_space;
 
-/* arg3 of CTX_CREATE. Each retain of a primary context is a CTX_CREATE; the model counts them. */
+/* arg3 of CTX_CREATE. Each retain of a primary context is a CTX_CREATE event; the model counts these events. */
 typedef enum gw_context_kind {
     GW_CONTEXT_PLAIN = 0,
     GW_CONTEXT_PRIMARY = 1,
     GW_CONTEXT_GREEN = 2,
-    GW_CONTEXT_FROM_GREEN = 3 /* arg1 is then the green context */
+    GW_CONTEXT_FROM_GREEN = 3 /* made from a green context, which is arg1 */
 } gw_context_kind;
 
-/* arg2 of FUNCTION: the kind of object in arg1. The name follows as text if the call has it. */
+/* arg2 of FUNCTION: the kind of object in arg1, which owns the function. The function's name follows as text if it is a
+ * parameter of the call. */
 typedef enum gw_owner_kind {
     GW_OWNER_MODULE = 0,
     GW_OWNER_LIBRARY = 1, /* arg0 is a CUkernel */
     GW_OWNER_KERNEL = 2,  /* arg1 is the CUkernel from which arg0 was made */
-    GW_OWNER_GLOBAL = 3   /* a variable instead of a function: arg0 address, arg3 bytes */
+    GW_OWNER_GLOBAL = 3   /* a variable instead of a function: arg0 is its address, arg3 its size in bytes */
 } gw_owner_kind;
 
-/* arg0 of NOTE: why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is written after a refused
- * request: arg1 is the limit of the address space in bytes, arg2 the limit of the data; 0: unlimited. */
+/* arg0 of NOTE: the reason why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is written after
+ * a refused request: arg1 is the limit of the process's address space in bytes, arg2 that of its data segment; 0:
+ * unlimited. */
 #define GW_NOTES(X)                                                                                                    \
     X(TEXT_ONLY, "see the text")                                                                                       \
     X(SLOTS_FULL, "too many threads: later ones are counted, not recorded")                                            \
@@ -275,7 +282,8 @@ typedef enum gw_note {
         GW_NOTE_COUNT
 } gw_note;
 
-/* arg0 of ALLOCATOR_STATE: a value that a framework's allocator reported, in bytes or counts. */
+/* arg0 of ALLOCATOR_STATE: which value of a framework's allocator arg1 is. Units are bytes, counts or ns, as the names
+ * show. */
 #define GW_ALLOCATOR_FIELDS(X)                                                                                         \
     X(ALLOCATED, "allocated_bytes")                                                                                    \
     X(RESERVED, "reserved_bytes")                                                                                      \
@@ -290,7 +298,7 @@ typedef enum gw_note {
     X(EXPANDABLE, "expandable_segments")                                                                               \
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
-    X(WHEN, "when")                  /* 0: at an out-of-memory error, 1: at the end, 2: on request */                  \
+    X(WHEN, "when")                  /* reason for the report: 0 out-of-memory error, 1 program's end, 2 request */    \
     X(HISTORY_AGE, "history_age_ns") /* age of the start of the recorded history, counted back from the event */       \
     /* Values about all allocations and frees from the first one on ("course" in docs/GLOSSARY.md) */                  \
     X(COURSE_REQUESTS, "course_request_count") /* from here on, ages in the report count back from the time of         \
@@ -308,23 +316,23 @@ typedef enum gw_allocator_field {
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
 
-/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator. The low bits are its state. The bits from
- * GW_BLOCK_ORDER_SHIFT up are the number of its request on that device, counted from 1 (0: unknown). arg2 is the age
- * of the allocation, counted back from the event. GW_AGE_UNKNOWN: it is older than the history, or there is no
- * history. */
+/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator. The low bits are the state of the block. The bits
+ * from GW_BLOCK_ORDER_SHIFT up are the number of the block's request on its device, counted from 1 (0: unknown). arg2
+ * is the age of the allocation in ns, counted back from the event; GW_AGE_UNKNOWN: the allocation is older than the
+ * history, or there is no history. */
 #define GW_AGE_UNKNOWN UINT64_MAX
 enum { GW_BLOCK_ORDER_SHIFT = 8 };
 typedef enum gw_block_state {
     GW_BLOCK_LIVE = 0,     /* in use by the program */
-    GW_BLOCK_PENDING = 1,  /* freed, but a stream may still use it */
+    GW_BLOCK_PENDING = 1,  /* freed by the program, but a stream may still use it */
     GW_BLOCK_INACTIVE = 2, /* cached: free inside the allocator */
     GW_BLOCK_REST = 3      /* live blocks that are not listed individually: arg0 is their number, arg1 their bytes */
 } gw_block_state;
 
-/* arg0 of ALLOCATOR_HISTORY. arg3 is the age, counted back from the event. LIVE_PEAK and LIVE_LOW condense the whole
- * history, divided into several hundred equal spans of time: arg2 is the highest or lowest number of live bytes within
- * the span that ends at arg3. All other actions are single entries of the history, and only the latest ones are
- * written. */
+/* arg0 of ALLOCATOR_HISTORY, an entry of the allocator's history. arg3 is the age of the entry in ns, counted back from
+ * the event. LIVE_PEAK and LIVE_LOW condense the whole history, divided into several hundred equal spans of time: arg2
+ * is the highest or lowest number of live bytes within the span that ends at arg3. For all other actions, only the
+ * latest entries are written. */
 #define GW_ALLOCATOR_ACTIONS(X)                                                                                        \
     X(ALLOC, "alloc")                                                                                                  \
     X(FREE, "free_completed")                                                                                          \
@@ -333,7 +341,7 @@ typedef enum gw_block_state {
     X(SEGMENT_FREE, "segment_free")                                                                                    \
     X(SEGMENT_MAP, "segment_map")                                                                                      \
     X(SEGMENT_UNMAP, "segment_unmap")                                                                                  \
-    X(OOM, "oom") /* arg1 is then 0, arg2 the requested bytes */                                                       \
+    X(OOM, "oom") /* a refused request: arg1 is 0, arg2 the requested bytes */                                         \
     X(LIVE_PEAK, "live_peak")                                                                                          \
     X(LIVE_LOW, "live_low")                                                                                            \
     X(OTHER, "other")
@@ -345,12 +353,13 @@ typedef enum gw_allocator_action {
         GW_ACTION_COUNT
 } gw_allocator_action;
 
-/* arg0 of ALLOCATOR_HELD. Like ALLOCATOR_BLOCK, this event belongs to the report before it. arg3 is the age of the
- * moment, counted back from the event. */
+/* arg0 of ALLOCATOR_HELD: the moment that the event describes. arg3 is the age of this moment in ns, counted back from
+ * the event. Like ALLOCATOR_BLOCK, the event belongs to the allocator report (ALLOCATOR_OOM or ALLOCATOR_STATE) that
+ * was written last. */
 #define GW_ALLOCATOR_MOMENTS(X)                                                                                        \
     X(PEAK, "peak")       /* arg1 bytes in arg2 blocks from one site were live at the peak of live bytes */            \
-    X(REST, "peak rest")  /* the same, for all sites without an entry of their own */                                  \
-    X(REQUEST, "request") /* the site is that of the refused request, arg1 the size of the request in bytes */
+    X(REST, "peak rest")  /* like PEAK, summed over all sites without a PEAK event of their own */                     \
+    X(REQUEST, "request") /* the event's site is that of the refused request, arg1 its size in bytes */
 
 typedef enum gw_allocator_moment {
 #define GW_X(name, text) GW_MOMENT_##name,
@@ -359,24 +368,24 @@ typedef enum gw_allocator_moment {
         GW_MOMENT_COUNT
 } gw_allocator_moment;
 
-/* arg0 of ORDER is step | tid << 8: the effect of a call on the order of GPU work, and its thread (`fn` is the
- * call). The hook numbers these calls from 1 in the order in which they returned, over all threads of the process, and
- * stores the last thousand. When memory is freed and the order may matter, the hook writes all steps that it has not
- * written yet, just before the event of the free. A gap in the numbers (`extra`, modulo 2^32) means that calls are
- * missing. `age_ns` is the start of the call, counted back from the event. Streams are as passed, except that the
- * per-thread default stream is tid << 8 | 2. A COPY or FILL is followed by an ORDER_RANGE with the same number; its
- * source is 0 for a FILL. */
+/* arg0 of ORDER is step | tid << 8: the effect of a call on the order of GPU work, and the thread that made the call.
+ * `fn` is the call, and age_ns is the age of its start, counted back from the event. The hook numbers these calls from
+ * 1 in the order in which they returned, over all threads of the process, and stores the last thousand. When memory is
+ * freed and the order may matter, the hook writes the steps that are not in the recording yet, just before the event of
+ * the free. `extra` is the number modulo 2^32; a gap in the numbers means that steps are missing. Streams are as
+ * passed, except that the per-thread default stream is tid << 8 | 2. A COPY or FILL is followed by an ORDER_RANGE with
+ * the same number; its source is 0 for a FILL. */
 #define GW_ORDER_STEPS(X)                                                                                              \
     X(UNKNOWN)     /* work was captured, or ordered in a way that the hook does not follow */                          \
     X(COPY)        /* `object` is the destination; the host does not wait */                                           \
-    X(COPY_WAITED) /* a copy for which the host may have waited */                                                     \
+    X(COPY_WAITED) /* a copy like COPY, but the host may have waited for it */                                         \
     X(FILL)                                                                                                            \
     X(RECORD) /* records the event `object` */                                                                         \
-    X(WAIT)   /* the stream waits for the event `object` */                                                            \
+    X(WAIT)   /* the stream will wait for the event `object` */                                                        \
     X(HOST_FUNC)                                                                                                       \
-    X(STREAM_DONE)  /* the host waited for the stream `object`, or a query reported that its work was done */          \
-    X(EVENT_DONE)   /* the same for the event `object` */                                                              \
-    X(CONTEXT_DONE) /* the same for all work of a context */
+    X(STREAM_DONE)  /* the host waited for all work of the stream `object`, or a query found it done */                \
+    X(EVENT_DONE)   /* the host waited for the event `object`, or a query found it done */                             \
+    X(CONTEXT_DONE) /* the host waited for all work of a context */
 
 typedef enum gw_order_step {
 #define GW_X(name) GW_ORDER_##name,
@@ -385,36 +394,38 @@ typedef enum gw_order_step {
         GW_ORDER_STEP_COUNT
 } gw_order_step;
 
-/* `extra` of a request for device memory: the work that the thread submitted to the GPU since its last request. Each
- * count saturates. 0: no work, or the recording's version did not count it. */
-#define GW_META_WORK "requests.work" /* META item: this recording counts the work */
+/* `extra` of a request for device memory: the work that the thread submitted to the GPU since its last such request, as
+ * four counts. Each count stops at its maximum. 0: no work, or the recording's version did not count it. */
+#define GW_META_WORK "requests.work" /* key of a META item; if present, this recording counts the work */
 enum { GW_WORK_LAUNCHES_MAX = 0xfff, GW_WORK_COPIES_MAX = 0x7f, GW_WORK_READS_MAX = 0x3f, GW_WORK_WAITS_MAX = 0x7f };
 
-/* Number of launches. */
+/* Return the number of launches. */
 static inline uint32_t gw_work_launches(uint32_t work)
 {
     return work & GW_WORK_LAUNCHES_MAX;
 }
 
-/* Copies in every direction, including those to the host. */
+/* Return the number of copies in every direction, including those to the host. */
 static inline uint32_t gw_work_copies(uint32_t work)
 {
     return work >> 12 & GW_WORK_COPIES_MAX;
 }
 
-/* Copies to the host, according to the function's name. cuMemcpy accepts any address and is not included. */
+/* Return the number of copies to the host, as far as the function's name shows it. cuMemcpy accepts any addresses and
+ * is not included. */
 static inline uint32_t gw_work_reads(uint32_t work)
 {
     return work >> 19 & GW_WORK_READS_MAX;
 }
 
-/* Synchronisations of a context, stream or event, and queries whether their work is done. */
+/* Return the number of synchronisations of a context, stream or event, plus the number of queries whether their work is
+ * done. */
 static inline uint32_t gw_work_waits(uint32_t work)
 {
     return work >> 25;
 }
 
-/* Pack the counts into one number for `extra`. Each count saturates. */
+/* Pack the counts into one number for `extra`. A count above its maximum is stored as the maximum. */
 static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t reads, uint64_t waits)
 {
     uint32_t l = (uint32_t)(launches < GW_WORK_LAUNCHES_MAX ? launches : GW_WORK_LAUNCHES_MAX);
@@ -432,30 +443,30 @@ enum {
     GW_EVF_PER_THREAD = 1 << 3    /* the entry point was a _ptsz or _ptds variant */
 };
 
-/* One event as stored in the buffer. `ticks` is the buffer's clock after the call returned. For a call that
- * successfully ended an object (FREE, ..._DESTROY, ...), it is the clock before the call. So if another thread then
- * gets the same address or handle, its event has a later time. */
+/* One event as stored in the buffer. `ticks` is the time after the call returned, on the buffer's clock. For a call
+ * that successfully ended an object (FREE, ..._DESTROY, ...), `ticks` is the time before the call. So if another thread
+ * gets the same address or handle for a new object, the new object's event has a later time. */
 typedef struct gw_raw_event {
     uint64_t ticks;
     uint16_t fn;
     uint8_t kind;
     uint8_t flags;
     uint16_t result;  /* CUresult; all values are below 1,000 */
-    uint16_t took_us; /* duration of the call, saturating at 65,535; 0 for kinds that are not timed */
+    uint16_t took_us; /* duration of the call, at most 65,535; 0 for kinds that are not timed */
     uint32_t site;    /* call site id; 0: unknown */
-    uint32_t extra;   /* depends on the kind: see above */
+    uint32_t extra;   /* its meaning depends on the kind, see GW_EVENT_KINDS() */
     uint64_t context; /* the context that was current at the call; 0: none, or not read */
     uint64_t arg[4];
 } gw_raw_event;
 _Static_assert(sizeof(gw_raw_event) == 64, "an event is one cache line");
 
-/* Text that belongs to the previous event of the same thread. Long texts take several records. */
+/* A record with text that belongs to the previous event of the same thread. Long texts take several records. */
 enum { GW_RAW_TEXT_BYTES = 48, GW_TEXT_BYTES_MAX = 960 };
 typedef struct gw_raw_text {
     uint64_t ticks;
     uint16_t fn;
     uint8_t kind;   /* GW_EV_TEXT */
-    uint8_t flags;  /* GW_EVF_TEXT_FOLLOWS: one more record follows */
+    uint8_t flags;  /* GW_EVF_TEXT_FOLLOWS: another text record follows */
     uint16_t bytes; /* length of `text`, which has no terminator */
     uint16_t reserved;
     char text[GW_RAW_TEXT_BYTES];

@@ -1,9 +1,9 @@
-/* The supervisor's facts (facts.def) as structs, which are written as text into the recording and parsed from it.
+/* The supervisor's facts (facts.def) as structs. They are written as text into the recording and parsed from it.
  *
- * A member is valid if its has_ flag is set. GW_FACT_SET(member, value) in an initialiser sets both. Parsing never
- * fails. The flag is not set if a field is missing or its text is not a value of its type. Unknown fields are skipped.
- * If a name occurs twice, the first valid field is used. Parsed texts are borrowed from the input and are not
- * zero-terminated. */
+ * A member is valid if its has_ flag is set. GW_FACT_SET(member, value) in an initialiser sets the member and its flag.
+ * Parsing never fails: if a field is missing, or its text is not a value of its type, the flag is not set. Unknown
+ * fields are skipped. If a name occurs twice, the first valid field is used. Parsed texts are borrowed from the input
+ * and are not zero-terminated. */
 #ifndef GW_FACT_H
 #define GW_FACT_H
 
@@ -20,14 +20,14 @@ typedef struct gw_fact_text {
 
 typedef uint32_t gw_fact_U32;
 typedef uint64_t gw_fact_U64;
-typedef uint64_t gw_fact_HEX; /* written as 0x1f */
+typedef uint64_t gw_fact_HEX; /* written in hex: 0x1f */
 typedef int32_t gw_fact_I32;
-typedef bool gw_fact_FLAG; /* written as 0 or 1; when parsed, any other number is also true */
+typedef bool gw_fact_FLAG; /* written as 0 or 1; any number but 0 is parsed as true */
 typedef struct gw_fact_THREE {
-    uint32_t at[3]; /* written as 1,2,3 */
+    uint32_t at[3]; /* written with commas: 1,2,3 */
 } gw_fact_THREE;
 
-/* The facts with fields. */
+/* The facts that have fields, in the order of facts.def. */
 typedef enum gw_fact_kind {
 #define GW_FACT(fact, form) GW_FACT_KIND_##fact,
 #define GW_NUMBER(fact, type, member, name, unit)
@@ -38,11 +38,12 @@ typedef enum gw_fact_kind {
     GW_FACT_KIND_COUNT
 } gw_fact_kind;
 
-/* Parse a text into the struct of the fact, and append the struct as text. The functions below call them. */
+/* Parse `text` into the struct of the fact `kind`; append such a struct to `text`. Callers use the functions below
+ * instead, which have the type of each fact. */
 void gw_fact_parse(gw_fact_kind kind, gw_fact_text text, void *ret_fact);
 void gw_fact_format(gw_fact_kind kind, const void *fact, gw_text *text);
 
-/* For each fact: its struct, gw_fact_<fact>_read() and gw_fact_<fact>_write(), which appends to `text`. */
+/* For each fact, define its struct, gw_fact_<fact>_read(), and gw_fact_<fact>_write(), which appends to `text`. */
 #define GW_FACT(fact, form) typedef struct gw_fact_##fact {
 #define GW_NUMBER(fact, type, member, name, unit)                                                                      \
     gw_fact_##type member;                                                                                             \
@@ -81,14 +82,15 @@ typedef enum gw_fact_key {
 const char *gw_fact_key_text(gw_fact_key key); /* for example "card.holder"; "" for GW_FACT_OTHER; static */
 gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER for unknown keys and NULL */
 
-/* Return a text that borrows a C string. NULL gives a text without data. */
+/* Return a gw_fact_text that borrows a C string. For NULL, `data` is NULL. */
 gw_fact_text gw_fact_text_of(const char *string);
 /* True if the text equals the string. */
 bool gw_fact_text_is(gw_fact_text text, const char *string);
-/* Copy the text into `out`, with a terminating zero. It is truncated if it does not fit into `room` bytes. Returns
+/* Copy the text into `out`, which has `room` bytes. The copy is cut if necessary and always zero-terminated. Returns
  * `out`. */
 char *gw_fact_text_copy(char *out, size_t room, gw_fact_text text);
-/* Find the line "name=value" in a text of several lines. Returns false if there is none. */
+/* Find the line "name=value" in a text of several lines, and return its value. Returns false if there is no such
+ * line. */
 bool gw_fact_line(const char *text, const char *name, gw_fact_text *ret_value);
 
 #endif

@@ -3,14 +3,15 @@
  * A process may be unable to create a file in the run folder, because it runs as another user, in a chroot, or with a
  * limit on the size of files. It then sends a datagram with the run's token to the supervisor's socket in Linux's
  * abstract namespace, which needs no file system. The supervisor creates the buffer in the run folder and replies with
- * a file descriptor. The token is in the environment variable GW_HANDOUT_VARIABLE, which only processes of the run and
- * root can read. The name of the socket is public. */
+ * a file descriptor of the buffer. The token is in the environment variable GW_HANDOUT_VARIABLE, which only processes
+ * of the run and root can read. The name of the socket is not secret. */
 #ifndef GW_HANDOUT_H
 #define GW_HANDOUT_H
 
 #include <stdint.h>
 
-/* "<name>:<token>", both 32 hexadecimal digits. */
+/* The variable's value is "<name>:<token>": the name of the socket without its prefix, and the token, both 32
+ * hexadecimal digits. */
 #define GW_HANDOUT_VARIABLE "GPUWHY_HANDOUT"
 enum { GW_HANDOUT_DIGITS = 32, GW_HANDOUT_TEXT = 2 * GW_HANDOUT_DIGITS + 2 };
 

@@ -1,9 +1,9 @@
-/* Reconstructs the number of live bytes over time by walking an allocator's history backwards. Shared by the hook,
- * which reads PyTorch from inside, and the reader of saved snapshots. Static inline functions that allocate no memory:
- * the caller provides the storage.
+/* Reconstructs the number of live bytes over time by walking an allocator's history backwards. Used by the hook, which
+ * reads PyTorch's allocator inside the process, and by the reader of saved snapshots. The functions are static inline
+ * and allocate no memory: the caller provides the storage.
  *
- * A history lists allocations and frees in order. The allocator lists the blocks alive at its end, so the walk starts
- * there: going back over an allocation lowers the live bytes, going back over a free raises them. */
+ * A history lists allocations and frees in order. The allocator lists the blocks alive at the end of the history, so
+ * the walk starts there. Going back over an allocation lowers the live bytes; going back over a free raises them. */
 #ifndef GW_HISTORY_H
 #define GW_HISTORY_H
 
@@ -16,12 +16,12 @@
 enum { GW_HISTORY_SPANS = 512 };
 
 typedef struct gw_history_spans {
-    uint64_t oldest_age_ns; /* age of the oldest entry; set by the caller before the walk */
-    uint64_t highest[GW_HISTORY_SPANS], lowest[GW_HISTORY_SPANS]; /* index 0: the latest span */
+    uint64_t oldest_age_ns; /* age of the oldest entry of the history; set by the caller before the walk */
+    uint64_t highest[GW_HISTORY_SPANS], lowest[GW_HISTORY_SPANS]; /* in bytes; index 0: the latest span */
     bool seen[GW_HISTORY_SPANS];
 } gw_history_spans;
 
-/* Update the highest and lowest live bytes of the span that contains this age. */
+/* Update the highest and lowest live bytes of the span that contains age_ns. */
 static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint64_t live_bytes)
 {
     uint64_t unit_ns = spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1;
@@ -35,7 +35,7 @@ static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint
     spans->seen[span] = true;
 }
 
-/* Return the smallest age in a span, in nanoseconds before the present. */
+/* Return the smallest age that belongs to the span, in ns. */
 static inline uint64_t gw_history_span_age_ns(const gw_history_spans *spans, size_t span)
 {
     return span * (spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1);
@@ -47,7 +47,7 @@ typedef struct gw_live_entry {
     uint64_t address; /* 0: empty slot */
     uint64_t bytes;
     uint32_t stack; /* the caller's number for the stack that allocated the block; 0: unknown */
-    bool gone;      /* the block is not allocated yet at this point of the walk; its slot stays in use */
+    bool gone;      /* the walk is at a time before the block was allocated; its slot stays in use */
 } gw_live_entry;
 
 typedef struct gw_live_set {
@@ -65,8 +65,8 @@ static inline size_t gw_live_set_room(size_t addresses)
     return count;
 }
 
-/* Return the slot of an address, or an empty slot if the address is new. Returns NULL if the set is full or the
- * address is 0. */
+/* Return the slot of an address, or an empty slot if the address is not in the set. Returns NULL if the set is full or
+ * the address is 0. */
 static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address)
 {
     if (address == 0 || set->entry_count == 0)
@@ -81,8 +81,8 @@ static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address
     return NULL;
 }
 
-/* Add a block. Call this for each block alive at the end, and when the walk goes back over a free: the block existed
- * before the free. */
+/* Add a block. Call this for each block alive at the end, and when the walk goes back over a free, because the block
+ * existed before the free. If the set is full, the block is ignored. */
 static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t bytes, uint32_t stack)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);
@@ -92,8 +92,8 @@ static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t 
     *entry = (gw_live_entry){address, bytes, stack, false};
 }
 
-/* Mark a block as gone. Call this when the walk goes back over an allocation: the block did not exist before the
- * allocation. */
+/* Mark a block as gone. Call this when the walk goes back over an allocation, because the block did not exist before
+ * the allocation. */
 static inline void gw_live_set_remove(gw_live_set *set, uint64_t address)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);

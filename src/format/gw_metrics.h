@@ -1,13 +1,14 @@
 /* Metrics of cards, control groups, hosts and processes that the supervisor samples during a run: their names, units
  * and sources.
  *
- * Recordings store positions in these tables, so rows never move and new ones are added at the end. */
+ * Recordings store metrics, sources and states as row numbers in these tables, so rows never move and new ones are
+ * added at the end. */
 #ifndef GW_METRICS_H
 #define GW_METRICS_H
 
 #include <stdint.h>
 
-/* The source of a value. */
+/* Where the supervisor reads a value. */
 #define GW_SOURCES(X)                                                                                                  \
     X(NVML, "nvml")                                                                                                    \
     X(CGROUP, "cgroup")                                                                                                \
@@ -89,24 +90,24 @@ typedef enum gw_metric_kind {
     X(CARD_NVLINK_REPLAYS, "card.nvlink.replays", "count", COUNTER) /* sum over all links */                           \
     X(CARD_NVLINK_RECOVERIES, "card.nvlink.recoveries", "count", COUNTER)                                              \
     X(CARD_NVLINK_CRC, "card.nvlink.crc", "count", COUNTER)                                                            \
-    X(CARD_RECOVERY_ACTION, "card.recovery_action", "", NUMBER) /* 0: none needed */                                   \
+    X(CARD_RECOVERY_ACTION, "card.recovery_action", "", NUMBER) /* NVML's code; 0: none needed */                      \
     X(CARD_UTILISATION, "card.utilisation", "%", GAUGE)                                                                \
     X(CARD_UTILISATION_MEMORY, "card.utilisation.memory", "%", GAUGE)                                                  \
     X(CARD_PERFORMANCE_STATE, "card.performance_state", "", NUMBER)                                                    \
     X(CARD_COMPUTE_MODE, "card.compute_mode", "", NUMBER)                                                              \
     X(CARD_PERSISTENCE, "card.persistence", "", LEVEL)                                                                 \
     X(CARD_STATUS, "card.status", "",                                                                                  \
-      NUMBER) /* the last NVML result about the card as a whole: 0, or 15 (lost), .. */                                \
+      NUMBER) /* NVML's last result for the card as a whole: 0 (success), 15 (card lost), ... */                       \
     /* the command's control group */                                                                                  \
     X(CGROUP_MEMORY_USED, "cgroup.memory.used", "bytes", GAUGE)                                                        \
     X(CGROUP_MEMORY_LIMIT, "cgroup.memory.limit", "bytes", LEVEL) /* UINT64_MAX: no limit */                           \
     X(CGROUP_MEMORY_PEAK, "cgroup.memory.peak", "bytes", COUNTER)                                                      \
     X(CGROUP_OOM_KILLS, "cgroup.memory.oom_kills", "count", COUNTER)                                                   \
     X(CGROUP_MEMORY_REFUSED, "cgroup.memory.limit_hits", "count", COUNTER)                                             \
-    X(CGROUP_MEMORY_STALLED, "cgroup.memory.stalled", "us", COUNTER) /* pressure: time in which any task stalled */    \
+    X(CGROUP_MEMORY_STALLED, "cgroup.memory.stalled", "us", COUNTER) /* time in which a task waited for memory */      \
     X(CGROUP_CPU_LIMIT, "cgroup.cpu.limit", "milli-CPU", LEVEL)      /* UINT64_MAX: no limit */                        \
     X(CGROUP_CPU_PERIODS, "cgroup.cpu.periods", "count", COUNTER)                                                      \
-    X(CGROUP_CPU_THROTTLED, "cgroup.cpu.throttled", "count", COUNTER) /* number of periods */                          \
+    X(CGROUP_CPU_THROTTLED, "cgroup.cpu.throttled", "count", COUNTER) /* number of periods with throttling */          \
     X(CGROUP_CPU_THROTTLED_TIME, "cgroup.cpu.throttled_time", "ns", COUNTER)                                           \
     X(CGROUP_PIDS, "cgroup.pids", "count", GAUGE)                                                                      \
     X(CGROUP_PIDS_LIMIT, "cgroup.pids.limit", "count", LEVEL) /* UINT64_MAX: no limit */                               \
@@ -115,20 +116,20 @@ typedef enum gw_metric_kind {
     X(HOST_MEMORY_AVAILABLE, "host.memory.available", "bytes", GAUGE)                                                  \
     X(HOST_SWAP_FREE, "host.swap.free", "bytes", GAUGE)                                                                \
     X(HOST_OOM_KILLS, "host.oom_kills", "count", COUNTER)                                                              \
-    X(HOST_LOAD, "host.load", "milli", GAUGE) /* over the last minute */                                               \
+    X(HOST_LOAD, "host.load", "milli", GAUGE) /* load average of one minute, times 1,000 */                            \
     X(HOST_CPUS, "host.cpus", "count", LEVEL) /* usable by the supervisor */                                           \
     X(SHM_TOTAL, "shm.total", "bytes", LEVEL)                                                                          \
     X(SHM_FREE, "shm.free", "bytes", GAUGE)                                                                            \
     X(DISK_CWD_FREE, "disk.cwd.free", "bytes", GAUGE) /* available to this user */                                     \
     X(DISK_CWD_FILES_FREE, "disk.cwd.files_free", "count", GAUGE)                                                      \
-    X(DISK_TMP_FREE, "disk.tmp.free", "bytes", GAUGE) /* TMPDIR, else /tmp */                                          \
+    X(DISK_TMP_FREE, "disk.tmp.free", "bytes", GAUGE) /* of TMPDIR; if unset, of /tmp */                               \
     X(DISK_TMP_FILES_FREE, "disk.tmp.files_free", "count", GAUGE)                                                      \
     /* one process */                                                                                                  \
-    X(PROCESS_MEMORY, "process.memory", "bytes", GAUGE) /* resident */                                                 \
+    X(PROCESS_MEMORY, "process.memory", "bytes", GAUGE) /* resident memory */                                          \
     X(PROCESS_DESCRIPTORS, "process.descriptors", "count", GAUGE)                                                      \
     X(PROCESS_DESCRIPTORS_LIMIT, "process.descriptors.limit", "count", LEVEL)                                          \
     X(PROCESS_CPU_WAIT, "process.main.cpu_wait", "ns",                                                                 \
-      COUNTER) /* of its first thread: time spent waiting for a processor */
+      COUNTER) /* time in which the first thread was ready to run but had to wait for a CPU */
 
 typedef enum gw_metric {
 #define GW_X(name, text, unit, kind) GW_METRIC_##name,
@@ -152,7 +153,7 @@ const char *gw_sample_state_text(unsigned state); /* "?": unknown */
 typedef struct gw_sample_value {
     uint16_t metric; /* gw_metric */
     uint8_t state;   /* gw_sample_state */
-    uint64_t value;  /* 0 unless KNOWN; for FAILED the error code (NVML's, or errno) */
+    uint64_t value;  /* if KNOWN, the value; if FAILED, the error code (NVML's, or errno); else 0 */
 } gw_sample_value;
 
 /* Reasons for reduced clocks: NVML's bits (nvmlClocksEventReason*). */

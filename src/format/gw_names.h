@@ -21,7 +21,7 @@ typedef struct gw_kind_traits {
     gw_fold fold;
     gw_ordering order;
 } gw_kind_traits;
-/* Return the columns of an event kind. Never NULL: an unknown kind has the columns of CALL. */
+/* Return the columns of an event kind. Never NULL: for an unknown kind, returns those of CALL. */
 const gw_kind_traits *gw_event_kind_traits(unsigned kind);
 /* Return the name of a counter, for example "LAUNCH". */
 const char *gw_counter_name(unsigned counter);

@@ -1,8 +1,8 @@
 /* Writes and reads recordings (`.gpuwhy` files), and drains live buffers into them. docs/recording-format.md describes
  * the format. Every version of the format stays readable.
  *
- * Times are ns since the start of the run (0 is the supervisor's start, measured with CLOCK_MONOTONIC); realtime is
- * recorded once. Use a writer or a reader from one thread only. */
+ * Times are ns since the start of the supervisor, measured with CLOCK_MONOTONIC. The real time is recorded only for the
+ * start of the run and of each process. Use a writer or a reader from one thread only. */
 #ifndef GW_RECORDING_H
 #define GW_RECORDING_H
 
@@ -25,16 +25,16 @@ typedef enum gw_item_kind {
     GW_ITEM_EVENT,      /* a driver call or another event; sorted by time over all threads and processes */
     GW_ITEM_COUNTERS,   /* a thread's counters at an instant; replaces the thread's previous counters */
     GW_ITEM_RING,       /* a thread's ring at an instant, oldest call first; replaces the thread's previous ring */
-    GW_ITEM_LOST,       /* number of events lost in a process so far */
-    GW_ITEM_STDERR,     /* bytes of stderr, in order; the end is always kept, the start may be missing */
-    GW_ITEM_EXIT,       /* a process ended, or the run itself (then `pid` is that of the command) */
-    GW_ITEM_MAPS,       /* a mapped file of a process: path, build id or "" */
+    GW_ITEM_LOST,       /* numbers of events, failures and threads lost in a process so far */
+    GW_ITEM_STDERR,     /* bytes of stderr, in order; the end of stderr is always kept, the start may be missing */
+    GW_ITEM_EXIT,       /* a process ended; if exit.is_command, it is the process that `run` started */
+    GW_ITEM_MAPS,       /* a mapped file of a process: path, and build id or "" */
     GW_ITEM_SUPERVISOR, /* a fact that the supervisor recorded: key, value (e.g. "unobserved.driver") */
-    GW_ITEM_TRUNCATED,  /* the recording ends without an END block: the machine or the supervisor died */
+    GW_ITEM_TRUNCATED,  /* the recording has no END block, because the machine or the supervisor died */
     GW_ITEM_SYMBOL,     /* the function at an address of a mapped file, so that the file is not needed later */
-    GW_ITEM_SAMPLE,     /* values of the machine or a card at an instant; unchanged values may be missing */
+    GW_ITEM_SAMPLE,     /* values of the machine, a card or a process at an instant; unchanged ones may be missing */
     GW_ITEM_MACHINE,    /* an event of the machine or a card */
-    GW_ITEM_DRAINED,    /* progress in the buffers, from the drain to the writer; readers never return it */
+    GW_ITEM_DRAINED,    /* how far each chunk is drained; from the drain to the writer; readers never return it */
     GW_ITEM_COUNT
 } gw_item_kind;
 
@@ -42,7 +42,7 @@ typedef struct gw_event {
     uint64_t t_ns;
     uint32_t pid;
     uint32_t tid;
-    uint16_t fn;  /* index into the recording's own dictionary: gw_reader_fn_name() */
+    uint16_t fn;  /* id of the function in the recording's own dictionary: gw_reader_fn_name() */
     uint8_t kind; /* gw_event_kind; GW_EV_CALL for kinds newer than this build */
     uint8_t flags;
     uint16_t result;
@@ -51,7 +51,7 @@ typedef struct gw_event {
     uint32_t extra;
     uint64_t context;
     uint64_t arg[4];
-    const char *text; /* text of the event's TEXT records, joined; NULL: none. Valid until the reader's next call */
+    const char *text; /* the event's text, zero-terminated; NULL: none. Valid until the reader's next call */
     uint32_t text_bytes;
 } gw_event;
 
@@ -64,14 +64,14 @@ typedef struct gw_hot_call { /* one decoded entry of a ring */
 
 typedef struct gw_exit_fact {
     uint32_t pid;
-    bool is_command;   /* the process that `run` started */
+    bool is_command;   /* this is the process that `run` started */
     bool status_known; /* false: the process ended, but its status could not be read */
     int exit_code;     /* -1 if a signal ended the process */
-    int signal;        /* 0: none */
+    int signal;        /* signal that ended the process; 0: none */
     bool core_dumped;
 } gw_exit_fact;
 
-typedef struct gw_drained_mark { /* progress in a chunk: the writer has its records up to here */
+typedef struct gw_drained_mark { /* progress in a chunk: the writer has the first `bytes` bytes of its records */
     uint64_t sequence;
     uint32_t bytes;
 } gw_drained_mark;
@@ -84,7 +84,7 @@ typedef struct gw_item {
         gw_event event;
         struct {
             const char *key, *value;
-        } pair; /* META, SUPERVISOR, MAPS (key = path) */
+        } pair; /* META, SUPERVISOR; MAPS: key is the path, value the build id */
         struct {
             uint32_t parent_pid;
             uint64_t start_realtime_ns;
@@ -111,29 +111,28 @@ typedef struct gw_item {
         } stderr_part;
         gw_exit_fact exit;
         struct {
-            const char *path;           /* path of the mapped file; build_id is as in MAPPED */
+            const char *path;           /* path of the mapped file; build_id is its build id, as in MAPPED */
             uint64_t build_id, address; /* address in the file's symbol table: return address - 1 - bias */
             uint8_t state;              /* gw_symbol_state */
             const gw_symbol_frame *frame;
             uint32_t count;
         } symbol;
-        struct {                          /* pid: the process concerned; 0: none */
+        struct {                          /* the item's pid: the process that was sampled; 0: none */
             uint8_t source;               /* gw_source */
-            bool whole;                   /* the sample has all known values of the object, not only those that
-                                           * changed */
-            uint32_t device;              /* NVML's index; GW_NO_DEVICE: not about a card */
+            bool whole;                   /* true: the sample has all known values, not only those that changed */
+            uint32_t device;              /* the card's NVML index; GW_NO_DEVICE: not about a card */
             const gw_sample_value *value; /* each metric at most once; unknown metrics are left out */
             uint32_t count;
         } sample;
-        struct {                  /* pid: the process that the event names; 0: none. t_ns: time of the event */
+        struct { /* the item's pid: the process that the event names, 0: none; its t_ns: time of the event */
             uint8_t kind, source; /* gw_machine_event_kind and gw_source */
-            uint32_t device;      /* NVML's index; GW_NO_DEVICE: unknown, or not about a card */
-            uint32_t count;       /* number of equal events within a short time; t_ns is the time of the first */
+            uint32_t device;      /* the card's NVML index; GW_NO_DEVICE: unknown, or not about a card */
+            uint32_t count;       /* number of equal events shortly after each other; t_ns is the time of the first */
             uint64_t code, value;
-            const char *text; /* text from its source; "": none */
+            const char *text; /* the message of the source, such as a line of the kernel log; "": none */
         } machine;
         struct {
-            uint64_t start_monotonic_ns; /* identifies the buffer, together with the pid */
+            uint64_t start_monotonic_ns; /* from the buffer's head; identifies the buffer, together with the pid */
             const gw_drained_mark *mark;
             uint32_t count;
         } drained;
@@ -144,24 +143,26 @@ typedef struct gw_item {
 
 typedef struct gw_reader gw_reader;
 
-/* Open a recording or a run folder. For a run folder, the reader returns the recording named in run.meta, followed by
- * the rest of the buffers. Nothing in the folder is changed, so its supervisor may still be running. The last item is
- * SUPERVISOR "run.state": "alive" if the supervisor is still running. Otherwise its value is "supervisor died", and
- * TRUNCATED follows if the recording cannot be read or has no END block.
+/* Open a recording or a run folder. For a run folder, the reader returns the items of the recording that run.meta
+ * names, followed by those events in the buffers that are not in the recording yet. Nothing in the folder is changed,
+ * so its supervisor may still be running. The last item is SUPERVISOR "run.state". Its value is "alive" if the
+ * supervisor is still running. Otherwise its value is "supervisor died", and TRUNCATED follows if the recording cannot
+ * be read or has no END block.
  *
  * GW_OK: the caller closes *ret_reader with gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED
  * (this build cannot decompress the recording): `err` has file, offset and reason. */
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
 
-/* Read the next item. GW_OK; GW_END; GW_CORRUPT: the block at the offset in `err` is damaged, and the rest of it is
- * skipped. The next call continues with the next good block, so that no good data is lost. Unless GW_OK, *ret_item is
- * unchanged. The item and everything it points to belong to the reader and are valid until the next call. */
+/* Read the next item. GW_OK; GW_END: no more items; GW_CORRUPT: the block at the offset in `err` is damaged, and the
+ * rest of this block is skipped. The next call continues with the next good block, so that no good data is lost. Unless
+ * GW_OK, *ret_item is unchanged. The item and everything it points to belong to the reader and are valid until the next
+ * call. */
 GW_MUST_CHECK gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err);
 
-/* Copy up to `room` events into `event`, as far as they are already decoded. This is faster than reading them one by
- * one. Returns the number of events. If it is 0, call gw_reader_next() for the next item, which may be an event too.
- * Texts belong to the reader and are valid until the next call. */
+/* Copy the next events into `event`: at most `room`, and only those that are already decoded. This is faster than
+ * reading events one by one. Returns the number of events. If it is 0, call gw_reader_next() for the next item, which
+ * may be an event, too. Texts belong to the reader and are valid until the next call. */
 size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room);
 
 /* Return the name of a function in the recording's dictionary; "?" if `fn` is out of range. Borrowed. */
@@ -174,19 +175,19 @@ uint32_t gw_reader_fn_count(const gw_reader *reader);
 typedef struct gw_writer gw_writer;
 
 /* Set a spare file on another file system. If a write fails (because the disk is full, for example), the writer copies
- * everything written so far to the spare file and continues there, with at most `bytes_max` bytes. The first file
- * keeps its blocks but has no END block. */
+ * everything written so far to the spare file and continues there, with at most `bytes_max` bytes. The first file keeps
+ * its blocks but gets no END block. */
 void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max);
 /* Return the error that made the writer move to the spare file; NULL if it has not moved. Borrowed from the writer. */
 const char *gw_writer_spare_reason(const gw_writer *writer);
 
-/* Create the file `path` with mode 0600; it must not exist. `bytes_max` 0: no limit. Near the limit, the oldest
- * event blocks are dropped, and the SUPERVISOR item "dropped.events" has the number of dropped events. `fn_names` is
- * the hook's table. */
+/* Create the file `path` with mode 0600; it must not exist. The file gets at most `bytes_max` bytes; 0: no limit. Near
+ * the limit, the writer drops the oldest events, and reports their number in the SUPERVISOR item "dropped.events".
+ * `fn_names` is the hook's table of function names, indexed by `fn`. */
 GW_MUST_CHECK gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names,
                                          uint32_t fn_count, gw_writer **ret_writer, gw_error *err);
-/* Add an item; items must be added in order of time. A later put or flush writes it to the file. GW_IO, GW_NOMEM:
- * `err` has the reason. */
+/* Add an item. Items must be added in order of time. The item may stay in memory until a later put or flush writes it
+ * to the file. GW_IO, GW_NOMEM: `err` has the reason. */
 GW_MUST_CHECK gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err);
 /* Write pending items to the file as whole blocks. If `sync` is true, also sync the file to the disk. */
 GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err);
@@ -201,82 +202,82 @@ typedef struct gw_run_meta {
     uint32_t supervisor_pid;
     const char *const *argv; /* NULL-terminated; NULL: not recorded */
 } gw_run_meta;
-/* Write `<run_folder>/run.meta`, a small recording with the path of the run's recording. If the supervisor dies, a
- * reader that opens the run folder finds the recording through it. The file must not exist. GW_OK, GW_IO or GW_NOMEM;
- * `err` names the file. */
+/* Write `<run_folder>/run.meta`, a small recording that contains the path of the run's recording, so that
+ * gw_reader_open() can open the run folder, even after the supervisor died. The file must not exist. GW_OK, GW_IO or
+ * GW_NOMEM; `err` names the file. */
 GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_meta *meta, const char *const *fn_names,
                                           uint32_t fn_count, gw_error *err);
 
 /* ---- draining ---- */
 
-typedef struct gw_drain gw_drain; /* all buffers of a run folder */
+typedef struct gw_drain gw_drain; /* the buffers of a run folder, and the progress in each */
 
-/* Open the buffers of a run folder. `t0_monotonic_ns` is the start of the run. Buffers that are created later are
- * found by the next drain. */
+/* Open the buffers of a run folder. `t0_monotonic_ns` is the start of the run on CLOCK_MONOTONIC. Every drain also
+ * opens buffers that were created since. */
 GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain,
                                       gw_error *err);
-/* Close all buffers without changing them. Takes NULL. */
+/* Close all buffers without changing them, and free the drain. Takes NULL. */
 void gw_drain_close(gw_drain *drain);
 
-/* Return a descriptor that becomes readable when a buffer is created or a recorded process ends. Drain then, while the
- * exit status can still be read. Belongs to the drain. -1: none. */
+/* Return a descriptor that becomes readable when a buffer is created or a recorded process ends. Call gw_drain_run()
+ * then, while the exit status can still be read. The descriptor belongs to the drain. -1: none. */
 int gw_drain_end_fd(const gw_drain *drain);
 
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
 
-/* Refuse the buffers of hooks from another build, whose function ids differ. The SUPERVISOR item "buffer.refused"
- * reports each refused buffer. */
+/* Refuse the buffers of hooks with another function table, because their function ids differ. Each refused buffer is
+ * reported in a SUPERVISOR item "buffer.refused". */
 void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash);
 
 /* Pass new items to `sink`:
  * - PROCESS, once per buffer. A process that calls exec has several buffers.
  * - EVENT, in order of time: events that are at least 2 ms old, or all of them if `last`. If a stalled thread
- *   publishes an event later than that, the event gets the time of the event passed before it.
- * - LOST, if it changed.
- * - COUNTERS, if they changed: at most once a second per thread, but with every drain shortly after a failure.
- * - RING after a failure other than out of memory or not found, when a thread ends, when its process ends, and if
- *   `last`.
+ *   writes an event more than 2 ms late, the event gets the time of the event passed before it.
+ * - LOST, if its numbers changed.
+ * - COUNTERS, if they changed: at most once a second per thread, but with every drain in the 2 s after a failure.
+ * - RING, if it changed: after a failure other than out of memory or not found, when a thread ends, when its process
+ *   ends, and if `last`.
  * - EXIT of a process that is not our child, with the exit status if the kernel lets us read it.
  *
  * A damaged buffer is reported by the SUPERVISOR item "buffer.damaged" and never makes the call fail.
  *
  * The last items are DRAINED, for the writer. The records that were passed stay in the buffers until gw_drain_commit()
- * or the next call. Flush the writer before either, so that no event is lost or duplicated if the supervisor dies. If
- * `sink` returns a status other than GW_OK, the call ends and returns it, and the next call passes the remaining
- * events. */
+ * or the next gw_drain_run() frees them. Flush the writer before you call one of these functions, so that no event is
+ * lost or duplicated if the supervisor dies. If `sink` returns a status other than GW_OK, gw_drain_run() returns this
+ * status, and the next call passes the remaining events. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
 
-/* List the recorded processes that were alive at the last drain and whose pids are valid in this namespace. Writes up
- * to `pid_max` pids and returns the total number. */
+/* List the recorded processes that were alive at the last drain and are in our pid namespace. Writes up to `pid_max`
+ * pids and returns the number of such processes, which may be larger. */
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max);
 
 /* The state of a thread, read from its slot. */
 typedef struct gw_thread_look {
     uint32_t pid, tid;
-    uint64_t calls;            /* calls of any kind */
-    uint64_t progress;         /* calls other than queries and waits; unchanged between two looks: no work was done */
-    uint64_t questions;        /* grows with every query and every wait that returns */
-    uint64_t not_ready;        /* queries that found the GPU still busy; also counted in `questions` */
+    uint64_t calls;     /* driver calls so far, as in gw_slot */
+    uint64_t progress;  /* sum of all counters of work; if it is equal in two looks, no work was done in between */
+    uint64_t questions; /* number of queries, and of waits that returned */
+    uint64_t not_ready; /* queries that found the GPU still busy; also counted in `questions` */
     uint16_t inside_fn_plus_1; /* 1 + id of the function being called; 0: none */
     uint64_t
         inside_since_ns; /* since the start of the run; may be too early by the duration of preceding quick calls */
 } gw_thread_look;
 typedef void (*gw_thread_sink)(void *user, const gw_thread_look *look);
 
-/* Report the live threads of all recorded processes on this machine that are still alive. Reads only the slots and
- * drains nothing. */
+/* Pass the state of each live thread to `sink`, for all recorded processes that are alive and in our pid namespace.
+ * Reads only the slots and drains nothing. */
 void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user);
-/* Report the same for the run folder of another supervisor, without disturbing it. GW_OK, GW_IO, GW_NOMEM. */
+/* Do the same for the run folder of another supervisor, without changing anything in it. GW_OK, GW_IO, GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_drain_peek(const char *run_folder, uint64_t t0_monotonic_ns, gw_thread_sink sink, void *user,
                                       gw_error *err);
 
-/* Free chunks, slots, and the buffers of processes that are gone. Call this only when the file has everything passed
- * so far. */
+/* Free the chunks and slots that were drained, and delete the buffers of processes that have ended. Call this only when
+ * everything that was passed so far is in the recording's file. */
 void gw_drain_commit(gw_drain *drain);
 
-/* Return the fill ratio of the fullest buffer, 0 to 1: the current one, or the part that the program would fill in 100
- * ms at its rate before the last drain, whichever is greater. The supervisor drains sooner as the ratio gets close to
- * 1. While a buffer is being set up, the ratio is 1 for up to a second. */
+/* Return the fill ratio of the fullest buffer, 0 to 1. The fill ratio of a buffer is the taken part of it, or the part
+ * that the program would fill in 100 ms at its rate before the last drain, whichever is greater. The supervisor drains
+ * sooner as the ratio gets close to 1. While a buffer is being set up, the ratio is 1, for up to a second. */
 double gw_drain_fill_ratio(const gw_drain *drain);
 
 #endif

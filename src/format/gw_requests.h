@@ -1,21 +1,21 @@
 /* The text of an ALLOCATOR_REQUESTS event: consecutive requests to an allocator, six numbers each. The writer and the
  * reader are inline functions in this header and allocate nothing.
  *
- * A number is written in base64 letters, five bits per letter, lowest bits first. If a letter is from the upper half
- * of the alphabet, another letter follows; a letter from the lower half is the last. So the text has no zero bytes,
- * and a typical request takes ten bytes.
+ * A number is written in base64 letters, five bits per letter, lowest bits first. A letter from the upper half of the
+ * alphabet means that another letter follows; a letter from the lower half is the last one of its number. So the text
+ * has no zero bytes, and a typical request takes ten bytes.
  *
  * The six numbers of a request:
  *   size: 2 * (bytes / 512); if 512 does not divide the bytes, 2 * bytes + 1
- *   freed_after
+ *   freed_after (see gw_packed_request)
  *   microseconds since the previous request
  *   launches since the previous request, modulo 2^32
  *   waits since the previous request, modulo 2^32
- *   site
- * In the first request of a text, launches and waits are counted from 0, and the time is 0.
+ *   call site; 0: unknown
+ * In the first request of a text, launches and waits are the process's totals so far, and the time is 0.
  *
- * Example: a request of 2 MiB, not freed, 70 us after the previous one, with 3 launches, no wait and no site: 8192
- * "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
+ * Example: a request of 2 MiB, not freed, 70 us after the previous one, with 3 launches, no wait and no site.
+ * The numbers and their letters: 8192 "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
 #ifndef GW_REQUESTS_H
 #define GW_REQUESTS_H
 
@@ -27,7 +27,8 @@ enum { GW_REQUEST_NUMBERS = 6, GW_REQUEST_TEXT_MAX = GW_REQUEST_NUMBERS * 13, GW
 
 typedef struct gw_packed_request {
     uint64_t bytes;
-    uint64_t freed_after; /* 0: not freed; otherwise 1 + the number of requests between this request and its free */
+    uint64_t freed_after; /* 0: not freed; otherwise 1 + the number of requests between this request and the free of its
+                             block */
     uint64_t t_us;        /* microseconds since the first request of the text */
     uint32_t launches, waits;
     uint32_t site; /* 0: unknown */
@@ -94,7 +95,7 @@ static inline size_t gw_request_write(char *out, const gw_packed_request *reques
 }
 
 /* Read the next request of a text. On input, `request` is the previous request, or all zero for the first one. Returns
- * false at the end of the text or if the rest is damaged. */
+ * false at the end of the text, or if the rest of the text is damaged. */
 static inline bool gw_request_read(const char **at, gw_packed_request *request)
 {
     uint64_t number[GW_REQUEST_NUMBERS];

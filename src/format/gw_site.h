@@ -22,7 +22,7 @@
  * The contents of these records:
  *   SITE         site, number of frames, gw_site_flag bits; with PYTHON_BORROWED, an earlier site of the same process
  *                whose Python frames replace those that this thread lacks (else 0)
- *   SITE_FRAMES  site | index of the first of the three << 32, three frames (0 beyond the last)
+ *   SITE_FRAMES  site | (index of the first of these frames << 32), three frames (0: beyond the last frame of the site)
  *   MAPPED       first address, bytes, bias (address in the process minus address in the file's symbol table), the
  *                first eight bytes of the build id as stored in the file (little-endian; 0: none); text: the path
  *   PYTHON_CODE  code id, co_firstlineno, version (0x030B for 3.11), bytes of the line table (GW_PYTHON_TABLE_NOT_KEPT:
@@ -48,7 +48,7 @@
 /* A frame. Native: the return address (user-space addresses fit in 48 bits). Python: GW_FRAME_PYTHON, optionally
  * GW_FRAME_ENTRY, the code id, and the offset of the instruction in the code, in bytes (-1, all ones: unknown). */
 #define GW_FRAME_PYTHON             (1ull << 63)
-#define GW_FRAME_ENTRY              (1ull << 62) /* the evaluation loop was entered with this frame */
+#define GW_FRAME_ENTRY              (1ull << 62) /* the interpreter's evaluation loop was called to run this frame */
 #define GW_FRAME_CODE(frame)        ((uint32_t)(((frame) >> 32) & 0x3fffffff))
 #define GW_FRAME_INSTRUCTION(frame) ((int32_t)(uint32_t)(frame))
 #define GW_FRAME_OF_CODE(code, at)  (GW_FRAME_PYTHON | (uint64_t)(code) << 32 | (uint32_t)(int32_t)(at))
@@ -77,7 +77,7 @@ typedef enum gw_site_flag {
 } gw_site_flag;
 
 /* The result of looking up the name of a native address, as stored in SYMBOL items. Values never change. X(name,
- * value, text about the file for the user) */
+ * value, text for the user about the file that contains the address) */
 #define GW_SYMBOL_STATES(X)                                                                                            \
     X(NOT_ASKED, 0, "was not examined")                                                                                \
     X(LINE, 1, "has line information")                                                                                 \
@@ -96,7 +96,7 @@ typedef enum gw_symbol_state {
         GW_SYMBOL_STATE_COUNT
 } gw_symbol_state;
 
-/* One function at a native address. If an address has several, each was inlined into the next. */
+/* One function at a native address. If an address has several functions, each was inlined into the next one. */
 typedef struct gw_symbol_frame {
     const char *function; /* demangled, without parameters; NULL: unknown */
     const char *file;     /* source file; NULL: unknown */

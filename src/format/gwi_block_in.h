@@ -15,11 +15,11 @@ typedef struct gwi_in {
     gwi_block_head head;   /* header of the current block */
     uint32_t sequence;     /* expected sequence number of the next block */
     bool sequence_known;   /* false after damage: then any sequence number is accepted */
-    bool head_damaged;     /* the file header is damaged, and this was not reported yet */
+    bool head_damaged;     /* the file header is damaged, and this was not reported to the caller yet */
     bool ended;            /* the END block was read */
     bool truncated;        /* the file ends without an END block */
-    uint64_t wasted_bytes; /* bytes read for blocks that turned out to be bad; see gwi_in_find() */
-    uint8_t *stored;       /* owned */
+    uint64_t wasted_bytes; /* bytes read for blocks whose checksum was wrong; limits gwi_in_find() in a hostile file */
+    uint8_t *stored;       /* owned: the stored bytes of the current block */
     size_t stored_capacity;
     uint8_t *raw; /* owned: the unpacked block, followed by GWI_SLACK_BYTES of zeros */
     size_t raw_capacity;
@@ -30,7 +30,7 @@ typedef struct gwi_in {
  * GW_VERSION. Call gwi_in_close() even after a failure. */
 gw_status gwi_in_start(gwi_in *in, int fd, const char *path, gw_error *err);
 void gwi_in_close(gwi_in *in);
-/* Return to the first block. */
+/* Move back to the first block, so that gwi_in_find() starts there again. */
 void gwi_in_rewind(gwi_in *in);
 
 /* Find the next good block and read its stored bytes. Returns GW_OK; GW_END (see `truncated`); GW_CORRUPT if damage

@@ -14,7 +14,7 @@ typedef struct gwi_now {
 } gwi_now;
 gwi_now gwi_now_take(void);
 
-typedef struct gwi_chunk_mark { /* how much of a chunk was passed on */
+typedef struct gwi_chunk_mark { /* how much of a chunk was passed to the sink */
     uint64_t sequence;
     uint32_t handed_bytes; /* bytes already passed to the sink */
     bool seen;
@@ -22,7 +22,7 @@ typedef struct gwi_chunk_mark { /* how much of a chunk was passed on */
     bool taken;   /* the chunk was in use when it was last read */
 } gwi_chunk_mark;
 
-typedef struct gwi_slot_said { /* what was last reported about a slot */
+typedef struct gwi_slot_said { /* what was last reported about a thread's slot */
     uint32_t generation;
     uint64_t at_ns;
     uint64_t ring_head;
@@ -36,7 +36,7 @@ typedef struct gwi_slot_said { /* what was last reported about a slot */
 typedef struct gwi_buffer {
     char *name; /* owned: file name in the run folder */
     int fd;     /* owned; -1: the file was copied to memory or removed */
-    int pidfd;  /* owned; -1: none. Until the buffer is adopted, refers to the pid in the file name */
+    int pidfd;  /* owned; -1: none. For the pid in the file name or, once the buffer is adopted, for head.pid */
     uint64_t opened_at_ns;
     uint8_t *copy; /* owned: copy of the file; NULL: the file itself is read */
     uint64_t copy_bytes;
@@ -52,21 +52,21 @@ typedef struct gwi_buffer {
     bool handed;           /* a record was passed on during this drain */
     bool left_over;        /* some records were not passed on yet */
     bool is_elsewhere;     /* the process is in another pid namespace, so its pid means nothing here */
-    double foreseen_ratio; /* predicted fill ratio of the buffer, see foresee() in drain.c */
+    double foreseen_ratio; /* predicted fill ratio of the buffer (1: full); see foresee() in drain.c */
     uint64_t gone_at_ns;
     bool status_known; /* `status` is valid; it has the format of wait() */
     int status;
     uint64_t failure_at_ns;
     uint64_t lost_said[3];
     gwi_chunk_mark *chunk;  /* owned: head.chunk_count entries */
-    uint64_t sequence_seen; /* number of chunks ever taken, as read before the last pass over the chunks */
+    uint64_t sequence_seen; /* the header's chunk_sequence (number of chunks taken so far) at the last drain */
     gwi_slot_said *slot;    /* owned: head.slot_count entries */
 } gwi_buffer;
 
 /* Open the file `name` in the folder. Returns GW_OK; GW_MISSING if it is not a buffer or was removed meanwhile;
  * GW_IO or GW_NOMEM. */
 gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer);
-void gwi_buffer_close(gwi_buffer *buffer); /* takes NULL */
+void gwi_buffer_close(gwi_buffer *buffer); /* NULL is allowed */
 
 /* Adopt the buffer if the hook has finished setting it up. Returns GW_OK; GW_MISSING if the hook has not finished yet;
  * GW_CORRUPT with the reason in `err`. */

@@ -16,8 +16,8 @@
 #include "gwi_block_out.h"
 
 typedef struct gwi_compacted {
-    uint64_t events_dropped; /* by this compaction, not in total */
-    uint64_t alive_dropped;  /* dropped events that a model needs; above 0 only if the limit is too small */
+    uint64_t events_dropped; /* number of events dropped by this compaction, not in total */
+    uint64_t alive_dropped;  /* number of these that a model needs; above 0 only if bytes_max is too small */
 } gwi_compacted;
 
 /* Compact the recording at `path`. On GW_OK, `ret_out` appends to the new, smaller file. On failure, the old file is

@@ -21,7 +21,7 @@ void gwi_encoder_reset(gwi_encoder *encoder);
 
 /* Maps the numbers in the file to the numbers of this build. */
 typedef struct gwi_dict {
-    uint8_t kind[256]; /* number in the file -> gw_event_kind */
+    uint8_t kind[256]; /* number in the file -> gw_event_kind; GW_EV_CALL: unknown to this build */
     uint32_t kind_count;
     uint8_t counter[256]; /* number in the file -> gw_counter; GW_COUNT_COUNT: unknown to this build */
     uint32_t counter_count;

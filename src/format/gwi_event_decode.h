@@ -23,7 +23,7 @@ typedef struct gwi_place {
     unsigned index;
 } gwi_place;
 gwi_place gwi_decoder_find(gwi_decoder *decoder, const uint8_t *at, unsigned mark);
-/* Read the text of an event. Returns the position after it, or NULL if the text does not end within the block. */
+/* Read the text of an event. Returns the position after the text, or NULL if the text does not end within the block. */
 const uint8_t *gwi_decoder_text(const gwi_decoder *decoder, gw_event *event, const uint8_t *at);
 
 static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigned i, const uint8_t **at,

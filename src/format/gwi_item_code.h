@@ -6,7 +6,7 @@
 
 #include "gwi_event_code.h"
 
-typedef struct gwi_bytes { /* a block that grows */
+typedef struct gwi_bytes { /* a byte array that grows as items are appended */
     uint8_t *data;         /* owned */
     uint32_t used_bytes;
     size_t capacity;

@@ -34,17 +34,18 @@ typedef struct gwi_file_head {
 } gwi_file_head;
 _Static_assert(sizeof(gwi_file_head) == GWI_FILE_HEAD_BYTES, "as in the document");
 
-/* First bytes of a block. They cannot occur in text, and occur in compressed data only by chance (once in 2^32). */
+/* First bytes of a block. They cannot occur in text, and occur in compressed data only by chance (at one position in
+ * 2^32). */
 #define GWI_BLOCK_MARKER 0xb1f5c3a7u
 
 typedef enum gwi_block_type {
     GWI_BLOCK_DICT = 1,   /* names of kinds, counters and functions */
-    GWI_BLOCK_FACTS = 2,  /* items that are never dropped: META, PROCESS, EXIT, MAPS, SUPERVISOR, MACHINE */
+    GWI_BLOCK_FACTS = 2,  /* items that are never dropped: META, PROCESS, EXIT, MAPS, SUPERVISOR, SYMBOL, MACHINE */
     GWI_BLOCK_EVENTS = 3, /* events; near the size limit the oldest blocks are dropped */
     GWI_BLOCK_CARRY = 4, /* events that were kept when other events of their blocks were dropped; encoded like EVENTS */
-    GWI_BLOCK_STATE = 5, /* COUNTERS, RING, LOST: a newer item replaces older ones */
+    GWI_BLOCK_STATE = 5, /* COUNTERS, RING, LOST: a newer item replaces the older ones of its thread or process */
     GWI_BLOCK_STDERR = 6, /* STDERR; near the size limit the oldest blocks are dropped */
-    GWI_BLOCK_SYNC = 7,   /* end of a flush, with the DRAINED marks of the events in the blocks before it */
+    GWI_BLOCK_SYNC = 7,   /* end of a flush, with marks that show how far each chunk was read (gwi_mark) */
     GWI_BLOCK_END = 8,    /* the end of the recording */
     GWI_BLOCK_SAMPLES = 9 /* SAMPLE; near the size limit, only the first and last full sample of each object are kept */
 } gwi_block_type;
@@ -65,7 +66,8 @@ typedef struct gwi_block_head {
 } gwi_block_head;
 _Static_assert(sizeof(gwi_block_head) == GWI_BLOCK_HEAD_BYTES, "as in the document");
 
-/* Codes of items in FACTS, STATE and STDERR blocks. The codes never change; the values of gw_item_kind may change. */
+/* Codes of items in FACTS, STATE, STDERR and SAMPLES blocks. The codes never change; the values of gw_item_kind may
+ * change. */
 enum {
     GWI_CODE_META = 1,
     GWI_CODE_PROCESS = 2,
@@ -91,7 +93,7 @@ enum {
     GWI_SLACK_BYTES = 128 /* number of zeros after an unpacked block: a decoder reads before it checks for the end */
 };
 
-/* Bits of the control word of an event. */
+/* Bits of the control word of an event. The first four show which optional fields follow. */
 enum {
     GWI_CONTROL_TOOK = 1 << 20,
     GWI_CONTROL_SITE = 1 << 21,

@@ -6,7 +6,8 @@
 #include "gwi_block_in.h"
 #include "gwi_item_code.h"
 
-/* A mark of a SYNC block: the first `bytes` bytes of this chunk are in the recording. */
+/* A mark of a SYNC block: of the chunk with this sequence number in this process's buffer, the first `bytes` bytes are
+ * in the recording. */
 typedef struct gwi_mark {
     uint32_t pid;
     uint64_t start_monotonic_ns;
@@ -25,7 +26,7 @@ typedef struct gwi_source {
     gwi_decoder *decoder; /* owned */
     gwi_item_reader items;
     uint64_t t_ns;           /* time of the last item */
-    uint64_t uncommitted_at; /* from this offset on, blocks with items from the buffers are skipped */
+    uint64_t uncommitted_at; /* file offset; from here on, blocks with items from the buffers are skipped */
 } gwi_source;
 
 /* Take ownership of `fd`, borrow `path`, and read the dictionary. Even after a failure, the caller must call

@@ -21,7 +21,7 @@ static bool reserve(gwi_bytes *bytes, size_t more)
     return gw_array_reach(&bytes->data, bytes->used_bytes + more, &bytes->capacity, 1);
 }
 
-/* The put functions do not check for space, because the caller has reserved it. */
+/* The put functions do not check for space, because their callers have reserved it. */
 static void put(gwi_bytes *bytes, const void *data, size_t count)
 {
     if (count > 0)
@@ -397,7 +397,7 @@ static gw_status take_ring(gwi_item_reader *reader, cursor *c)
     item->ring.synced_total = take_uint(c, 8);
     uint32_t count = (uint32_t)take_uint(c, 4);
     if (c->bad || count > (size_t)(c->end - c->at) / 2)
-        return GW_CORRUPT; /* a call takes at least two bytes */
+        return GW_CORRUPT; /* each call takes at least two bytes, so `count` is too large */
     if (!gw_array_reach(&reader->call, count, &reader->call_capacity, sizeof *reader->call))
         return GW_NOMEM;
     for (uint32_t i = 0; i < count && !c->bad; i++) {

@@ -1,4 +1,4 @@
-/* Returns the items of a recording or a run folder in chronological order. */
+/* Returns the items of a recording or a run folder one by one, in the order in which they were recorded. */
 #define _GNU_SOURCE
 #include "gwi_reader.h"
 
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SEEN_MAX = 4096 }; /* maximum number of processes that a reader remembers */
+enum { SEEN_MAX = 4096 }; /* maximum number of processes that process_is_new() remembers */
 typedef struct seen_processes {
     uint32_t pid[SEEN_MAX];
     uint64_t start_ns[SEEN_MAX];
@@ -34,8 +34,8 @@ struct gw_reader {
     char *record_path; /* owned: path of the recording in a run folder */
 };
 
-/* Open a file as the next source. If `owner` is not NULL, the path was read from another file, so this file must
- * belong to that user and must not be a link. */
+/* Open a file as the next source. If `owner` is not NULL, `path` was read from another file. Then the file must
+ * belong to the user *owner and must not be a link. */
 static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owner, gw_error *err)
 {
     int fd;
@@ -138,8 +138,8 @@ static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
     return GW_END;
 }
 
-/* Return false if this is a process of the second source that the first source has already reported. A process can
- * be in both the recording and its buffer, but its item must be returned only once. */
+/* Return false if the PROCESS item comes from the second source and the first source has already returned it. Both the
+ * recording and the process's buffer can contain the item, but it must be returned only once. */
 static bool process_is_new(gw_reader *reader, const gw_item *item)
 {
     seen_processes *seen = &reader->seen;
@@ -157,7 +157,7 @@ gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *
 {
     if (reader->at < reader->count && reader->source[reader->at].mode == GWI_IN_EVENTS &&
         gwi_decoder_next(reader->source[reader->at].decoder, ret_item) == GW_OK)
-        return GW_OK; /* the usual case; all others are handled below */
+        return GW_OK; /* the usual case: the next event of the current block; all other cases follow */
     while (reader->at < reader->count) {
         gw_status st = gwi_source_next(&reader->source[reader->at], ret_item, err);
         if (__builtin_expect(st == GW_OK, 1)) {

@@ -155,7 +155,7 @@ static void put_symbols(gw_writer *writer, test_lines *expected)
     item.symbol.count = GW_SYMBOL_FRAMES_MAX;
     put(writer, &item, expected);
     item.symbol.count = 0;
-    item.symbol.state = 77; /* a state of a later version */
+    item.symbol.state = 77; /* a state that only a later version has */
     item.symbol.path = "";
     put(writer, &item, expected);
 }
@@ -198,7 +198,7 @@ static void put_machine(gw_writer *writer, test_lines *expected)
     item.machine.value = UINT64_MAX;
     item.machine.text = "GPU has fallen off the bus.";
     put(writer, &item, expected);
-    item.machine.kind = 200; /* a kind of a later version */
+    item.machine.kind = 200; /* a kind that only a later version has */
     item.machine.text = "";
     put(writer, &item, expected);
 }
@@ -327,7 +327,7 @@ static void events_come_in_numbers(void **state)
     const gw_item *item = NULL;
     assert_int_equal(gw_reader_open(path, &one, &err), GW_OK);
     assert_int_equal(gw_reader_open(path, &many, &err), GW_OK);
-    assert_int_equal(gw_reader_events(many, event, ROOM), 0); /* no block was started yet */
+    assert_int_equal(gw_reader_events(many, event, ROOM), 0); /* gw_reader_next() has not started a block yet */
     size_t seen = 0, calls = 0;
     while (gw_reader_next(many, &item, &err) == GW_OK) {
         size_t count = 1;
@@ -396,7 +396,7 @@ static void check_flipped(size_t at, const test_lines *whole)
     gw_error err = {""};
     test_lines got = {0};
     gw_status st = test_lines_read(path, &got, &err);
-    if (st != GW_END) { /* the whole file was refused, so there must be a reason */
+    if (st != GW_END) { /* the whole file was refused, so the error must name an offset */
         if (strstr(err.text, "offset") == NULL)
             fail_msg("byte %zu: %s", at, err.text);
     } else if (got.faults == 0 && got.count > 0 && atoi(got.line[got.count - 1]) == GW_ITEM_TRUNCATED) {
@@ -477,8 +477,8 @@ static void every_truncation_gives_a_prefix(void **state)
     test_lines_free(&whole);
 }
 
-/* Remove bytes from the middle of a file, or insert some. The reader must find the blocks before and after that
- * place. */
+/* Remove bytes from the middle of a file, or insert some. The reader must find the blocks before and after the
+ * change. */
 static void shifted_blocks_are_found(void **state)
 {
     (void)state;
@@ -531,7 +531,7 @@ static void nested_heads_end(void **state)
         gw_error err;
         assert_int_equal(test_lines_read(path, &got, &err), GW_END);
         assert_true(got.faults > 0);
-        assert_int_equal(got.count, 1); /* TRUNCATED */
+        assert_int_equal(got.count, 1); /* the TRUNCATED item */
         test_lines_free(&got);
     }
     free(data);
@@ -622,7 +622,7 @@ static void numbers_of_another_build(void **state)
         assert_int_equal(item->event.kind, expected[i]);
         assert_int_equal(item->event.arg[0], i);
     }
-    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* the dictionary does not have this kind */
+    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* the dictionary has only the kinds 0 to 2 */
     assert_int_equal(decoded.counter[0], GW_COUNT_COPY_BYTES);
     assert_int_equal(decoded.counter[1], GW_COUNT_COUNT);
     assert_int_equal(decoded.counter[2], GW_COUNT_LAUNCH);
@@ -651,7 +651,8 @@ static void unknown_items_are_passed_over(void **state)
     assert_int_equal(gwi_item_reader_next(&reader, &item), GW_OK);
     assert_string_equal(item->pair.key, "a");
     assert_int_equal(gwi_item_reader_next(&reader, &item), GW_END);
-    for (uint32_t cut = second + 1; cut < bytes.used_bytes; cut++) { /* the decoder never reads past the end */
+    /* Truncate the second item at every length. The decoder must not read past the end of the allocation. */
+    for (uint32_t cut = second + 1; cut < bytes.used_bytes; cut++) {
         uint8_t *exact = malloc(cut);
         memcpy(exact, bytes.data, cut);
         gwi_item_reader_start(&reader, &dict, exact, cut);
@@ -821,7 +822,7 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(st, GW_IO);
     assert_non_null(strstr(err.text, path));
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    /* This call only writes earlier events, and the disk may have had room for them. */
+    /* This call writes only the pending block of events. The write succeeds if the block still fits. */
     st = gw_writer_put(writer, &end, &err);
     assert_true(st == GW_IO || st == GW_OK);
     assert_int_equal(gw_writer_close(writer, &err), GW_IO);
@@ -833,8 +834,8 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(t.events + t.dropped, 200000);
 }
 
-/* The disk, 1 MiB in size, is full before all events are written. The file must still end with the last item and its
- * END block. */
+/* The file system, 1 MiB in size, is full before all events are written. The file must still end with the EXIT item
+ * and the END block. */
 static void a_full_file_system_leaves_room_for_the_end(void **state)
 {
     (void)state;
@@ -851,7 +852,7 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
         st = st == GW_OK ? now : st;
     }
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    /* The last block of events is smaller than the others and may still fit. */
+    /* This call writes the last block of events, which is smaller than the others and may still fit. */
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
     gw_error check_err = {""};
@@ -961,8 +962,8 @@ static void version_1_packed_is_read(void **state)
     check_fixture("version-1-packed.gpuwhy");
 }
 
-/* Check the table of event kinds for consistency: a kind without an effect has no object, and if one kind of a pair
- * makes objects, another kind must end them. */
+/* Check the table of event kinds for consistency. For example, a kind without an effect must have no object, and if a
+ * kind with GW_FOLD_PAIR makes objects, another kind must end them. */
 static void columns_of_kinds_go_together(void **state)
 {
     (void)state;

@@ -78,7 +78,7 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
     if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR &&
         type != GWI_BLOCK_SAMPLES)
-        return GW_OK; /* SYNC, END, or a type of a newer version */
+        return GW_OK; /* SYNC, END or a type of a newer version: no items */
     gw_status st = gwi_in_unpack(&source->in, err);
     if (st != GW_OK)
         return st;
@@ -95,8 +95,9 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* Leave the current block. If `why` is GW_END, the block has ended, and the next block is entered. Otherwise the
- * block is damaged: report this and return `why`. The next call then continues with the next block. */
+/* Leave the current block. If `why` is GW_END, the block has ended: enter the next block. Otherwise an item of the
+ * block could not be decoded: return `why` and the reason in `err`. The caller's next call then continues with the next
+ * block. */
 static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
 {
     if (source->mode == GWI_IN_EVENTS)

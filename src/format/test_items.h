@@ -120,8 +120,7 @@ static inline void test_lines_free(test_lines *lines)
     *lines = (test_lines){0};
 }
 
-/* Read up to eight events with gw_reader_events(), fewer depending on `room`, and add the same lines as for events
- * from gw_reader_next(). */
+/* Read up to `room` % 9 events with gw_reader_events(), and add the same lines as for events from gw_reader_next(). */
 static inline void test_lines_read_events(gw_reader *reader, size_t room, test_lines *lines)
 {
     gw_event event[8];
@@ -133,8 +132,8 @@ static inline void test_lines_read_events(gw_reader *reader, size_t room, test_l
     }
 }
 
-/* Read all items of the recording at `path`, alternating between one item and up to eight events. Returns the status
- * of the last call (GW_END if everything was read). */
+/* Read all items of the recording at `path`: in turn, one with gw_reader_next() and up to eight with
+ * gw_reader_events(). Returns the status of the last gw_reader_next() (GW_END if everything was read). */
 static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_error *err)
 {
     gw_reader *reader;

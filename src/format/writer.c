@@ -28,7 +28,7 @@ struct gw_writer {
     gwi_bytes items;          /* the pending block of other items */
     gwi_block_type pending;   /* type of the pending block; 0: none */
     gwi_bytes marks;          /* marks for the next SYNC block */
-    uint32_t synced_sequence; /* number of the first block after the last SYNC block */
+    uint32_t synced_sequence; /* sequence number of the first block after the last SYNC block */
     uint64_t event_count;     /* number of events written so far, including dropped ones */
     uint64_t dropped_count;   /* number of events dropped because of the size limit or a failed write */
     uint64_t alive_dropped_count;
@@ -193,7 +193,7 @@ static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *e
 }
 
 /* Compact the file if it has reached compact_at. If compaction fails, no events are lost, and the writer tries again
- * after some more writes. */
+ * when the file has grown by another sixteenth of the limit. */
 static void compact(gw_writer *writer)
 {
     gwi_out smaller;
@@ -205,8 +205,8 @@ static void compact(gw_writer *writer)
         writer->compact_at = writer->out.end + writer->bytes_max / 16;
         return;
     }
-    /* The new file numbers its blocks from 0. Its last blocks are the ones that follow the last SYNC block in the
-     * old file. */
+    /* The new file numbers its blocks from 0. The blocks that followed the last SYNC block in the old file are the
+     * last blocks of the new file. */
     uint32_t unsynced = writer->out.sequence - writer->synced_sequence;
     gwi_out_close(&writer->out);
     writer->out = smaller;
@@ -259,7 +259,7 @@ static bool move_to_spare(gw_writer *writer)
 void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max)
 {
     free(writer->spare);
-    writer->spare = strdup(path); /* without memory there is no spare file */
+    writer->spare = strdup(path); /* NULL if out of memory: then there is no spare file */
     writer->spare_bytes_max = bytes_max < BYTES_MAX_MIN ? BYTES_MAX_MIN : bytes_max;
 }
 
@@ -328,8 +328,8 @@ static gw_status put_event(gw_writer *writer, const gw_item *item, gw_error *err
     return st;
 }
 
-/* Add an item to the pending block. The item is added even if writing the previous block fails; the returned status is
- * that of the write. */
+/* Add an item to the pending block. First write the previous block if it has another type. If that write fails, the
+ * item is added nevertheless, and the status of the write is returned. */
 static gw_status put_item(gw_writer *writer, const gw_item *item, gw_error *err)
 {
     gw_status st = turn_to(writer, gwi_item_block(item->kind), err);
@@ -360,7 +360,7 @@ static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err
 {
     size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * GWI_MARK_BYTES;
     if (wanted > GWI_BLOCK_RAW_MAX)
-        return GW_OK; /* no real run has so many chunks; without the marks a reader returns some events twice */
+        return GW_OK; /* over 40,000 chunks, more than any run has; without marks, a reader returns some events twice */
     if (!gw_array_reach(&writer->marks.data, wanted, &writer->marks.capacity, 1))
         return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
     uint8_t *at = writer->marks.data + writer->marks.used_bytes;

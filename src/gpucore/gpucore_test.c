@@ -73,7 +73,8 @@ static void assert_device(const gw_gpucore *core)
     assert_int_equal(core->image_count, 10);
 }
 
-/* Both dumps were made without GW_GPUCORE_SKIP_ABORT, as dumps usually are. */
+/* Check what the two dumps have in common: GW_GPUCORE_SKIP_ABORT was not set, as is usual, and there is one grid and
+ * one fault. */
 static void assert_made_with_abort(const gw_gpucore *core)
 {
     assert_true(core->has_flags);

@@ -25,7 +25,7 @@
 enum { GW_GPUCORE_FAULTS_MAX = 32 };
 
 /* An exception at one place. It is counted once for each thread that has the exception there or, if the threads have
- * left, for each SM that recorded it. */
+ * already left their SM, once for each SM that recorded it. */
 typedef struct gw_gpucore_fault {
     uint32_t exception; /* CUDBGException_t */
     uint32_t device;    /* row in the table of devices */
@@ -48,7 +48,7 @@ typedef struct gw_gpucore_fault {
 typedef struct gw_gpucore {
     char *device_name; /* owned; name of the device with the first fault, or of the first device if there is no fault;
                           NULL: unknown */
-    char *device_sm;   /* owned; architecture of this device, such as "sm_90"; NULL: unknown */
+    char *device_sm;   /* owned; architecture of the same device, such as "sm_90"; NULL: unknown */
     uint32_t driver_version[2], cuda_version[2];
     bool has_version;
     bool has_flags;
@@ -65,8 +65,8 @@ typedef struct gw_gpucore {
 enum { GW_GPUCORE_SKIP_ABORT = 1 << 4 };
 
 /* Read a dump. `name` is used only in error texts. GW_OK: free *ret_core with gw_gpucore_free(). GW_CORRUPT: the file
- * is damaged or not a GPU core dump. GW_UNSUPPORTED: it is compressed. GW_IO, GW_NOMEM. On failure, `err` contains the
- * file, the place and the reason. */
+ * is damaged or not a GPU core dump. GW_UNSUPPORTED: the file is compressed. GW_IO, GW_NOMEM. On failure, `err`
+ * contains the name of the file, the damaged section if there is one, and the reason. */
 GW_MUST_CHECK gw_status gw_gpucore_read(int fd, const char *name, gw_gpucore **ret_core, gw_error *err);
 void gw_gpucore_free(gw_gpucore *core); /* NULL is allowed */
 

@@ -16,12 +16,12 @@ typedef struct gw_hostcore {
     uint32_t pid;       /* pid in the process's own pid namespace; 0: unknown */
     uint32_t tid;       /* id of the thread that caused the fault */
     int signal;         /* 0: unknown */
-    bool has_code;      /* the dump has a siginfo; without it, `code` and `address` are 0 */
+    bool has_code;      /* the dump has a siginfo; false: `code` and `address` are 0 */
     int code;           /* si_code; 0 or less: a process sent the signal */
     uint64_t address;   /* si_addr: after a memory fault, the address that the program accessed */
-    bool has_registers; /* `instruction` is known, because the dump is from this machine's architecture */
+    bool has_registers; /* `instruction` is known; false if the dump is from another architecture */
     uint64_t instruction;
-    bool has_files; /* the dump lists the mapped files */
+    bool has_files; /* the dump lists the mapped files; false: `file` is "" */
     char file[256]; /* path of the mapped file that contains `address`, possibly truncated; "" if none */
 } gw_hostcore;
 

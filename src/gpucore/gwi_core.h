@@ -57,7 +57,8 @@ void gwi_core_close(gwi_core *core);
 
 /* Return the bytes of a section, or NULL if they cannot be read. They are valid until gwi_core_close(). */
 const uint8_t *gwi_core_bytes(const gwi_core *core, size_t section);
-/* Return the number of rows in a table. sh_entsize is not 0, because gwi_core_open() has checked it. */
+/* Return the number of rows in a table. Call this only for types with a minimum row length (see tables.c), for which
+ * gwi_core_open() has checked that sh_entsize is not 0. */
 static inline uint64_t gwi_row_count(const gwi_section *section)
 {
     return section->header.sh_size / section->header.sh_entsize;

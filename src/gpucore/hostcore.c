@@ -1,4 +1,4 @@
-/* Reads the signal, the thread that caused it and the mapped files from the notes in a process's core dump. */
+/* Reads the signal, the thread that caused the signal and the mapped files from the notes in a process's core dump. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 
@@ -27,7 +27,7 @@ static void take_status(const uint8_t *data, size_t bytes, bool is_own, gw_hostc
 {
     struct elf_prstatus status;
     if (bytes < sizeof status || core->tid != 0)
-        return; /* the first NT_PRSTATUS belongs to the thread that caused the fault */
+        return; /* use only the first NT_PRSTATUS, which belongs to the thread that caused the fault */
     memcpy(&status, data, sizeof status);
     core->tid = (uint32_t)status.pr_pid;
     core->signal = core->signal != 0 ? core->signal : status.pr_cursig;
@@ -110,7 +110,7 @@ static gw_status read_notes(Elf *elf, const char *name, bool is_own, gw_hostcore
     size_t count = 0;
     if (elf_getphdrnum(elf, &count) != 0)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
-    /* The kernel writes the notes into one of the first segments. */
+    /* Search only the first segments, because the kernel writes the notes into one of these. */
     for (size_t i = 0; i < count && i < SEGMENTS_MAX; i++) {
         GElf_Phdr segment;
         if (gelf_getphdr(elf, (int)i, &segment) == NULL)

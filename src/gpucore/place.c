@@ -1,9 +1,9 @@
 /* Finds the loaded image, the function and the source line of a program counter.
  *
  * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so has its
- * section; both are skipped. A called function that was not inlined is either a local symbol in the kernel's section
- * ".text.<kernel>" or, if it was compiled separately, has its own section. Its own section does not show which kernel
- * called it, so the kernel's name must come from the table of grids. */
+ * section; such functions and sections are skipped. A called function that was not inlined is a local symbol in the
+ * kernel's section ".text.<kernel>". If it was compiled separately, it has its own section instead, which does not show
+ * the kernel that called it. Then the kernel's name must come from the table of grids. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -44,7 +44,7 @@ static bool image_open(const gwi_core *core, size_t section, image *ret_image)
 
 typedef struct function {
     const char *name;   /* borrowed from the image; NULL if no function was found */
-    const char *kernel; /* borrowed from the image; NULL if the image does not show which kernel it is */
+    const char *kernel; /* borrowed from the image; the kernel that contains this function; NULL: unknown */
     uint64_t begin;
 } function;
 
@@ -162,8 +162,8 @@ static gw_status find_line(const image *in, uint64_t address, gw_gpucore_fault *
 /* ---- images ---- */
 
 /* Return the address of the faulting instruction. A failed assertion is a call that does not return, so its PC is the
- * address after the call. This address may belong to the next line or the next function (driver 580: 0x1c0, where the
- * line after the assert begins). */
+ * address after the call. This address may belong to the next line or the next function. For example, in a dump of
+ * driver 580 the PC was 0x1c0, where the line after the assert begins. */
 static uint64_t instruction_of(const gw_gpucore_fault *fault)
 {
     enum { WARP_ASSERT = 12 };

@@ -1,5 +1,5 @@
 /* Collects the faults from the tables: first the lanes with an exception, then the SMs that record an exception but
- * have no such lane. */
+ * have no lane with one. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -42,7 +42,7 @@ enum { EXCEPTION_MAX = 4096, THREADS_MAX = 1024, SMS_MAX = 1 << 16, PLACES_MAX =
 
 /* A fault and its count, which grows while the tables are read. */
 typedef struct place {
-    gw_gpucore_fault fault; /* names are looked up later */
+    gw_gpucore_fault fault; /* take_faults() sets its names and line later */
     uint64_t kernel_entry;
 } place;
 
@@ -142,7 +142,7 @@ static uint64_t sm_key(uint32_t device, uint32_t sm)
 
 static bool has_lane(const gathered *all, uint64_t key)
 {
-    for (size_t i = all->sm_count; i-- > 0;) /* search backwards, because the last one matches most often */
+    for (size_t i = all->sm_count; i-- > 0;) /* search backwards, because the SM added last matches most often */
         if (all->sm_with_lane[i] == key)
             return true;
     return false;
@@ -256,7 +256,7 @@ static gw_status gather_sms(gathered *all, size_t section, gw_error *err)
         if (fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX)
             return refuse(core, section, row, err, "unknown exception number");
         if (has_lane(all, sm_key(device, fault.sm)))
-            continue; /* the faults of its lanes were already added */
+            continue; /* the faults of this SM's lanes were already added */
         gw_status st = add(all, &fault, 0, err);
         if (st != GW_OK)
             return st;

@@ -1,4 +1,4 @@
-/* Opens a GPU core dump with libelf. Checks that the sections match each other before any row is read. */
+/* Opens a GPU core dump with libelf. Checks that the sections are consistent with each other before any row is read. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -263,7 +263,7 @@ gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err)
     if (st != GW_OK)
         return st;
     elf_version(EV_CURRENT);
-    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* read() instead of a mapping, because the file may shrink */
+    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* read the file, do not map it: it may shrink */
     if (core->elf == NULL)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
     st = check_head(core, err);

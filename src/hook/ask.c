@@ -1,5 +1,5 @@
-/* Queries to the driver. They do not wait for the device and do not touch a stream. Memory is not queried while a
- * stream capture is open. */
+/* Functions that query the driver. The queries do not wait for the device and do not touch a stream. Memory is not
+ * queried while a stream capture is open. */
 #include "gwi_hook.h"
 
 bool gwi_may_ask(int result)

@@ -57,8 +57,8 @@ static void *open_driver(const gw_facade_head *head, void **ret_found)
     return driver;
 }
 
-/* Use this driver. The caller holds the lock. Returns false if the driver could not be opened, or if it is not the
- * driver of the first attach: a process can have only one driver. */
+/* Store `driver` as the process's driver. The caller holds the lock. Returns false if the driver could not be opened,
+ * or if an earlier attach opened another driver: a process can have only one. */
 static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *found)
 {
     if (gwi.driver != NULL)
@@ -105,7 +105,7 @@ static void fill_table(gw_facade_head *head, void *const *found)
     __atomic_store_n(&head->attached, 1, __ATOMIC_RELEASE);
 }
 
-/* Returns 0 if the table is filled. */
+/* Open the driver and fill the facade's table. Returns 0 if the table is filled. */
 static int attach(gw_facade_head *head, void **found)
 {
     int status = 1;
@@ -113,7 +113,7 @@ static int attach(gw_facade_head *head, void **found)
     if (!gwi_lock())
         return status;
     gwi_at_start = (gwi_start){begin_process, gwi_fork_take};
-    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread has attached already */
+    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread attached it meanwhile */
         status = 0;
     } else if (gwi_tell_children() && adopt_driver(head, driver, found)) {
         fill_table(head, found);

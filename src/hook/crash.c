@@ -55,7 +55,7 @@ static bool may_write(uintptr_t instruction, uintptr_t address)
 static void write_crash(int signal, const siginfo_t *info, const void *context)
 {
     uintptr_t instruction = instruction_of(context);
-    bool by_fault = info->si_code > 0; /* otherwise the signal was sent, for example by kill() */
+    bool by_fault = info->si_code > 0; /* false: the signal was sent, for example by kill() */
     uintptr_t address = by_fault ? (uintptr_t)info->si_addr : 0;
     if (!may_write(instruction, address))
         return;

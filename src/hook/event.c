@@ -8,8 +8,8 @@
 enum { RESULT_NOT_FOUND = 500 };
 
 /* Calls that destroy or free an object. The driver may give the same address or handle to another thread before we
- * have recorded the end of the object. So these events get the time at which the call began. Then the creation of an
- * object is never recorded before the end of the previous object with the same handle. */
+ * have recorded the end of the object. So these events get the time at which the call began. Then the end of an object
+ * never has a later time than the creation of the next object with the same handle. */
 #define GIVES_BACK(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_ENDS)
 
 static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
@@ -75,7 +75,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     errno = saved_errno;
 }
 
-/* Return the counter for a result that is a normal answer, or -1 if the result is a failure. */
+/* Return the counter for a result that is a normal answer, such as "not ready", or -1 if the result is a failure. */
 static int counter_of_answer(unsigned kind, int result)
 {
     if (result == 600)
@@ -95,8 +95,8 @@ static bool has_read_text(int result)
            !gw_cuda_is_sticky((unsigned)result);
 }
 
-/* Libraries look up functions that may not exist, some libraries very often. The first failed lookups are recorded,
- * and after that at most ten per second. */
+/* Libraries look up functions that may not exist, some libraries very often. The first 64 failed lookups are
+ * recorded, and after that at most ten per second. */
 static bool is_worth_a_name(void)
 {
     enum { MISSES_MAX = 64 };

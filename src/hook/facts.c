@@ -13,8 +13,8 @@
 static const int attributes[] = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 16, 17,  18,
                                  20, 33, 34, 39, 41, 50, 75, 76, 81, 83, 97, 102, 115};
 
-/* Remember the size of the smallest device. It decides whether memory is short, because the program may run on any of
- * the devices. */
+/* Store the memory size of the smallest device in gwi.card_bytes. This size decides whether memory is short, because
+ * the program may run on any of the devices. */
 static void note_card(int device, size_t total)
 {
     size_t any = 0;
@@ -49,7 +49,7 @@ static void write_device(int device, uint64_t context)
     }
 }
 
-/* Write the other devices that this process can use, because one of them may be idle while this one is full. */
+/* Record the other devices that this process can use, because one of them may be idle while this one is full. */
 static void write_others(int device)
 {
     gw_fn_t_cuDeviceGetCount *get_count = GWI_REAL(cuDeviceGetCount);
@@ -117,7 +117,7 @@ static void write_log_lines(char *text)
         gwi_fact(GW_EV_DRIVER_LOG, 0, 0, 0, 0, line[i % LOG_LINES_MAX]);
 }
 
-/* Write the lines that the driver has logged since the last call. */
+/* Record the lines that the driver has logged since the last call of this function. */
 static void log_pull(void)
 {
     gw_fn_t_cuLogsDumpToMemory *dump = GWI_REAL(cuLogsDumpToMemory);
@@ -153,7 +153,7 @@ static void driver_ready(void)
  * are not queried, because these threads may be destroying them. */
 enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
 static struct {
-    _Atomic uint32_t used; /* 1: stream-ordered memory was allocated */
+    _Atomic uint32_t used; /* 1: the program has allocated stream-ordered memory */
     struct {
         _Atomic uint64_t pool, thread; /* if pool is 0, the entry is free */
         _Atomic uint32_t device;
@@ -229,8 +229,8 @@ static void note_pools(unsigned kind, const uint64_t arg[4])
 
 /* ---- after an event ---- */
 
-/* Query memory after each of the first refusals, so that the result for a short program does not depend on its speed.
- * After that, query it at most ten times a second. */
+/* True if free memory may be queried after a failed allocation: for each of the first 64, so that the result for a
+ * short program does not depend on its speed, and after that at most ten times a second. */
 static bool may_ask_for_memory(void)
 {
     enum { ALWAYS_MAX = 64 };
@@ -271,7 +271,7 @@ static void capture_ended(int result)
         ;
 }
 
-/* Return the soft limit in this line of /proc/self/limits, in bytes, or 0 if it is unlimited. */
+/* Return the soft limit in the line `name` of /proc/self/limits, in bytes, or 0 if it is unlimited. */
 static uint64_t limit_in(const char *limits, const char *name)
 {
     const char *line = strstr(limits, name);
@@ -299,8 +299,9 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
         if (kind == GW_EV_INIT)
             driver_ready();
         else if (kind == GW_EV_CTX_CREATE &&
-                 arg[3] != GW_CONTEXT_FROM_GREEN) /* such a context has no device argument */
-            device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green context cannot be pushed */
+                 arg[3] != GW_CONTEXT_FROM_GREEN) /* made from a green context: no device argument */
+            /* 0: a green context cannot be made current for the query */
+            device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]);
         else if (kind == GW_EV_CAPTURE_BEGIN)
             atomic_fetch_add(&gwi.head->captures_open, 1);
         else

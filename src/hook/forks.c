@@ -53,8 +53,8 @@ static void before_fork(void)
     errno = saved_errno;
 }
 
-/* Here the thread's slot is still that of the parent, or of the last ancestor that had one. So if a child forks again
- * without a driver call, it passes on the note that it has inherited. */
+/* At this point, the thread's slot is still the one of the parent, or of the last ancestor that had one. So if a child
+ * forks again without a driver call, it passes on the note that it has inherited. */
 static void in_child(void)
 {
     const gw_slot *slot = gwi_slot;
@@ -68,7 +68,7 @@ uint32_t gwi_fork_take(gw_slot *slot)
     note_of_this = (fork_note){0};
     uintptr_t here = (uintptr_t)&note;
     bool is_its_stack =
-        here >= note.stack.low && here < note.stack.high; /* false if the thread was created after the fork */
+        here >= note.stack.low && here < note.stack.high; /* false if this thread was created after the fork */
     if (slot != NULL && gwi_slot_is_shared(slot) && is_its_stack)
         *gwi_slot_stack(slot) = note.stack;
     return note.site;
@@ -81,7 +81,8 @@ static unsigned long minor_version(void)
     return gw_begins(version, "2.") ? strtoul(version + 2, NULL, 10) : 0;
 }
 
-/* The link count of a directory is 2 plus the number of its subfolders, and each thread has one subfolder. */
+/* The link count of a directory is 2 plus the number of its subfolders. Each thread has one subfolder, so the count is
+ * 3 if there is one thread. */
 static bool has_one_thread(void)
 {
     struct stat info;

@@ -25,13 +25,13 @@
 enum { DEVICE_MAX = 64, ROW_COUNT = 1 << 18 };
 static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 768u << 20;
 
-/* A CONTEXT is plain; a GREEN context has no bytes. */
+/* Kinds of rows. GONE: deleted. CONTEXT: a plain context. GREEN: a green context, which takes no memory of its own. */
 typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING, ROW_CONTEXT, ROW_GREEN } row_kind;
 
 typedef struct row {
     uint64_t key; /* address, handle or context */
     uint64_t bytes;
-    uint64_t context; /* the owner; in a MAPPING: the handle */
+    uint64_t context; /* the context that owns the memory; in a MAPPING: the handle of the mapped memory */
     uint8_t kind;
     uint8_t device;
     uint8_t released; /* in a HANDLE: it was released, but may still be mapped */
@@ -45,7 +45,7 @@ static struct {
     uint32_t live_rows; /* rows that are neither EMPTY nor GONE */
     struct {
         uint64_t used_bytes;    /* sum of blocks, handles, plain contexts, and allocations in progress */
-        uint64_t context_bytes; /* size of a context; 0: there was none yet */
+        uint64_t context_bytes; /* size of a context; 0: no context was created yet */
         uint64_t primary;       /* handle of the primary context; 0: unknown */
         bool has_primary;       /* the primary context exists */
         uint32_t retained, greens;
@@ -66,7 +66,7 @@ void gwi_guard_begin(void)
         bytes = bytes * 10 + (uint64_t)(*text - '0');
     }
     if (*text != '\0' || bytes == 0)
-        return; /* the supervisor has checked the user's value */
+        return; /* invalid: no limit; the supervisor has already checked a value that the user gave */
     guard.limit_bytes = bytes;
     gwi_guard_on = true;
 }
@@ -102,8 +102,8 @@ static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
     return i;
 }
 
-/* Build a new table without the deleted rows. These stay in the hash chains, and in a program that uses many addresses
- * they would fill the table. */
+/* Build a new table without the deleted rows. A deleted row stays in its hash chain, so in a program that uses many
+ * addresses, deleted rows would fill the table. */
 static void ledger_tidy(void)
 {
     row *rows = rows_new();
@@ -142,7 +142,7 @@ static row *ledger_find(row_kind kind, uint64_t key)
 static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
 {
     if (!ledger_ready())
-        return; /* no room: this memory is not counted, so the guard may refuse too little, but never too much */
+        return; /* no room for a row: the memory is not counted, so the guard may allow more than the limit */
     uint32_t i = place_free(guard.rows, kind, key);
     guard.live_rows++;
     guard.used_rows += guard.rows[i].kind == ROW_EMPTY;
@@ -169,7 +169,7 @@ static void block_freed(row_kind kind, uint64_t key)
         ledger_drop(r);
 }
 
-/* VMM memory stays allocated until its handle is released and it is no longer mapped. */
+/* VMM memory stays allocated until its handle is released and its last mapping is removed. */
 static void handle_settle(row *handle)
 {
     if (handle != NULL && handle->released && handle->maps == 0)
@@ -204,8 +204,8 @@ static void mapping_drop(row *r)
     }
 }
 
-/* Usually the mappings are adjacent. If one of them is not in the ledger (imported memory, for example), search the
- * whole table. */
+/* Remove the mappings in an address range. Usually each one begins where the previous one ends. If one of them is not
+ * in the ledger (imported memory, for example), search the whole table for the others. */
 static void unmapped(uint64_t address, uint64_t bytes)
 {
     uint64_t done = 0;
@@ -273,8 +273,8 @@ static void measure_context(int device, uint64_t context)
 
 /* ---- calls from the wrappers ---- */
 
-/* Return the bytes that a call needs. Call with the lock held. The size of the first context is known only after it was
- * created, so it counts as 0. */
+/* Return the bytes of device memory that a call needs. Call with the lock held. The size of the first context is known
+ * only after its creation, so it counts as 0 here. */
 static uint64_t needed_by(unsigned fn, int device, uint64_t bytes)
 {
     if (gw_api_fns[fn].kind != GW_EV_CTX_CREATE)
@@ -299,7 +299,8 @@ bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
     /* A request of 0 bytes (host memory, an existing context) is never refused, even if the card is full. */
     refused = wanted > 0 && (wanted > guard.limit_bytes || used > guard.limit_bytes - wanted);
     if (!refused && gw_api_fns[fn].kind != GW_EV_CTX_CREATE) {
-        gwi_slot_note_pending(th->slot, device, wanted); /* so that other threads count it while the driver works */
+        /* Count these bytes already, so that other threads cannot use them while the driver works. */
+        gwi_slot_note_pending(th->slot, device, wanted);
         guard.device[device].used_bytes += wanted;
     }
     gwi_unlock();
@@ -374,7 +375,7 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
         block_freed(ROW_BLOCK, arg[0]);
         break;
     case GW_EV_VMM_CREATE:
-        if (named >= 0 && arg[3] == 1) /* on a device, not on the host */
+        if (named >= 0 && arg[3] == 1) /* the memory is on a device, not on the host */
             ledger_add(ROW_HANDLE, arg[0], rounded(arg[1]), 0, named);
         break;
     case GW_EV_VMM_RELEASE:
@@ -388,7 +389,7 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
         break;
     case GW_EV_CTX_CREATE:
         if (named >= 0 &&
-            arg[3] != GW_CONTEXT_FROM_GREEN) /* a second handle of an existing context; has no device argument */
+            arg[3] != GW_CONTEXT_FROM_GREEN) /* this is a second handle of an existing context; no device argument */
             context_made(arg[0], named, arg[3]);
         break;
     case GW_EV_CTX_DESTROY:

@@ -1,14 +1,16 @@
-/* Record where kernels are launched: a few call sites of each function. Most launches do no extra work for this.
+/* Record the call sites from which kernels are launched, a few for each function. Most launches do no extra work for
+ * this.
  *
- * A launch checks whether its function is settled. If it is, nothing more is done. If not, the function is new or being
- * watched again, and its launch is handled here: its call site is looked up at the 1st, 2nd, 4th, 8th and 16th of its
- * first WINDOW launches. After these, or after four different sites, the function is settled. A settled function may
- * later be launched from another place. So each time the age of the process has doubled, all functions are watched
- * again: about twenty times in a run of a day.
+ * A launch only checks whether its function is settled, which means that it needs no more call sites. The launch of a
+ * function that is not settled is handled here: the call site is looked up at the 1st, 2nd, 4th, 8th and 16th launch.
+ * After the 16th launch, or after four different sites, the function is settled. A settled function may later be
+ * launched from another place. So each time the age of the process has doubled (about twenty times in a day), all
+ * functions with fewer than four sites are watched again.
  *
- * The driver may reuse handles, so an unload clears all data about all functions.
+ * The driver may reuse the handles of functions. So when a module, library or context is unloaded, the data about all
+ * functions is cleared.
  *
- * Threads do not wait for each other here. As a result a site may be lost, or recorded twice. */
+ * Threads do not wait for each other here. As a result, a site may be lost, or recorded twice. */
 #include "gwi_launch.h"
 
 #include "gwi_hook.h"
@@ -19,7 +21,7 @@
 enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
 _Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
 
-/* A function, the number of its counted launches, and its recorded sites. 32 bytes. */
+/* A function, its recorded sites, and the number of its launches since it was last put under watch. 32 bytes. */
 typedef struct watched {
     _Atomic uint64_t function; /* 0: free */
     _Atomic uint32_t count;
@@ -51,7 +53,7 @@ static void settle(uint64_t function)
                              memory_order_relaxed);
 }
 
-/* Add a site to a function. True if the site is new and there is room for it. */
+/* Add a site to a function. Returns true if the site is new and there was room for it. */
 static bool take_site(watched *w, uint32_t site)
 {
     uint32_t count = atomic_load_explicit(&w->site_count, memory_order_relaxed);
@@ -68,7 +70,8 @@ static bool take_site(watched *w, uint32_t site)
 static void look(gwi_slot_ref *th, watched *w, unsigned fn, uint64_t function, uint64_t stream)
 {
     uint64_t now = gwi_ticks();
-    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* used by the calls that follow */
+    /* the thread's next calls reuse this clock reading */
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed);
     uint32_t site = gwi_site(th->slot, fn, now, false);
     if (site == 0 || !take_site(w, site))
         return;
@@ -118,7 +121,7 @@ void gwi_launch_forget(void)
 
 void gwi_launch_watch_again(uint64_t now)
 {
-    enum { SOONEST_TICKS = 1 << 30 }; /* 0.3 to 1 s */
+    enum { SOONEST_TICKS = 1 << 30 }; /* 0.3 to 1 s, depending on the tick rate */
     uint64_t age = now - gwi.head->start_ticks;
     bool is_first = atomic_load_explicit(&gwi_wipe.launches_due, memory_order_relaxed) == 0;
     atomic_store_explicit(&gwi_wipe.launches_due, now + (age < SOONEST_TICKS ? SOONEST_TICKS : age),

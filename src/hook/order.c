@@ -1,23 +1,24 @@
 /* Record the order in which work was put on the GPU.
  *
  * A block that is freed in the order of one stream may still be in use on another stream, unless an event or a wait
- * orders the two, or the host has found out that the work is complete. To decide this, the reader needs the calls that
- * order work, from all threads and in the order in which they returned. The ring of a thread cannot answer this: it has
- * no addresses and no calls of other threads. Recording every such call would be too expensive, and most programs never
- * free memory for which the order matters.
+ * orders the two streams, or the host has found out that the work is complete. To decide whether it was still in use,
+ * the reader needs the calls that order work, from all threads and in the order in which they returned. The threads'
+ * rings of hot calls are not enough: they have no addresses, and each ring has only the calls of its own thread.
+ * Recording every ordering call would be too expensive, and most programs never free memory for which the order
+ * matters.
  *
- * So these calls are numbered and stored in a ring in private memory, starting at the first allocation of
- * stream-ordered or page-locked memory. When such memory is freed, and a copy was recently made on another stream, the
- * steps that are not in the recording yet are written just before the free. Each step is written at most once. The hook
- * itself decides nothing. If a step cannot be read or written (another thread is still storing it, the ring has
- * wrapped, the buffer is full), it is left out, and the reader treats the gap in the numbers as "not known". */
+ * So these calls (steps) are numbered and stored in a ring in private memory, starting at the first allocation of
+ * stream-ordered or page-locked memory. When such memory is freed, and a recent copy or fill was on another stream,
+ * the steps that are not in the recording yet are written just before the free. Each step is written at most once.
+ * The hook itself decides nothing. If a step cannot be read or written (another thread is still storing it, the ring
+ * has wrapped, the buffer is full), it is left out, and the reader treats the gap in the numbers as "not known". */
 #include "gwi_hook.h"
 
 #include <string.h>
 
 enum { STEPS = 1024, COPY_STREAMS = 2 };
 
-/* A step, as it is stored in a ring entry. It has as many words as fit into a cache line with the checksum. */
+/* A step as it is stored in a ring entry: seven words, which fill a cache line together with their checksum. */
 typedef struct told_step {
     uint64_t number;
     uint64_t ticks; /* when the call began */
@@ -26,33 +27,33 @@ typedef struct told_step {
 } told_step;
 enum { STEP_WORDS = sizeof(told_step) / sizeof(uint64_t) };
 
-/* Threads do not wait for ring entries. If a thread was descheduled while it wrote an entry, another thread may write
- * the same entry at the same time, a whole round later. The checksum detects the resulting mix of two steps. A lock
- * would cost as much as the atomic increment that assigns the number. */
+/* Threads write ring entries without a lock. If a thread is descheduled while it writes an entry, and other threads
+ * meanwhile use all other entries of the ring, one of them writes the same entry, too. The checksum detects the
+ * resulting mix of two steps. A lock would cost as much as the atomic increment that assigns the number. */
 typedef struct step {
     _Atomic uint64_t word[STEP_WORDS];
     _Atomic uint64_t sum;
 } step;
 _Static_assert(sizeof(step) == 64, "one cache line");
 
-/* One of the last streams on which copies were made, and the number of the last copy on it. order.copies has the
- * newest one first. */
+/* One of the two streams on which copies or fills were last made, and the number of the last such step on it (0:
+ * unused entry). order.copies[0] is the stream of the newest one. */
 typedef struct copy_stream {
     _Atomic uint64_t stream, number;
 } copy_stream;
 
 static struct {
-    _Alignas(64) _Atomic uint64_t last; /* last number assigned */
+    _Alignas(64) _Atomic uint64_t last; /* the last step number assigned */
     _Atomic uint64_t asked_object, asked_number;
     copy_stream copies[COPY_STREAMS];
-    _Alignas(64) _Atomic uint64_t told; /* all steps up to this number have been written, or never will be */
+    _Alignas(64) _Atomic uint64_t told; /* all steps up to this number are written, or never will be */
     _Atomic uint32_t telling;           /* a thread is writing steps */
     uint32_t told_times;
     bool is_tight; /* there was little room in the buffer at the last check */
     _Alignas(64) step ring[STEPS];
 } order;
 
-/* The words are rotated, so that a mix of two steps does not have a valid checksum. */
+/* Rotate a word before it enters the checksum, so that equal bits of two words of a step do not cancel each other. */
 static inline uint64_t rotated(uint64_t word, unsigned bits)
 {
     return word << bits | word >> (64 - bits);
@@ -65,8 +66,9 @@ static inline uint64_t sum_of(const told_step *it)
     return (it->number ^ what * UINT64_C(0x9E3779B97F4A7C15)) + when * UINT64_C(0xD6E8FEB86659FD93);
 }
 
-/* Start to record steps. A forked child starts anew, because gwi_wipe.orders is false there, but the numbers
- * continue. A thread that was writing during the fork does not exist in the child. */
+/* Start to record steps. A forked child also starts here, because gwi_wipe.orders is false in a child; its step
+ * numbers continue those of the parent. `telling` is cleared because a thread of the parent that was writing steps
+ * during the fork does not exist in the child. */
 static void begin(void)
 {
     atomic_store(&order.telling, 0);
@@ -95,8 +97,8 @@ static void note_copy(uint64_t stream, uint64_t number)
     atomic_store_explicit(&newest->number, number, memory_order_relaxed);
 }
 
-/* True for a query that repeats the last one with no step in between. Programs poll in a loop, so such a query is
- * skipped. */
+/* True if this call waits for or queries the same object as the last such call, and no other step came in between.
+ * Programs poll in a loop, so the repeated call is not recorded. */
 static bool is_asked_again(unsigned kind, uint64_t object)
 {
     return kind >= GW_ORDER_STREAM_DONE &&
@@ -113,7 +115,7 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
     if (kind == GW_ORDER_STREAM_DONE)
         object = stream_of(object, flags, tid);
     if (atomic_load_explicit(&gwi.head->captures_open, memory_order_relaxed) != 0)
-        kind = GW_ORDER_UNKNOWN; /* captured work runs later or never */
+        kind = GW_ORDER_UNKNOWN; /* work that is being captured runs later or never */
     if (is_asked_again(kind, object))
         return;
     uint64_t number = atomic_fetch_add(&order.last, 1) + 1;
@@ -126,7 +128,7 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
                           .stream = stream,
                           .what = (uint64_t)tid << 32 | fn << 16 | flags << 8 | kind};
     uint64_t sum = sum_of(&it);
-    atomic_store_explicit(&at->word[0], it.number, memory_order_relaxed); /* in the order of told_step */
+    atomic_store_explicit(&at->word[0], it.number, memory_order_relaxed); /* in the order of told_step's fields */
     atomic_store_explicit(&at->word[1], it.ticks, memory_order_relaxed);
     atomic_store_explicit(&at->word[2], it.object, memory_order_relaxed);
     atomic_store_explicit(&at->word[3], it.source, memory_order_relaxed);
@@ -142,7 +144,8 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
     }
 }
 
-/* True if a recent copy was made on another stream than `stream`, or, with `of_any`, on any stream. */
+/* True if one of the last STEPS steps is known to be a copy or fill on a stream other than `stream` or, if `of_any`
+ * is set, on any stream. Then the steps matter for the free of a block. */
 static bool is_question(uint64_t stream, bool of_any, uint64_t last)
 {
     for (int i = 0; i < COPY_STREAMS; i++) {
@@ -190,18 +193,20 @@ static bool tell(gwi_slot_ref *th, uint64_t last)
     uint64_t next = atomic_load(&order.told) + 1;
     bool whole = true;
     if (last >= STEPS && next <= last - STEPS)
-        next = last - STEPS + 1; /* older ones are overwritten */
+        next = last - STEPS + 1; /* older steps are overwritten */
     for (; next <= last && whole; next++) {
         told_step it;
         if (!read_step(&order.ring[next % STEPS], next, &it))
-            return false; /* not stored yet, or never will be; a later call skips this step once it is overwritten */
+            /* this step is not stored completely, and may never be. A later call skips it once it is overwritten */
+            return false;
         whole = write_step(th, &it);
         atomic_store(&order.told, next);
     }
     return whole;
 }
 
-/* Return the number for the event's `extra`; 0: the steps before it are not known, or nothing depends on them. */
+/* Write the steps before an event that frees memory, if they matter for that memory. Returns the number of the last
+ * step, for the event's `extra`; 0: the steps do not matter, or not all of them were written. */
 static uint32_t steps_before(gwi_slot_ref *th, uint64_t stream, bool of_any)
 {
     enum { LOOK_EVERY = 64 };
@@ -216,7 +221,8 @@ static uint32_t steps_before(gwi_slot_ref *th, uint64_t stream, bool of_any)
         if (order.told_times++ % LOOK_EVERY == 0)
             order.is_tight = !gwi_buffer_is_roomy();
         whole = !order.is_tight && tell(th, last);
-        if (order.is_tight) /* leave the room to the memory events themselves, and give up the unwritten steps */
+        /* keep the remaining room for the memory events, and never write these steps */
+        if (order.is_tight)
             atomic_store(&order.told, last);
         atomic_store_explicit(&order.telling, 0, memory_order_release);
     }

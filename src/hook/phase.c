@@ -8,11 +8,12 @@
 enum { PHASES_MAX = 4096, NAME_BYTES_MAX = 200 };
 
 int gpuwhy_phase_mark(const char *name) __attribute__((visibility("default")));
-/* Mark a phase that began `age_ns` ago, for a caller that could not report it in time. A notebook kernel loads the hook
- * at its first driver call, in the middle of a cell (python/gpuwhy_ipython.py). */
+/* Mark a phase that began `age_ns` nanoseconds ago. Returns 1 if it was recorded, otherwise 0. For phases that began
+ * before the hook was loaded: a notebook kernel loads the hook at its first driver call, in the middle of a cell
+ * (python/gpuwhy_ipython.py). */
 int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns) __attribute__((visibility("default")));
 
-/* Return how many bytes of the name to keep, without cutting a UTF-8 character in two. */
+/* Return how many bytes of the name to keep: at most NAME_BYTES_MAX, without cutting a UTF-8 character in two. */
 static size_t kept_bytes(const char *name)
 {
     size_t bytes = strnlen(name, NAME_BYTES_MAX + 1);
@@ -25,7 +26,7 @@ static size_t kept_bytes(const char *name)
 
 int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns)
 {
-    static _Atomic uint32_t count, pid; /* pid of the process that is counting */
+    static _Atomic uint32_t count, pid; /* `count`: phases of process `pid` */
     char text[NAME_BYTES_MAX + 1];
     int saved_errno = errno;
     if (gwi.head == NULL)

@@ -1,6 +1,7 @@
-/* Switch recording off and on from within the process, so that one training run can be compared with itself
- * (bench/gpu/training.py finds the function by the hook's soname). Switching changes the entries of the facade's
- * jump table. So recorded calls need no check, and while recording is off a call costs one extra jump. */
+/* Switch recording off and on from within the process, so that a benchmark can time the same training run with and
+ * without recording (bench/gpu/training.py finds the function by the hook's soname). Switching changes the entries
+ * of the facade's jump table. So wrappers, except those of resolvers, need not check whether recording is on. While
+ * recording is off, a call costs one extra jump. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -36,14 +37,16 @@ static void redirect(gw_facade_head *head, bool on)
         if (fn < 0 || gwi_wrappers[fn] == NULL || gwi_real[fn] == NULL || is_resolver(fn))
             continue;
         void *now = __atomic_load_n(&head->table[i], __ATOMIC_RELAXED);
-        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn])) /* skip a name that points elsewhere */
+        /* do not change a name that leads elsewhere */
+        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn]))
             __atomic_store_n(&head->table[i], on ? gwi_wrappers[fn] : gwi_real[fn], __ATOMIC_RELEASE);
     }
 }
 
-/* Let calls of READ rows jump straight to the driver. In a forked child, the kernel wipes the page with these pointers,
- * and cuInit does not succeed again. So all reads stay checked in a child, where even the first one may fail. Kernels
- * before 4.14 cannot wipe the page, so there all reads stay checked in every process. */
+/* Let functions of READ rows in driver.api jump straight to the driver, past their wrappers. In a forked child, the
+ * kernel wipes the page with these pointers, so that all reads go through their wrappers again, because there even
+ * the first read may fail. This is never undone, because cuInit does not succeed again in a child. Kernels before
+ * 4.14 cannot wipe the page, so there all reads use their wrappers in every process. */
 static void lead_reads_straight(gw_facade_head *head)
 {
     for (uint32_t i = 0; i < head->read_count; i++) {
@@ -89,11 +92,11 @@ int gpuwhy_record(int on) __attribute__((visibility("default")));
  * Returns 0 and changes nothing if this process records nothing, or if the guard is on, because the guard must see
  * every allocation.
  *
- * Can be called at any time, from any thread; calls in progress end as they began. Resolvers stay wrapped and return
- * the same results, but are not counted. Facts that are not calls (phases, for example) are still written. A
- * function that the driver returns from a resolver but does not export has no entry in a facade's table and is
- * always recorded. Memory allocated or freed while recording is off is missing from the recording, so use this for
- * measurements, not for a verdict. */
+ * Can be called at any time, from any thread; a call in progress is recorded if its wrapper was entered before.
+ * Resolvers stay wrapped and return the same results, but are not counted. Facts that are not calls (phases, for
+ * example) are still written. A function that the driver returns from a resolver but does not export has no entry in a
+ * facade's table and is always recorded. Memory allocated or freed while recording is off is missing from the
+ * recording, so use this for measurements, not for a verdict. */
 int gpuwhy_record(int on)
 {
     int saved_errno = errno, done = 0;

@@ -1,12 +1,13 @@
 /* cuGetProcAddress in all its forms.
  *
  * The real resolver is called first. Then its result is replaced according to the returned address, not according to
- * the requested name: a name means different functions depending on version and flags, and only the driver knows which
- * one it returned. The map from addresses to functions is filled once, at the first call, from the exports and from the
- * driver's own results for every name, version and flag of our table. If several functions have the same address, the
- * request selects one of them. If it selects none, the result is passed through unchanged and a note is recorded. The
- * replacement is the address that dlsym returns for the function, because a program may compare the two, and with the
- * bare driver they are equal. */
+ * the requested name: a name means different functions depending on version and flags, and only the driver knows
+ * which one it returned. The map from addresses to functions is filled once, at the first call, from the exports and
+ * from the driver's own results for every name, version and flag of our table. If several functions have the same
+ * address, the requested name, version and flags select one of them. If they select none, or the address is not in
+ * the map, the result is passed through unchanged and a note is recorded. The replacement is the address that dlsym
+ * returns for the function, because a program may compare the results of cuGetProcAddress and dlsym, which are equal
+ * without gpuwhy. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -66,7 +67,7 @@ static void map_add(void *function, unsigned fn)
     map.count++;
 }
 
-/* Look up a request in our table. -1: the table lacks the name, or has it only for later versions. */
+/* Return the function for a request from our table; -1: the table lacks the name, or has it only for later versions. */
 static int route_of(const char *name, int version, uint64_t flags)
 {
     return gw_api_resolve(name, version, (flags & FLAG_PER_THREAD) != 0);
@@ -85,8 +86,8 @@ static int ask(const char *name, void **ret_function, int version, uint64_t flag
     return 500;
 }
 
-/* Learn a function from the driver's result for a request. If no export has the returned address, assume that it
- * belongs to the function that our table lists for this request. */
+/* Learn a function from the driver's result for a request. If no export has the returned address, assume that the
+ * address belongs to the function that our table lists for this request. */
 static void learn(const char *name, int version, uint64_t flags)
 {
     void *function;
@@ -189,8 +190,9 @@ static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name
     errno = saved_errno;
 }
 
-/* Used while recording is switched off, because the program may use the pointer later, when recording is on again.
- * Our own calls and the driver's calls to itself get the driver's pointer. */
+/* Return the pointer for a resolver call that is not recorded. While recording is switched off, the program still
+ * gets our pointer, because it may use the pointer when recording is on again. Calls that the hook or the driver
+ * makes itself get the driver's pointer. */
 static void *answer_unrecorded(const char *name, int version, uint64_t flags, void *function)
 {
     gw_slot *slot = gwi_slot_usable();

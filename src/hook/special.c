@@ -1,12 +1,12 @@
-/* Extra steps of wrappers. Rows of driver.api request them by name. */
+/* Extra work of some wrappers after a successful call. Rows of driver.api request it by name (after=...). */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* Write a note at the first cuGetExportTable of a process: with the private tables that it returns, a program can call
- * the driver without passing through the hook. */
+/* Write a note at the first cuGetExportTable of a process: through the private tables that this function returns, a
+ * program can call the driver without passing through the hook. */
 void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static _Atomic uint32_t said_by_pid;
@@ -25,8 +25,8 @@ void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExport
 
 enum { ENUMERATED_MAX = 8192 };
 
-/* The name of a kernel is recorded when its handle is created. Each of these two calls creates many handles and returns
- * no names, so query the names here. */
+/* Record the names of the kernels whose handles the program has just obtained. cuModuleEnumerateFunctions and
+ * cuLibraryEnumerateKernels return many handles at once but no names, so query the names here. */
 void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int numFunctions,
                                 CUmodule mod)
 {
@@ -62,8 +62,8 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
 
 /* ---- functions of kernels ---- */
 
-/* Runtime libraries query a kernel's function before each of its launches, so each pair of kernel and function is
- * recorded only once. A table entry has a hash of the pair that was last recorded there. */
+/* Runtime libraries query a kernel's function before each launch of the kernel, so each pair of kernel and function
+ * is recorded only once. A table entry has a hash of the pair that was last recorded there. */
 enum { SAID_COUNT = 4096 };
 static _Atomic uint64_t said_pairs[SAID_COUNT];
 

@@ -61,7 +61,7 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
     assert_string_equal(gw_data_xid_of(31)->class, "app-first");
     assert_null(gw_data_xid_of(11004));
     assert_non_null(gw_data_sxid_of(11004));
-    assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* only the name of this error was verified */
+    assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* only the name of this Xid was verified */
 }
 
 /* The generated header agrees with the table. The hook, the virtual card and the log reader use this header. */
@@ -171,9 +171,10 @@ static void a_525_driver_runs_cuda_12_2(void **state)
     assert_int_equal(gw_data_driver_fit(v("535.54.03"), v("12.2"), NULL), GW_DRIVER_FULL);
     assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("13.0"), NULL), GW_DRIVER_TOO_OLD);
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("11.4"), NULL), GW_DRIVER_FULL);
-    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL), GW_DRIVER_TOO_OLD); /* CUDA 10 has no family */
+    /* CUDA 10 has no row in cuda_families.tsv */
+    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL), GW_DRIVER_TOO_OLD);
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("13.9"), NULL),
-                     GW_DRIVER_MINOR); /* 13.9 has no row; the CUDA 13 family decides */
+                     GW_DRIVER_MINOR); /* 13.9 has no row, so the row of CUDA 13 in cuda_families.tsv is used */
     assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("14.0"), NULL), GW_DRIVER_UNKNOWN);
     assert_int_equal(gw_data_driver_fit(0, v("12.2"), NULL), GW_DRIVER_UNKNOWN);
     assert_true(gw_data_cuda_of_driver(v("525.60.13"))->cuda == v("12.0"));

@@ -27,17 +27,17 @@ enum { COLUMNS_MAX = 16, ROWS_MAX = 1024, LINE_MAX = 2048 };
 typedef enum column_type {
     TEXT,           /* any text or "-" */
     NAME,           /* any text except "-" */
-    NUMBER,         /* below 65536 */
-    NUMBER_OR_NONE, /* below 65536, or "-", which is stored as 0 */
-    VERSION,        /* 12.4, or "-", which is stored as 0 */
+    NUMBER,         /* an integer below 65536 */
+    NUMBER_OR_NONE, /* an integer below 65536, or "-", which is stored as 0 */
+    VERSION,        /* such as 12.4, or "-", which is stored as 0 */
     DRIVER,         /* a version that is also stored as text, because 450.80.02 loses its zero as a number */
-    RELEASE,        /* 2.11.0 or 2.1.x */
-    VERSION_FROM,   /* 12.6.3, 12.1+, or "-" */
-    ARCHITECTURES,  /* 7.5 8.0 12.0+PTX, or "-" */
+    RELEASE,        /* such as 2.11.0 or 2.1.x */
+    VERSION_FROM,   /* such as 12.6.3 or 12.1+, or "-" */
+    ARCHITECTURES,  /* such as 7.5 8.0 12.0+PTX, or "-" */
     PARTS, /* literal alternatives of a pattern, separated by |, or "-"; "=" is replaced by the column `text` */
     WORD,  /* one of `words`, stored as text */
     ENUM,  /* one of `words`, written as `prefix` followed by the word in capitals */
-    FLAG   /* one of two `words`; the first one means true */
+    FLAG   /* one of two `words`, stored as a bool named `prefix`; the first word means true */
 } column_type;
 
 typedef struct column {
@@ -210,7 +210,8 @@ static bool is_architectures(const char *text)
     }
 }
 
-/* True if `text` is a list of literal alternatives: none is empty, and none has a special character of patterns. */
+/* True if `text` is a list of literal alternatives separated by |. None may be empty or contain a character that has a
+ * special meaning in patterns. */
 static bool is_parts(const char *text)
 {
     if (strpbrk(text, "\\.[](){}*+?^$") != NULL)
@@ -225,7 +226,7 @@ static bool is_parts(const char *text)
     }
 }
 
-/* Return the index of the word in `words`, or -1. */
+/* Return the index of the word `text` in `words`, or -1 if it is not in the list. */
 static int word_index(const char *words, const char *text)
 {
     int index = 0;
@@ -457,7 +458,7 @@ static const char *field_of(int index, const row *r, const char *name)
     return at < 0 ? "-" : r->field[at];
 }
 
-/* Copy `parts` with "=" replaced by `text`. Returns NULL if out of memory. */
+/* Return a copy of `parts` with "=" replaced by `text`. Returns NULL if out of memory. */
 static char *with_text(const char *parts, const char *text)
 {
     const char *sign = strchr(parts, '=');

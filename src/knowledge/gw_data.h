@@ -36,7 +36,7 @@ typedef struct gw_xid {
     const char *source;
 } gw_xid;
 const gw_xid *gw_data_xid_of(unsigned code);  /* NULL: unknown code */
-const gw_xid *gw_data_sxid_of(unsigned code); /* same for NVSwitch codes (SXid) */
+const gw_xid *gw_data_sxid_of(unsigned code); /* look up an NVSwitch code (SXid); NULL: unknown */
 
 /* ---- data/cuda_errors.tsv ---- */
 
@@ -70,12 +70,12 @@ typedef struct gw_cuda_error {
 const gw_cuda_error *gw_data_cuda_error(unsigned code);          /* NULL: unknown code */
 const gw_cuda_error *gw_data_cuda_error_named(const char *name); /* look up by driver or runtime name; NULL: unknown */
 const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code);  /* look up by old_code; NULL: unknown, or 0 */
-const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* look up by an alternative of a log text */
+const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* look up by one text of log_text or cuda_log_text */
 
 /* ---- data/cudnn_status.tsv ---- */
 
 typedef struct gw_cudnn_status {
-    unsigned major_first, major_last; /* cuDNN major versions with this code: codes changed in cuDNN 9 */
+    unsigned major_first, major_last; /* major versions of cuDNN in which the code has this name */
     unsigned code;
     const char *name;
     const char *category;
@@ -105,9 +105,9 @@ const gw_library_status *gw_data_library_status_of(gw_status_library library, un
 /* ---- data/driver_compat.tsv, data/cuda_families.tsv ---- */
 
 typedef struct gw_driver_row {
-    gw_version cuda;    /* 12.4 */
-    gw_version release; /* first toolkit release with this CUDA version, such as 12.4.1 */
-    gw_version driver_shipped;
+    gw_version cuda;           /* major and minor version, such as 12.4 */
+    gw_version release;        /* toolkit release of this row, such as 12.4.1 */
+    gw_version driver_shipped; /* driver that was released with this toolkit */
     gw_version driver_minimum; /* oldest driver that runs programs built with this CUDA version */
     gw_version driver_windows;
     gw_verified verified; /* applies to driver_shipped */
@@ -132,23 +132,23 @@ const gw_driver_row *gw_data_cuda_of_driver(gw_version driver);
 
 typedef enum gw_driver_fit {
     GW_DRIVER_UNKNOWN, /* the versions are not in the tables */
-    GW_DRIVER_TOO_OLD, /* older than the minimum for this CUDA version */
-    GW_DRIVER_MINOR,   /* older than the CUDA version; minor-version compatibility lets it run with limits */
-    GW_DRIVER_FULL     /* at least as new as the CUDA version */
+    GW_DRIVER_TOO_OLD, /* the driver is older than the minimum for this CUDA version */
+    GW_DRIVER_MINOR,   /* at least the minimum driver, but older than the CUDA version: programs run with limits */
+    GW_DRIVER_FULL     /* the driver is at least as new as the CUDA version */
 } gw_driver_fit;
-/* Check whether this driver runs programs built with this CUDA version. GW_DRIVER_FULL means that the driver is at
- * least as new as the first driver shipped with the CUDA version. `ret_row` may be NULL; *ret_row is the row of the
- * CUDA version, or NULL if the table does not have that version. */
+/* Check whether this driver runs programs built with this CUDA version. A driver is at least as new as a CUDA version
+ * if it is not older than the first driver that was shipped with that version. `ret_row` may be NULL; *ret_row is the
+ * row of the CUDA version, or NULL if the table does not have that version. */
 gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_driver_row **ret_row);
 
 /* ---- data/compute_capability.tsv ---- */
 
 typedef struct gw_capability {
-    gw_version capability; /* 9.0 */
+    gw_version capability; /* such as 9.0 */
     const char *architecture;
     const char *examples;
     gw_version cuda_first; /* first toolkit that generates native code for this capability */
-    gw_version cuda_last;  /* last toolkit that does; 0: the newest toolkit still does */
+    gw_version cuda_last;  /* last toolkit that generates it; 0: the newest toolkit still does */
     gw_verified verified;
     const char *notes;
     const char *source;
@@ -167,15 +167,15 @@ typedef struct gw_framework_row {
     const char *notes;
     const char *source;
 } gw_framework_row;
-/* Return the row of a release such as "2.9.1" with this CUDA version. Local parts such as "+cu126" are ignored. If
- * `cuda` is 0, return the first row of the release. Returns NULL if there is none. */
+/* Return the row of a release such as "2.9.1" with this CUDA version. A suffix of the release such as "+cu126" is
+ * ignored. If `cuda` is 0, return the first row of the release. Returns NULL if there is none. */
 const gw_framework_row *gw_data_framework(const char *component, const char *release, gw_version cuda);
 /* Return the newest row of a component whose binaries contain native code for a card with this compute capability.
  * Returns NULL if there is none. */
 const gw_framework_row *gw_data_framework_for(const char *component, gw_version capability);
 
 typedef struct gw_cudnn_support {
-    gw_version first, last; /* range of releases; `last` 0: no upper limit */
+    gw_version first, last; /* range of cuDNN releases; `last` 0: no upper limit */
     gw_version cuda_first, cuda_last;
     gw_version capability_first, capability_last; /* `capability_last` 0: no upper limit */
     gw_verified verified;
@@ -190,7 +190,8 @@ typedef enum gw_cover {
     GW_COVER_NATIVE
 } gw_cover;
 /* Check whether code for `architectures` (a list such as "7.5 12.0+PTX") runs on a card. Native code runs on cards
- * with the same major version and the same or a later minor version. PTX runs on any card that is not older. */
+ * with the same major version and the same or a later minor version. PTX runs on cards with the same or a later
+ * version. */
 gw_cover gw_data_covers(const char *architectures, gw_version capability);
 
 /* All tables, as X(name, row type). */

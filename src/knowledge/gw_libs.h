@@ -1,5 +1,5 @@
-/* Recognise the CUDA libraries among the files of a process or machine: their kind, place and version. Also find
- * libraries that conflict.
+/* Recognise the CUDA libraries among the files of a process or machine: which library a file is, where it is from, and
+ * its version. Also find libraries that conflict.
  *
  * No library is loaded and no code of a library runs. The source of each version is recorded, because a file name is
  * not reliable: libcudnn.so.9 may be any version 9.x. */
@@ -83,19 +83,20 @@ typedef struct gw_libraries {
 /* Write "9.1.0.70", or "9.x" if only the first number is known, or "?" if the version is unknown. Returns `out`. */
 char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *library);
 
-/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if the path is not one of the
- * libraries above. The path is copied; ret_library->path is NULL if out of memory. */
+/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if it is not the path of one of
+ * the libraries above. The path is copied; ret_library->path is NULL if out of memory. */
 bool gw_library_of_path(const char *path, gw_library *ret_library);
 /* If the full version is not known yet, read it from the directory name of the Python package that contains the file.
  * `root` is prepended to the path; "" means this machine. Only a directory is read, no file is opened. */
 void gw_library_ask_package(const char *root, gw_library *library);
-/* Read the SONAME. Also read the version of a library that contains it as a string. Only headers and some read-only
- * data are read. If the file is not an ELF file, the library is left unchanged. */
+/* Read the SONAME from the library's file. If the full version of NCCL is not known yet, also read it from a string in
+ * the file. `root` is prepended to the path. If the file is not an ELF file, the library is left unchanged. */
 void gw_library_read(const char *root, gw_library *library);
 void gw_library_free(gw_library *library); /* frees the library's strings */
 
 /* Add a library to the list and take ownership. Returns false and frees the library if its path is already in the
- * list, if the list is full, or if out of memory. A process usually loads a few dozen libraries. */
+ * list, if the list is full, or if out of memory. A process usually loads a few dozen
+ * libraries, far fewer than GW_LIBRARIES_MAX. */
 enum { GW_LIBRARIES_MAX = 1024 };
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
 /* Free all libraries and empty the list. */
@@ -121,8 +122,8 @@ size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t ro
 
 /* Append a library to `line` as the text of a fact (gw_fact_library in gw_fact.h). */
 void gw_library_to_line(const gw_library *library, gw_text *line);
-/* Read such a text. Returns false if it has no path, or the path is not that of a library. Release the library with
- * gw_library_free(). */
+/* Read a text that gw_library_to_line() wrote. Returns false if it has no path, or the path is not that of a library.
+ * Release the library with gw_library_free(). */
 bool gw_library_from_line(const char *line, gw_library *ret_library);
 
 #endif

@@ -92,7 +92,7 @@ static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **re
     return false;
 }
 
-/* True for a library that is not in our list, but whose name starts like that of a listed library. */
+/* True for a file that is none of our libraries, although its name starts like the name of one of them. */
 static bool is_other(const char *base)
 {
     return gw_begins(base, "libnvrtc-builtins") || gw_begins(base, "libcudadebugger");
@@ -105,7 +105,7 @@ static void version_of_name(const char *behind_so, gw_library *library)
     if (behind_so[0] != '.' || !gw_version_parse(behind_so + 1, &version, &end) || *end != '\0')
         return;
     bool one = strchr(behind_so + 1, '.') == NULL;
-    /* the 1 of libcuda.so.1 is not a version, and libcudart.so.11.0 may be any 11.x */
+    /* the 1 of libcuda.so.1 is not a driver version, and a file libcudart.so.11.0 may be any version 11.x */
     bool is_driver = library->kind == GW_LIBRARY_DRIVER || library->kind == GW_LIBRARY_NVML ||
                      library->kind == GW_LIBRARY_PTX_COMPILER;
     if (one && is_driver)
@@ -143,7 +143,8 @@ void gw_library_free(gw_library *library)
 
 /* ---- the package ---- */
 
-/* True if a directory belongs to a package: "nvidia_cudnn_cu12-9.1.0.70.dist-info" belongs to "nvidia_cudnn". */
+/* True if a directory such as "nvidia_cudnn_cu12-9.1.0.70.dist-info" belongs to a package such as "nvidia_cudnn".
+ * *ret_version is the version in the directory's name. */
 static bool is_package(const char *entry, const char *package, gw_version *ret_version)
 {
     gw_version version;
@@ -188,7 +189,7 @@ void gw_library_ask_package(const char *root, gw_library *library)
             continue;
         if (library->is_major_only && library->kind != GW_LIBRARY_NCCL &&
             gw_version_part(version, 0) != gw_version_part(library->version, 0))
-            continue; /* a package of the same library with another major version */
+            continue; /* this package has the same library in another major version */
         several = several || (found != 0 && found != version);
         found = version;
     }
@@ -248,7 +249,7 @@ static unsigned major_of(const gw_library *library)
     return gw_version_part(library->version, 0);
 }
 
-/* True if the versions differ, as far as both are known. */
+/* True if the known parts of the versions differ. Returns false if a version is unknown. */
 static bool versions_differ(const gw_library *a, const gw_library *b)
 {
     if (a->version == 0 || b->version == 0)
@@ -258,7 +259,8 @@ static bool versions_differ(const gw_library *a, const gw_library *b)
     return a->version != b->version;
 }
 
-/* True if the two libraries may be in different folders: different major versions have different file names. */
+/* True if it is not a conflict that the two libraries are in different folders: they have different major versions, and
+ * thus different file names. */
 static bool may_stand_apart(const gw_library *a, const gw_library *b)
 {
     return major_of(a) != 0 && major_of(b) != 0 && major_of(a) != major_of(b);

@@ -193,15 +193,17 @@ static void the_package_says_the_version(void **state)
     gw_library_ask_package(root, &library);
     assert_string_equal(gw_version_text(version, library.version), "2.20.5");
     gw_library_free(&library);
-    assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library)); /* this path is not in a package */
+    /* this path is not in a package, so only the major version is known */
+    assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library));
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
     gw_library_free(&library);
     make("%s/site-packages/nvidia_cudnn_cu13-9.2.0.dist-info", root);
-    assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library)); /* two packages match */
+    /* two packages match, so it is unknown which one contains the file */
+    assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library));
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
-    gw_library_read(root, &library); /* this file does not exist */
+    gw_library_read(root, &library); /* the file does not exist: this must not crash */
     gw_library_free(&library);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);

@@ -3,7 +3,7 @@
  * file, Windows line endings, invalid UTF-8, gigabytes, and files compressed with gzip, xz or zstd.
  *
  * A log is read once, from start to end, in bounded memory. For each sign, the reader stores the first and the last
- * finds, and counts all. The reader does not judge the finds; src/verdict does.
+ * finds, and counts all finds. The reader does not judge the finds; src/verdict does.
  *
  * Use each reader from one thread. The first reader of the process compiles the patterns, which all readers share
  * until the process ends. Line numbers start at 1. Texts are copied from the log without colours, truncated at
@@ -37,7 +37,7 @@ typedef enum gw_sign {
 enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 12 };
 
 typedef struct gw_log_field {
-    const char *name;  /* name of a group in the pattern, without the digits that distinguish alternatives */
+    const char *name;  /* name of a group in the pattern, without digits: "code" for the group `code2` */
     const char *value; /* text of the group, as it is in the line */
 } gw_log_field;
 
@@ -66,7 +66,7 @@ typedef struct gw_log {
     size_t find_count;
     /* Number of lines with the sign, including lines that are not stored. It may be too high: once enough first finds
      * of a sign are stored, a further line is only searched for the sign's literals, because matching the exact pattern
-     * would take as long as the rest. */
+     * as well would take as long as all other work of the reader. */
     uint64_t count[GW_SIGN_COUNT];
 } gw_log;
 
@@ -77,26 +77,26 @@ bool gw_logs_are_supported(void);
  * writes "" if this build has no matcher. */
 enum { GW_LOGS_VERSION_MAX = 96 };
 bool gw_logs_matcher_version(char out[GW_LOGS_VERSION_MAX]);
-/* Return the version of the library that unpacks logs in gzip (zlib) or in xz (liblzma). NULL if this build cannot
- * unpack them. Static. */
+/* Return the version of zlib, which unpacks logs in gzip, or of liblzma, which unpacks logs in xz. Returns NULL if this
+ * build lacks the library. The string is static. */
 const char *gw_logs_gzip_version(void);
 const char *gw_logs_xz_version(void);
 
 /* Read these files in this order; "-" is standard input. GW_OK: the caller owns *ret_log. GW_IO: a file cannot be
- * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or lacks the
- * codec. GW_NOMEM: out of memory. `err` names the file. If reading fails later in a file, the log has the part before
- * it, and `damage` says why. */
+ * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or cannot
+ * decompress a file. GW_NOMEM: out of memory. `err` names the file. If reading fails later in a file, the log has the
+ * part before the failure, and `damage` says why. */
 GW_MUST_CHECK gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err);
 
 /* True if the file may be a text log. False for a directory, a recording or a binary file. Reads the start of the
- * file, unless it is a pipe. */
+ * file, except from a pipe or standard input ("-"), for which it returns true. */
 bool gw_log_is_text(const char *path);
 
 /* A reader for text that is passed in pieces, such as the stderr in a recording or a message on the command line. */
 typedef struct gw_log_reader gw_log_reader;
 /* Create a reader. The caller must pass it to gw_log_finish() or gw_log_cancel(). Errors: GW_UNSUPPORTED, GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err);
-/* Begin a file with this name. Errors: GW_NOMEM, GW_UNSUPPORTED. */
+/* Begin the next file of the log, with this name. Errors: GW_NOMEM, GW_UNSUPPORTED. */
 GW_MUST_CHECK gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err);
 /* Scan the next bytes of the file. Errors: GW_NOMEM, GW_UNSUPPORTED. */
 GW_MUST_CHECK gw_status gw_log_feed(gw_log_reader *reader, const char *bytes, size_t count, gw_error *err);
@@ -110,9 +110,9 @@ void gw_log_free(gw_log *log); /* accepts NULL */
 gw_sign_kind gw_sign_kind_of(gw_sign sign);
 
 /* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find has no such field, or if
- * the value is not a number. */
+ * the value is not a number or a size. */
 const char *gw_log_text(const gw_log_find *find, const char *field);
 bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number); /* "1,024" is a number, too */
-bool gw_log_bytes(const gw_log_find *find, const char *field, uint64_t *ret_bytes);  /* "381.50 MiB", "2.20GiB", "17" */
+bool gw_log_bytes(const gw_log_find *find, const char *field, uint64_t *ret_bytes);  /* such as "2.20GiB" or "17" */
 
 #endif

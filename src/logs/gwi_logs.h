@@ -32,9 +32,9 @@ bool gwi_is_binary(const char *bytes, size_t count);
 
 /* ---- notebook.c: the outputs of a Jupyter notebook ---- */
 
-/* True if a file that starts like this is a notebook. */
+/* True if a file that starts with these bytes is a notebook. */
 bool gwi_is_notebook(const char *bytes, size_t count);
-/* Add the outputs of the cells to *ret_text; all strings if the notebook is damaged. */
+/* Append the outputs of the notebook's cells to *ret_text. If the notebook is damaged, append all strings in it. */
 void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text);
 
 /* ---- literals.c: literals that a matching line must contain ---- */
@@ -52,13 +52,13 @@ typedef struct gwi_matcher gwi_matcher; /* one per thread; all matchers share th
 GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err);
 void gwi_matcher_close(gwi_matcher *matcher); /* accepts NULL */
 
-/* Called for each literal found, in text order. The line may match `sign`. `end` is the offset after the literal.
- * Return false to stop the scan. */
+/* Called for each literal found, in text order. The line with the literal may match `sign`. `end` is the offset of the
+ * first byte after the literal. Return false to stop the scan. */
 typedef bool (*gwi_hit)(void *user, gw_sign sign, size_t end);
 GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
                                          gw_error *err);
 
-/* The exact match of a sign in one line. `begin` and `end` of a field are offsets in the line. */
+/* The exact match of a sign's pattern in one line. `begin` and `end` of a field are offsets in the line. */
 typedef struct gwi_match {
     struct {
         const char *name; /* static */

@@ -6,8 +6,8 @@
  *
  *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    yields   "B free", "B is free"
  *
- * The result is the rarest set found. Each alternative contributes literals of its own. A part that is not understood
- * is assumed to match anything. logs_test fails if a pattern has no literal. */
+ * The result is the rarest set found (see keep_better()). Each alternative contributes literals of its own. A part that
+ * is not understood is assumed to match anything. logs_test fails if a pattern has no literal. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct reader {
 } reader;
 
 /* A part of a pattern. An empty set means unknown. "" in `whole` means that the part may be empty; in `first` and
- * `last`, "" fits any text. */
+ * `last`, "" stands for any text. */
 typedef struct part {
     gwi_literals whole;       /* all strings that the part matches */
     gwi_literals first, last; /* a match begins with one of `first` and ends with one of `last` */
@@ -88,7 +88,8 @@ static bool join(gwi_literals *set, const gwi_literals *next)
     return true;
 }
 
-/* True if the text is a common word in logs. Such a word is a poor literal, even if it is long. */
+/* True if the text is a common word in logs. Such a word is a poor literal even if it is long, because many
+ * lines contain it. */
 static bool is_common(const char *text)
 {
     static const char *const words[] = {"error",   "Error",   "failed", "failure", "loss", "scale", "imeout",
@@ -271,7 +272,7 @@ static void read_atom(reader *in, part *ret)
     }
 }
 
-/* Copy the first or the last `bytes` bytes of each string. */
+/* Copy the first (`at_front`) or the last `bytes` bytes of each string. */
 static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_literals *ret)
 {
     ret->count = 0;
@@ -288,8 +289,8 @@ static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_litera
 static const size_t cut_bytes[] = {8, 4, 2, 1};
 enum { CUT_COUNT = sizeof cut_bytes / sizeof cut_bytes[0] };
 
-/* Join only the beginnings of `next`, because the full join is too large. Strings with these beginnings may still be
- * rare. */
+/* Called if `set` and `next` cannot be joined, because the result would be too large. Join `set` with only the
+ * beginnings of the strings in `next`, and copy the result to `best` if it is rarer. */
 static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gwi_literals *next)
 {
     keep_better(best, set);
@@ -318,7 +319,7 @@ static bool join_end(gwi_literals *set, const gwi_literals *next)
     return false;
 }
 
-/* Append the part `next` to `it`. */
+/* Extend the part `it` by the part `next`, which follows it in the pattern. */
 static void append(part *it, const part *next)
 {
     bool is_known = next->whole.count > 0;
@@ -358,7 +359,7 @@ static void read_sequence(reader *in, part *ret)
 }
 
 /* Add the strings of `from` to `to`. If either set is unknown, or the result is too large, `to` becomes {""} if
- * `empty_if_unknown`, otherwise empty. */
+ * `empty_if_unknown`, otherwise the empty set. */
 static void unite(gwi_literals *to, const gwi_literals *from, bool empty_if_unknown)
 {
     bool known = to->count > 0 && from->count > 0 && add_all(to, from);

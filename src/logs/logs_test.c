@@ -92,7 +92,7 @@ static void every_sign_is_found_in_its_example(void **state)
         gw_log_free(log);
     }
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
-        if (!seen[sign] && !is_class(sign)) /* verdict_messages_test has the classes */
+        if (!seen[sign] && !is_class(sign)) /* verdict_messages_test has the examples of the signs of messages.def */
             fail_msg("%s has no example", signs[sign].name);
     }
 }
@@ -128,7 +128,7 @@ static void every_pattern_has_a_literal(void **state)
     gwi_literals literals;
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         if (gw_sign_kind_of(sign) == GW_SIGN_NEAR)
-            continue; /* signs of this kind are not searched in the whole log */
+            continue; /* these signs need no literal: they are not searched for in the whole log */
         gwi_literals_find(signs[sign].pattern, &literals);
         if (literals.count == 0)
             fail_msg("%s has no literal to look for", signs[sign].name);
@@ -286,7 +286,8 @@ static void lines_longer_than_a_block_are_read(void **state)
     memset(text, 'x', 400000);
     memcpy(text + 200000, said, sizeof said - 1);
     log = read_text(text, 400000, 400000);
-    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* found although it is far from the start of the line */
+    /* the message is found although it is far from the start of the line */
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
     assert_non_null(strstr(find_of(log, GW_SAYS_CUDA_TEXT)->text, said));
     gw_log_free(log);
     for (size_t blocks = 1; blocks <= 2; blocks++) { /* one line, which ends at the end of a block */
@@ -370,7 +371,7 @@ static void *read_all_examples(void *unused)
     return count;
 }
 
-/* The first reader compiles the patterns. The results do not depend on which thread opens it. */
+/* The first reader compiles the patterns for all threads. The finds must not depend on which thread opens it. */
 static void readers_of_several_threads_see_the_same(void **state)
 {
     (void)state;
@@ -487,7 +488,8 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_of_several_threads_see_the_same), /* must run before the patterns are compiled */
+        /* must be the first test, because every reader compiles the patterns if that was not done before */
+        cmocka_unit_test(readers_of_several_threads_see_the_same),
         cmocka_unit_test(every_sign_is_found_in_its_example),
         cmocka_unit_test(other_things_are_not_found),
         cmocka_unit_test(every_pattern_has_a_literal),

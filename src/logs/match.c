@@ -38,7 +38,7 @@ bool gw_logs_are_supported(void)
 
 bool gw_logs_matcher_version(char out[GW_LOGS_VERSION_MAX])
 {
-    char pcre2[64] = "?"; /* like Hyperscan's version, followed by a date */
+    char pcre2[64] = "?"; /* PCRE2's version; like Hyperscan's, followed by a date */
     if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof pcre2)
         pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     const char *hyperscan = hs_version();
@@ -59,7 +59,7 @@ typedef struct reading {
  * freed. Compiled data does not change, so any thread may use it. */
 static struct {
     pthread_mutex_t making;
-    hs_database_t *database;                   /* set while `making` is locked */
+    hs_database_t *database;                   /* set at the first use, while `making` is locked */
     _Atomic(reading *) reading[GW_SIGN_COUNT]; /* compiled when first needed, while `making` is locked */
     atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 rejected the pattern; logs_test checks all patterns */
 } shared = {.making = PTHREAD_MUTEX_INITIALIZER};

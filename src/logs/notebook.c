@@ -1,5 +1,5 @@
-/* Extract the outputs of a Jupyter notebook as text: what the cells printed, and their tracebacks. The JSON may have
- * any layout, of version 3 or 4 of the format. */
+/* Extract the outputs of a Jupyter notebook as text: what the cells printed, and their tracebacks. Versions 3 and 4 of
+ * the notebook format are read. */
 #include "gwi_logs.h"
 
 #include "gw_text.h"
@@ -30,7 +30,7 @@ static void add_string(struct json_object *value, const char *end, gw_text *text
     }
 }
 
-/* Add a text, or a list of texts. `end` is added behind each. */
+/* Append a string, or all strings of a list, to `text`. `end` is appended after each string. */
 static void add_texts(struct json_object *value, const char *end, gw_text *text)
 {
     if (!json_object_is_type(value, json_type_array)) {
@@ -51,7 +51,8 @@ static void add_output(struct json_object *output, gw_text *text)
 {
     struct json_object *traceback = field(output, "traceback");
     bool has_traceback = json_object_is_type(traceback, json_type_array) && json_object_array_length(traceback) > 0;
-    add_texts(field(output, "text"), "", text); /* a stream; in version 3, results as well */
+    /* text of a stream output (stdout, stderr); in notebook format 3, also the text of results */
+    add_texts(field(output, "text"), "", text);
     end_line(text);
     add_texts(field(field(output, "data"), "text/plain"), "", text);
     end_line(text);
@@ -73,7 +74,8 @@ static void add_cells(struct json_object *cells, gw_text *text)
     }
 }
 
-/* Add the character that an escape in a JSON string stands for. Returns the end of the escape. */
+/* Append the character that an escape in a JSON string stands for. `at` is the offset after the backslash. Returns the
+ * offset after the escape. Of the \u escapes, only the ESC character is decoded; the others become "?". */
 static size_t add_escaped(const char *bytes, size_t at, size_t count, gw_text *text)
 {
     enum { HEX_DIGITS = 4 };
@@ -90,7 +92,7 @@ static size_t add_escaped(const char *bytes, size_t at, size_t count, gw_text *t
     return end;
 }
 
-/* Add all strings of a damaged notebook, each on lines of its own. */
+/* Append all strings of a damaged notebook. Each string begins on a new line. */
 static void add_strings(const char *bytes, size_t count, gw_text *text)
 {
     bool is_inside = false;
@@ -114,7 +116,7 @@ void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text)
     enum { DEPTH_MAX = 64 };
     struct json_tokener *parser = count < INT32_MAX ? json_tokener_new_ex(DEPTH_MAX) : NULL;
     struct json_object *notebook = parser != NULL ? json_tokener_parse_ex(parser, bytes, (int)count) : NULL;
-    struct json_object *sheets = field(notebook, "worksheets"); /* version 3 */
+    struct json_object *sheets = field(notebook, "worksheets"); /* only in notebook format 3 */
     bool is_notebook = field(notebook, "cells") != NULL || sheets != NULL;
     add_cells(field(notebook, "cells"), ret_text);
     for (size_t i = 0; json_object_is_type(sheets, json_type_array) && i < json_object_array_length(sheets); i++)

@@ -77,8 +77,9 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
-/* Return the kind of UTF-16 (see gwi_plain) of a text that starts like this, 0 if it is another encoding. Without a
- * byte order mark, most of one half of the pairs must be 0. *ret_mark: the bytes of the mark. */
+/* Return the encoding of a text that starts with these bytes, as a value of gwi_plain.wide. Without a byte order mark,
+ * a text is UTF-16 if most of its odd bytes, or most of its even bytes, are 0, and hardly any of the others. *ret_mark
+ * is the size of the mark in bytes; 0: no mark. */
 static uint8_t utf16_of(const char *bytes, size_t count, size_t *ret_mark)
 {
     enum { LOOK_BYTES = 512, LOOK_BYTES_MIN = 16, MOST_PERCENT = 60, FEW_PERCENT = 5, PERCENT = 100 };
@@ -123,7 +124,7 @@ bool gwi_is_binary(const char *bytes, size_t count)
     enum { MAGIC_BYTES = sizeof GW_RECORDING_MAGIC - 1 };
     size_t odd = 0, mark;
     if (count >= MAGIC_BYTES && memcmp(bytes, GW_RECORDING_MAGIC, MAGIC_BYTES) == 0)
-        return true; /* otherwise a compressed recording could pass as text */
+        return true; /* the check below could take a compressed recording for text */
     if (utf16_of(bytes, count, &mark) != 0)
         return false;
     count = count < LOOK_BYTES ? count : LOOK_BYTES;

@@ -1,5 +1,6 @@
 /* Read the text of a log and collect the finds, which are lines with a sign. The matcher scans blocks of whole lines
- * for literals. Then each line with a hit is matched with the exact patterns.
+ * for the literals of the signs; a literal found is a hit. Then each line with a hit is matched with the exact
+ * patterns.
  *
  * For matching, a line also ends at a carriage return, so that a progress bar does not hide the text after it. Line
  * numbers count only newlines, as in other tools. */
@@ -17,15 +18,16 @@ enum {
     BLOCK_BYTES = 1 << 20,
     LINE_BYTES_MAX = 16 << 10, /* of a longer line, match only the part around the first hit */
     BEFORE_HIT_BYTES = 400,    /* of a longer line, match and show this many bytes before the first hit */
-    FIRST_MAX = 40,            /* store this many finds of a sign from the start of the log ... */
-    LAST_MAX = 24,             /* ... and this many from the end */
-    TRACE_FACTOR = 10,         /* for tracebacks, which are long, both limits are this many times larger */
-    NEAR_BYTES = 4 << 10,  /* signs of kind NEAR: search this many bytes before a failure, and at the end of a block */
-    AFTER_BYTES = 8 << 10, /* ... and this many bytes after a failure */
+    FIRST_MAX = 40,            /* store at most this many finds of a sign from the start of the log */
+    LAST_MAX = 24,             /* store at most this many other finds of a sign from the end of the log */
+    TRACE_FACTOR = 10,         /* store this many times as many finds of tracebacks, which are long */
+    NEAR_BYTES = 4 << 10,  /* search this many bytes before a failure and before the end of a block for NEAR signs */
+    AFTER_BYTES = 8 << 10, /* search this many bytes after a failure for signs of kind NEAR */
     SAYS_MAX = 32          /* maximum number of signs in one line */
 };
 
-/* A line with a hit. It is matched only at the end of the log, because a newer line may replace it before. */
+/* A line of the log. Lines stored in sign_state.late are matched with the exact pattern only at the end of the log,
+ * because newer lines may replace them before. */
 typedef struct late_line {
     char *bytes;
     size_t count, room;
@@ -35,7 +37,7 @@ typedef struct late_line {
 
 typedef struct sign_state {
     uint32_t first_count;
-    late_line *late; /* ring buffer of the newest lines */
+    late_line *late; /* ring buffer of the newest lines with a literal of the sign; owned */
     size_t late_at, late_count;
 } sign_state;
 
@@ -56,7 +58,7 @@ struct gw_log_reader {
     gw_sign says[SAYS_MAX];
     size_t says_count;
     uint64_t near_line; /* last line of this file that was searched for signs of kind NEAR; 0: none */
-    size_t fault_end;   /* end of the last line of this block that has a FAULT; 0: none */
+    size_t fault_end;   /* end of the last line of this block with a sign of kind FAULT or TRACE; 0: none */
     bool nomem;
     sign_state sign[GW_SIGN_COUNT];
 };
@@ -167,7 +169,7 @@ static uint64_t count_lines(const char *bytes, size_t count)
     return lines;
 }
 
-/* Return the line number of a position. The position may be in the part whose newlines are already counted. */
+/* Return the line number of the offset `at` in the block, which may be before `counted_at`. */
 static uint64_t line_number_of(const gw_log_reader *reader, size_t at)
 {
     if (at < reader->counted_at)
@@ -219,7 +221,8 @@ static void look_near(gw_log_reader *reader, size_t begin, size_t end)
         line = line == 0 ? line_number_of(reader, begin) : line + 1;
         if (count > LINE_BYTES_MAX)
             continue;
-        const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0); /* last state of a progress bar */
+        /* of a progress bar, which is redrawn after each carriage return, search only the last state */
+        const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0);
         late_line at = {.bytes = (char *)(last == NULL ? bytes : last + 1),
                         .file = (uint32_t)(reader->log->file_count - 1),
                         .line = line,
@@ -248,8 +251,8 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
     return from;
 }
 
-/* Search for signs of kind NEAR: behind the previous failure of this block, and before `at`, where another failure
- * begins or the block ends. */
+/* Search for signs of kind NEAR in the lines after the previous failure of this block, and in the lines before `at`.
+ * `at` is the start of the line of another failure, or the end of the block. */
 static void look_around(gw_log_reader *reader, size_t at)
 {
     if (reader->fault_end > 0 && reader->fault_end < at)
@@ -257,7 +260,7 @@ static void look_around(gw_log_reader *reader, size_t at)
     look_near(reader, lines_before(reader->block, at, NEAR_BYTES), at);
 }
 
-/* Match the current line with the exact patterns of the signs that the matcher reported. */
+/* Match the current line with the exact patterns of the signs whose literals it contains, and store the finds. */
 static void finish_line(gw_log_reader *reader)
 {
     gwi_match match;
@@ -360,7 +363,7 @@ static bool on_hit(void *user, gw_sign sign, size_t end)
 static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
 {
     size_t all = reader->block_bytes;
-    reader->block_bytes = count; /* an incomplete last line ends here */
+    reader->block_bytes = count; /* the last line may be incomplete; treat it as ending here */
     gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
     if (reader->has_line)
         finish_line(reader);
@@ -531,8 +534,8 @@ void gw_log_free(gw_log *log)
 
 /* ---- files ---- */
 
-/* Read the rest of a notebook, of which the block has the first `count` bytes, and scan its outputs. A damaged notebook
- * is scanned as it is. */
+/* Read the rest of a notebook, of which the block has the first `count` bytes, and scan the outputs of its cells. If
+ * the notebook is damaged, scan all strings in it. */
 static gw_status read_notebook(gw_log_reader *reader, gwi_log_source *source, size_t count, gw_error *err)
 {
     enum { NOTEBOOK_BYTES_MAX = 256 << 20 };

@@ -26,7 +26,7 @@ struct gwi_log_source {
     bool is_stdin;
     bool ended; /* the end of the file was reached */
     codec codec;
-    bool inside; /* inside a compressed stream */
+    bool inside; /* a compressed stream has begun and not ended yet */
     unsigned char *input;
     size_t input_bytes, input_at;
 #if GW_HAVE_ZLIB
@@ -60,7 +60,7 @@ static gw_status fill(gwi_log_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* Read until the magic number is complete. A single read from a pipe may return fewer bytes. */
+/* Read until there are enough bytes for every magic number, because a single read from a pipe may return fewer. */
 static gw_status fill_first(gwi_log_source *source, gw_error *err)
 {
     size_t got = 1;
@@ -116,7 +116,8 @@ static gw_status start_codec(gwi_log_source *source, gw_error *err)
     return gw_fail(err, GW_UNSUPPORTED, "unknown compression");
 }
 
-/* True for the file name of a recording or a pickle. A pickle in the oldest protocol looks like text. */
+/* True if the file's name is that of a recording or a pickle. Pickles are recognised by name, because a pickle in the
+ * oldest protocol looks like text. */
 static bool has_name_of_another(const char *path)
 {
     static const char *const suffixes[] = {".gpuwhy", ".pickle", ".pkl"};

@@ -1,7 +1,8 @@
 /* Prefetch the memory that the next events of a recording will access, before the events are applied. */
 #include "gwi_ahead.h"
 
-/* For each kind of event, the table in which its first argument is looked up; 0: none. Rare kinds may be missing. */
+/* For each kind of event, the table in which its first argument is looked up; 0: none. Kinds that are rare may
+ * be missing: their memory is then not prefetched. */
 static const uint8_t ways[UINT8_MAX + 1] = {
     [GW_EV_ALLOC] = GWI_SPACE_MEMORY,         [GW_EV_ALLOC_ASYNC] = GWI_SPACE_MEMORY,
     [GW_EV_FREE] = GWI_SPACE_MEMORY,          [GW_EV_FREE_ASYNC] = GWI_SPACE_MEMORY,
@@ -14,8 +15,8 @@ static const uint8_t ways[UINT8_MAX + 1] = {
 };
 
 typedef struct glance {
-    const gwi_bucket *home;   /* the bucket of the address; NULL: nothing to prefetch */
-    const gwi_object *object; /* first the process's object array, then the object to prefetch */
+    const gwi_bucket *home;   /* the bucket of the event's first argument; NULL: nothing to prefetch */
+    const gwi_object *object; /* fetch_bucket() sets it to the process's object array, fetch_object() to an object */
     uint32_t hash;
 } glance;
 
@@ -27,7 +28,8 @@ static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 
 static inline void fetch_bucket(const gwi_process *process, const gw_event *event, glance *it)
 {
-    const gwi_table *table = &process->table[ways[event->kind]]; /* other kinds: table 0, which is always empty */
+    /* a kind of event that is not in `ways` gets table 0, which is always empty */
+    const gwi_table *table = &process->table[ways[event->kind]];
     it->home = NULL;
     if (table->bucket == NULL)
         return;

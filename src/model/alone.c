@@ -4,15 +4,15 @@
  * kernel that is meant to run as long as the program looks the same. So the result is an observation, not a fault: the
  * first such launch on the stream, its time, and the number of waits for other work since.
  *
- * While a launch is still in a ring, the rings show for certain whether something waited for it (waits.c). A program
- * that continues overwrites its rings: the last 2,048 calls of a thread cover a few seconds of a slow loop, and a
- * tenth of a second of a fast one. After that, only the launches that launches.c noted are left. They show that there
- * was work, but not whether something waited for it before the rings begin. The same is true of a launch that is still
- * in a ring, if the ring of another thread begins after the launch. Such launches count only if the rings have no
- * later call on the stream, and no later wait that includes the stream.
+ * A ring has the last 2,048 calls of a thread: a few seconds of a slow loop, or a tenth of a second of a fast one.
+ * While a launch is in a ring, and no other thread's ring begins after it, the rings show for certain whether something
+ * waited for it (waits.c). Once its ring is overwritten, only the launches that launches.c noted are known. For them,
+ * and for a launch that is older than another thread's ring, it is unknown whether something waited before the rings
+ * begin. These launches count only if the rings have no later call on the stream, and no later wait that includes the
+ * stream.
  *
- * A stream can have about 1,020 outstanding launches; the next one blocks. So if there are more, the older ones have
- * ended, and the stream makes progress. */
+ * A stream can have about 1,020 outstanding launches; the next one blocks. So if the rings have more launches that
+ * nothing waited for, the older ones have ended, and the stream makes progress. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -140,7 +140,7 @@ static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is
 }
 
 /* True if the rings show whether something waited for the launch. They do not show this if the ring of the launching
- * thread begins later, or if another thread may have waited before its own ring begins. */
+ * thread begins after the launch, or if another thread may have waited before its own ring begins. */
 static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
 {
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
@@ -151,8 +151,8 @@ static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
     return in_reach;
 }
 
-/* True if the launch may still run: the rings do not show whether something waited for it, they have no later call on
- * the stream, and the stream still exists. */
+/* True if the launch may still run: the rings do not show whether something waited for it, and have no later call on
+ * the stream; no call waited for the whole device since; and the stream still exists. */
 static bool has_left_record(const search *it, const gw_launch_site *launch)
 {
     uint32_t index;

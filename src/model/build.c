@@ -1,4 +1,5 @@
-/* Build a model from a recording. This is separate from feed.c, so that a model can be fed without a reader. */
+/* Build a model from a recording. feed.c does not use gw_reader, so that a caller without a recording can feed a
+ * model, too. */
 #include "gwi_ahead.h"
 
 #include <stdio.h>
@@ -23,11 +24,11 @@ static void note_damage(gw_model *model, const gw_error *why)
 }
 
 typedef struct watcher {
-    gw_model_watch *watch; /* NULL: no callback */
+    gw_model_watch *watch; /* called after each item; NULL: no callback */
     void *user;
 } watcher;
 
-/* Feed the next events of the recording, in batches. */
+/* The reader may have decoded more events already. Feed them to the model, in batches. */
 static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     gw_event event[GWI_AHEAD_MAX];
@@ -41,7 +42,7 @@ static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *
     return st;
 }
 
-/* Feed the whole recording in order. Returns GW_OK when its end is reached. */
+/* Feed the whole recording in order. Returns GW_OK at the end of the recording. */
 static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     const gw_item *item;
@@ -56,7 +57,7 @@ static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who
                 st = feed_events(reader, model, who, err);
             if (st != GW_OK)
                 return st;
-        } else if (st == GW_CORRUPT) { /* the reader continues after the damage */
+        } else if (st == GW_CORRUPT) { /* count the damaged block; the next call continues after it */
             note_damage(model, &local);
             local.text[0] = '\0';
         } else {

@@ -1,4 +1,5 @@
-/* Collect faults of host code, such as SIGSEGV: the address, and whether the address lies in a block of GPU memory. */
+/* Collect crashes of host code (SIGSEGV and similar signals), and find out whether the faulting address lies in a
+ * block of GPU memory. */
 #include "gwi_inner.h"
 
 #include <signal.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENT_BY_KERNEL = 0x80 }; /* SI_KERNEL: si_code of a signal that the kernel sent without an address */
+enum { SENT_BY_KERNEL = 0x80 }; /* si_code SI_KERNEL: the Linux kernel sent the signal and gives no faulting address */
 
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
@@ -37,11 +38,11 @@ static void take_file(gw_crash *crash, gw_fact_text file)
     gw_fact_text_copy(crash->file, sizeof crash->file, file);
 }
 
-/* Store a crash from a core dump that the supervisor read. If gpuwhy's signal handler has recorded the crash, only the
- * file is added, because the handler also recorded the stack. */
+/* Store a crash from a core dump that the supervisor read. If gpuwhy's signal handler has already recorded the
+ * crash, take only the name of the mapped file from the dump, because the handler also recorded the stack. */
 static void take_core(gw_model *model, const gw_fact_core *core, const gw_pair *fact)
 {
-    bool has_code = core->has_code && core->code >= 0; /* a negative code means that a process sent the signal */
+    bool has_code = core->has_code && core->code >= 0; /* negative: a process sent the signal */
     bool has_address = has_code && core->code > 0 && core->code != SENT_BY_KERNEL && core->has_address;
     for (size_t i = 0; i < model->process_count; i++) {
         gw_process *process = &model->process[i];
@@ -81,7 +82,7 @@ static void take_cores(gw_model *model)
     }
 }
 
-/* Store crashes that the kernel logged with process and address, such as "python3[123]: segfault at 7f.. ip ..". */
+/* Store crashes that the Linux kernel logged with process and address, such as "python3[123]: segfault at 7f..". */
 static void take_lines(gw_model *model)
 {
     for (size_t i = 0; i < model->machine.event_count; i++) {

@@ -1,7 +1,7 @@
-/* Find calls that fail because they name an object of another device: a kernel launched into a stream of another
- * device, or without a stream while another device is current; an event recorded in a stream of another device; memory
- * of another device filled or copied. An object's device is that of the context that was current when the object was
- * created. A function's device is that of its module. */
+/* Find calls that fail because they name an object of another device: a kernel of one device launched into a stream
+ * of another, or without a stream while another device is current; an event recorded in a stream of another device;
+ * memory of another device filled or copied. The device of an object is that of the context that was current when
+ * the object was created. The device of a function is that of its module. */
 #include "gwi_find.h"
 
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
@@ -23,7 +23,7 @@ static int device_of_call(gwi_process *process, const gw_failure *failure)
 }
 
 /* Return the module from which a function was loaded. Returns NULL if the module is unknown, or if the function is a
- * kernel of a CUlibrary, which works on every device. */
+ * kernel of a CUlibrary. Such a kernel works on every device. */
 static const gwi_object *module_of(const gwi_process *process, uint64_t function)
 {
     const gwi_object *it = find(process, GWI_SPACE_FUNCTION, function);

@@ -1,5 +1,5 @@
-/* Classify failed calls: which results only answer a question of the program, which failures are consequences of an
- * earlier one, and from which failures the program recovered. */
+/* Classify failed calls: which results are only answers to the program and no errors, which failures are
+ * consequences of an earlier failure, and from which failures the program recovered. */
 #include "gw_cuda_results.h"
 #include "gw_text.h"
 #include "gwi_find.h"
@@ -17,14 +17,14 @@ static bool has_word(const char *name, const char *const *words, size_t count)
     return false;
 }
 
-/* True if the result only answers a question, such as whether a stream has finished (600). Called at the end, because
- * the names of functions are not known earlier. */
+/* True if the result is only an answer to the program and no error, such as 600 (not ready) from cuStreamQuery().
+ * Called at the end of the recording, because the names of functions are not known earlier. */
 static bool is_probe(const gw_failure *failure)
 {
     static const char *const questions[] = {"Get",        "Query",       "IsCapturing", "CanAccess", "Occupancy",
                                             "EnablePeer", "DisablePeer", "Logs",        "Profiler"};
     switch (failure->result) {
-    case 4: /* the driver is shutting down, as in exit handlers */
+    case 4: /* the driver is shutting down: calls in exit handlers return this */
     case 500:
     case 600:
     case 704:
@@ -36,15 +36,14 @@ static bool is_probe(const gw_failure *failure)
     }
     enum { NOT_PERMITTED = 800 };
     if (failure->kind == GW_EV_VMM_CREATE && failure->result == NOT_PERMITTED)
-        return true; /* at start, allocators test whether memory can be shared in this way */
+        return true; /* at start, allocators create shareable memory to test whether this is permitted */
     if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
         return failure->kind == GW_EV_QUERY && !failure->is_sticky;
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
-/* True if the process died within five seconds after the failure, and not by a signal that another process usually
- * sends.
- */
+/* True if the process died within five seconds after the failure: it exited with a status other than 0, or a signal
+ * ended it. HUP, INT, KILL and TERM do not count, because usually another process sends them. */
 static bool died_soon_after(const gw_process *process, const gw_failure *failure)
 {
     enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
@@ -54,9 +53,9 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
            signal != INT && signal != KILL && signal != TERM;
 }
 
-/* True if the call failed because the process was forked after cuInit. In such a child even queries fail, and a query
- * may be the only failed call: there, cudaMalloc() only calls cuCtxGetCurrent(). If the run ended well, the failure
- * did no harm, unless the child died soon after it. */
+/* True if the call failed because the process was forked after cuInit. In such a child even queries fail, and the
+ * only failed call may be a query: there, cudaMalloc() calls cuCtxGetCurrent() and nothing else. If the run ended
+ * well, the failure did no harm and the result is false, unless the child died soon after the failure. */
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
@@ -97,7 +96,8 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
            memcmp(failure->arg, event->arg, sizeof failure->arg) == 0;
 }
 
-/* Record how much memory all processes have on the device, and which devices are free. */
+/* Record how much memory all processes have on the device of the failure, and on which devices no process has a
+ * context. */
 static void look_around(const gw_model *model, gw_failure *failure)
 {
     uint32_t taken = 0;
@@ -124,7 +124,8 @@ static void look_around(const gw_model *model, gw_failure *failure)
         failure->around.devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
 }
 
-/* True for a COPY or FILL with a NULL address: the program used the result of a failed allocation. */
+/* True for a COPY or FILL with a NULL address. The program probably used a pointer that a failed allocation left
+ * NULL. */
 static bool names_null(const gw_event *event)
 {
     if (event->kind == GW_EV_COPY)
@@ -142,7 +143,9 @@ static void take_refusal(gwi_process *process, gw_failure *failure)
     process->has_refusal = false;
 }
 
-/* Set open_bytes_min to the smallest request that can show a recovery from one of the open failures. */
+/* Set open_bytes_min, the smallest size at which a successful request can change an open failure: because it is the
+ * thread's first request after the failure, or because it shows a recovery. A failure is open until the program has
+ * recovered from it. */
 static void settle_open(const gw_model *model, gwi_process *process)
 {
     process->open_bytes_min = UINT64_MAX;
@@ -157,7 +160,7 @@ static void settle_open(const gw_model *model, gwi_process *process)
 static void open_add(gwi_process *process, uint32_t index)
 {
     uint32_t room = sizeof process->open_failure / sizeof process->open_failure[0];
-    if (process->open_count == room) { /* if full, drop the oldest failure of the newer half */
+    if (process->open_count == room) { /* the list is full: drop the oldest failure of its newer half */
         memmove(&process->open_failure[room / 2], &process->open_failure[room / 2 + 1],
                 (room / 2 - 1) * sizeof process->open_failure[0]);
         process->open_count--;
@@ -175,7 +178,8 @@ static bool may_forget(const gw_failure *failure, bool open_ones)
     return open_ones || failure->recovery == GW_RECOVERED_BY_SIZE;
 }
 
-/* Update all indexes of failures. `now` has the new index of each failure, or -1 for a dropped failure. */
+/* Update all stored indexes of failures after some failures were dropped. `now` has the new index of each failure,
+ * or -1 for a dropped failure. */
 static void renumber(gw_model *model, const int *now)
 {
     for (size_t i = 0; i < model->process_count; i++) {
@@ -196,7 +200,8 @@ static void renumber(gw_model *model, const int *now)
     }
 }
 
-/* Drop failures from index `first` to `last` - 1. Drop failures without a recovery only if `open_ones` is true. */
+/* Drop the failures from index `first` to `last` - 1, except those that a verdict may still need. If `open_ones` is
+ * false, drop only failures with a later success of at least the same size. */
 static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
 {
     int *now = malloc(model->failure_count * sizeof *now);
@@ -251,8 +256,8 @@ gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
     return &process->asker[process->asker_last];
 }
 
-/* Store how many requests of the process and of the thread have been granted so far. The differences are computed at
- * the end. */
+/* Store how many requests of the process and of the thread have succeeded so far. settle_counts() subtracts these
+ * numbers from the totals at the end of the recording. */
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
@@ -260,7 +265,8 @@ static void count_granted(const gw_model *model, gwi_process *process, gw_failur
     failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
 
-/* The same request was refused again, without a recovery in between. Restart the counts at this refusal. */
+/* The same request was refused again, without a recovery in between. From now on, count only what succeeds after
+ * this refusal. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->after.frees = process->frees_total;
@@ -277,21 +283,22 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
-/* The same request was refused again after a recovery. Mark the failure as not recovered, and restart the counts. */
+/* The same request was refused again after a recovery. Mark the failure as not recovered. From now on, count only
+ * what succeeds after this refusal. */
 static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
 {
     gw_failure *failure = &model->failure[index];
     failure->recovery = GW_RECOVERED_NOT;
     failure->next.known = failure->next.is_retry = false;
     model->inner->failures_recovered -= model->inner->failures_recovered > 0;
-    gwi_snapshot_release(model, failure->snapshot, false); /* the snapshot's list is no longer needed */
+    gwi_snapshot_release(model, failure->snapshot, false); /* false: the list was dropped when the program recovered */
     failure->snapshot = -1;
     open_add(process, index);
     refused_again(model, process, failure);
 }
 
-/* Record which live objects the arguments of the failure name. Handles and addresses are reused, so a new object may
- * have replaced an object that was destroyed with a context. */
+/* Record the classes of the live objects whose handle or address is an argument of the failed call. A live object
+ * may be newer than the context that was destroyed, because handles and addresses are reused. */
 static void look_up_named(gwi_process *process, gw_failure *failure)
 {
     if (process->named_left == 0)
@@ -302,7 +309,7 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     failure->named.context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
     for (uint32_t i = 0; i < process->object_count; i++) {
         const gwi_object *object = &process->object[i];
-        /* a destroyed function stays in the table, which keeps its name */
+        /* a function that was destroyed with its context stays in the table, so that its name is still found */
         bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns;
         if (!gwi_is_alive(object) || gone)
             continue;
@@ -314,8 +321,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     }
 }
 
-/* Find the earlier failure of the same request. If an allocator frees its cache and retries, both refusals are one
- * failure, even if a query failed in between. Returns the index, or -1 if there is none. */
+/* Find the earlier failure of the same request. If an allocator frees its cache and tries again, both refusals count
+ * as one failure, even if a query failed between them. Returns the index of the failure, or -1 if there is none. */
 static int asked_before(const gw_model *model, const gwi_process *process, const gw_event *event)
 {
     for (uint32_t i = process->open_count; i-- > 0;) {
@@ -370,7 +377,7 @@ static void fill(const gw_model *model, gwi_process *process, const gw_event *ev
 /* If the event repeats an earlier failure, count the repetition and return true. */
 static bool is_repeated(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    bool parted = process->last_failure < 0; /* a phase began in between */
+    bool parted = process->last_failure < 0; /* no failure since the current phase began */
     int before = !parted && is_device_allocation(event) ? asked_before(model, process, event) : -1;
     if (before >= 0)
         process->last_failure = before;
@@ -418,8 +425,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         return;
     if (failure->guard && process->has_refusal)
         take_refusal(process, failure);
-    failure->after.frees = process->frees_total; /* current count; the difference is computed at the end */
-    failure->after.launches = UINT64_MAX;        /* the counters have not been read since the failure */
+    failure->after.frees = process->frees_total; /* count so far; settle_counts() computes the difference */
+    failure->after.launches = UINT64_MAX;        /* unknown until the counters are read after the failure */
     count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
@@ -448,7 +455,8 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         }
         if (!object && bytes > 0 && process->frees_total > failure->after.frees && failure->t_recovered_ns == 0 &&
             bytes >= failure->bytes_wanted / RETREAT_PART)
-            failure->t_recovered_ns = event->t_ns; /* a recovery if later work succeeds, see settle_allocation() */
+            /* counts as a recovery if later work succeeds: see settle_allocation() */
+            failure->t_recovered_ns = event->t_ns;
         process->open_failure[kept++] = process->open_failure[i];
     }
     process->open_count = kept;
@@ -508,12 +516,12 @@ uint64_t gwi_work_count(const gw_process *process)
     return gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
 }
 
-/* Calls of a process after a given time, counted in the rings. */
+/* Calls that a process made after a failure, counted in the rings. */
 typedef struct later {
-    uint64_t launches, work; /* `work` includes copies and fills */
-    uint64_t good_work;      /* work that was waited for later, except copies to the host */
-    uint64_t own_work;       /* work of the thread whose request was refused, except copies to the host */
-    uint64_t own_waits;      /* waits and copies to the host of this thread */
+    uint64_t launches, work; /* work: launches, copies and fills */
+    uint64_t good_work;      /* work that the host later waited for; without copies to the host */
+    uint64_t own_work;       /* work of the thread whose request was refused; without copies to the host */
+    uint64_t own_waits;      /* waits of this thread, and its copies to the host */
 } later;
 
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
@@ -547,14 +555,15 @@ static bool asked_for_less(const gw_failure *failure)
            failure->next.site == failure->site;
 }
 
-/* True if the program continued with less memory: it freed memory first, or requested less from the same line. */
+/* True if the program continued with less memory: a smaller request succeeded after memory was freed, or the
+ * thread's next successful request was smaller and from the same call site. */
 static bool is_retreat(const gw_failure *failure)
 {
     return failure->t_recovered_ns != 0 || asked_for_less(failure);
 }
 
-/* Count what succeeded after the failure. Use the growth of the counters since their first reading after the failure,
- * or the number of calls in the rings if that is larger. Both can be too low. */
+/* Count what succeeded after the failure. For launches and work, take the larger of two numbers: the growth of the
+ * counters since they were first read after the failure, and the number of calls in the rings. Both can be too low. */
 static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -592,9 +601,9 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
-/* Derive the free memory at the failure: the driver's last answer minus the memory allocated since. The driver is not
- * queried after every refusal. Without this function, the program's speed would decide whether the free memory is
- * known. */
+/* Derive the free memory at the failure: what the driver last reported as free, minus the memory allocated since.
+ * After the first 64 refusals, the hook queries the driver at most ten times a second. Without this function, it
+ * would depend on the program's speed whether the free memory is known. */
 static void derive_info(const gw_model *model, gw_failure *failure)
 {
     enum { SOON_NS = 1000000000 };
@@ -605,11 +614,12 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     const gw_process *process = gw_model_process(model, failure->pid);
     if (failure->has_info || failure->guard || before == NULL || process == NULL ||
         failure->t_last_ns - before->t_ns > SOON_NS ||
-        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* pools reserve other amounts of memory */
+        /* the driver reserves more for a pool than the program allocates from it */
+        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0)
         return;
     uint64_t then = before->ledger_bytes, now = failure->around.ledger_bytes, was_free = before->bytes_free;
     if (now > then && now - then > was_free)
-        return; /* unknown: another process has freed memory, or blocks are on the host */
+        return; /* more was allocated than had been free: another process freed memory, or blocks are on the host */
     failure->info = *before;
     failure->info.t_ns = failure->t_last_ns;
     failure->info.ledger_bytes = now;
@@ -618,8 +628,8 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     failure->device = failure->device < 0 ? before->device : failure->device;
 }
 
-/* Decide whether the program recovered from a refused allocation. A program that used the missing pointer did not
- * recover, even if other work succeeded. */
+/* Decide whether the program recovered from a refused allocation. A program that used the NULL pointer of the failed
+ * allocation did not recover, even if other work succeeded. */
 static void settle_allocation(const gw_model *model, gw_failure *failure)
 {
     enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
@@ -639,8 +649,8 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
 }
 
-/* A loop at one line may try smaller and smaller sizes until one fits. If a smaller request was refused later at the
- * same line, only the last refusal ended the loop, and the earlier ones count as recovered. */
+/* A loop at one call site may try smaller and smaller sizes until one fits. If a smaller request was refused later
+ * at the same call site, mark the earlier refusal as recovered: the program went on to try the smaller size. */
 static void settle_retreats(gw_model *model)
 {
     const gw_failure *next = NULL;

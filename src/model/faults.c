@@ -1,8 +1,7 @@
 /* Read the supervisor's facts about kernel faults: GPU core dumps, and the second run of --blame.
  *
- * When the driver writes a dump, it ends the process before a call can report the fault. Other code looks for the
- * failed call that destroyed the context. So the dump's first exception is added as such a failure and marked with
- * by_dump. */
+ * When the driver writes a dump, it ends the process before a call can report the fault. The verdict looks for a
+ * failed call with a sticky error. So the first exception in the dump is added as such a failure, with by_dump set. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gw_cuda_results.h"
@@ -120,7 +119,7 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
             break;
     }
     blame->where_reason = gwi_copy_fact_text(model, said->where_reason);
-    /* Without the user's frame, the stack is of no use. */
+    /* Without the user's frame, the stack is of no use: drop it. */
     if (said->user >= blame->stack_count || blame->stack[said->user].text == NULL)
         free_blame_stack(blame);
     else
@@ -252,8 +251,8 @@ static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
                             .allocator = -1};
 }
 
-/* Add a fault of unknown kind if the driver aborted the process after the dump. This covers a dump that has no
- * exception, or that cannot be read. */
+/* If the driver aborted the process after the dump, add a fault of unknown kind, unless the process already has a
+ * sticky failure. This covers dumps that have no exception or cannot be read. */
 static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
 {
     enum { ABORT = 6, UNSPECIFIED = 719 };
@@ -288,7 +287,8 @@ void gwi_faults_finish(gw_model *model)
     for (size_t i = 0; i < facts->fault_count; i++) {
         gw_gpu_fault *fault = &model->faults.fault[i];
         if (gwi_process_known(model, fault->pid) == NULL && model->command != NULL)
-            fault->pid = model->command->pid; /* the pid in the dump's file name is not that of a recorded process */
+            /* no process with the pid in the dump's file name was recorded: assume that it was the command */
+            fault->pid = model->command->pid;
         add_told_by_dump(model, fault);
     }
     for (size_t i = 0; i < facts->dump_count; i++)

@@ -21,7 +21,7 @@ static void device_fact(gw_model *model, const gw_event *event)
         return;
     if (!device->known)
         device->t_first_ns = event->t_ns;
-    if (!device->known || device->bytes_free_first == UINT64_MAX) /* an earlier event may have reported only the name */
+    if (!device->known || device->bytes_free_first == UINT64_MAX) /* an earlier event may lack the free memory */
         device->bytes_free_first = event->arg[2];
     device->known = true;
     if (event->arg[1] != 0) {
@@ -234,7 +234,7 @@ void gwi_model_event(gw_model *model, const gw_event *event)
 static void feed_process(gw_model *model, const gw_item *item)
 {
     gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
-    if (process != NULL && model->process[process->index].exit_known) /* the pid was reused */
+    if (process != NULL && model->process[process->index].exit_known) /* a new process reused the pid */
         process = model->inner->last = gwi_process_add(model, item->pid, item->t_ns);
     if (process == NULL)
         return;
@@ -316,8 +316,8 @@ static void feed_exit(gw_model *model, const gw_item *item)
         gwi_snapshot_end(model, process, device, item->t_ns);
 }
 
-/* Add a copy of the item's key and value to a list. Returns NULL if out of memory, if the list is full, or if the item
- * has no key. */
+/* Add a copy of the item's key and value to a list. Returns NULL if the item has no key, if the list is full, or if
+ * there is no memory. */
 static gw_pair *pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
 {
     enum { PAIRS_MAX = 1 << 14 };
@@ -387,7 +387,7 @@ static void feed_fact(gw_model *model, const gw_item *item)
     case GW_FACT_CUDNN_LOG:
         gwi_cudnn_fact(model, item);
         break;
-    default: /* other facts are looked up at the end, or by a verdict */
+    default: /* all other facts stay in the list until gw_model_finish() or a verdict looks them up */
         break;
     }
 }
@@ -480,7 +480,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
     case GW_ITEM_TRUNCATED:
         model->truncated = true;
         break;
-    case GW_ITEM_DRAINED: /* only writers use this item */
+    case GW_ITEM_DRAINED: /* written by the drain for the recording's writer; a reader never returns it */
     case GW_ITEM_COUNT:
         break;
     }

@@ -14,7 +14,8 @@ GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
 {
     uint32_t index;
     bool known = context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index);
-    process->context_last = context; /* set even if the device is unknown */
+    /* also store an unknown context, as device 0, so that the next call need not search for it */
+    process->context_last = context;
     process->context_last_device = known ? process->object[index].device : 0;
     return process->context_last_device;
 }

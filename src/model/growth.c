@@ -1,11 +1,12 @@
 /* Describe how the live memory accumulated: in spans of growth with work between them (runs), or in blocks of one size
  * that are kept again and again (a leak in each step).
  *
- * Between two neighbouring blocks of the list, work is visible as allocations that were freed again (gaps in `order`),
- * and as calls in the rings. Building a model does little such work; a training loop does much of it, again and again.
- * If an allocator's history does not reach back far enough, the spans of time still show that live bytes rose and
- * fell. Equal sizes in a row prove nothing by themselves: gradients have the same sizes as the weights, and layers
- * have the same sizes as other layers. */
+ * Blocks are listed in the order of their allocation. Work between two neighbouring blocks shows as allocations that
+ * were freed again (gaps in `order`), and as calls in the rings. A program does little such work while it builds a
+ * model, and much more in a training loop. If an allocator's history begins too late, its peaks (the highest and
+ * lowest live bytes in equal spans of time) still show that live bytes rose and fell. Equal sizes in a row prove
+ * nothing by themselves: gradients have the same sizes as the weights, and layers have the same sizes as other
+ * layers. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 #include "gwi_pattern.h"
@@ -13,20 +14,22 @@
 #include <string.h>
 
 typedef struct work {
-    uint64_t transient;       /* allocations made and freed before this block */
-    uint32_t launches, waits; /* calls in the rings before this block; waits: synchronisations and copies */
-    uint32_t cycles;          /* launches followed by a wait or a copy: about the number of iterations */
-    uint32_t falls;           /* how often live bytes fell by at least fall_min */
-    uint64_t fall_bytes;      /* largest fall between two spans of time */
-    uint64_t transient_so_far, cycles_so_far; /* sums up to this block; falls count as cycles if there are more falls */
+    uint64_t transient;       /* allocations between the previous block and this one that were freed again */
+    uint32_t launches, waits; /* calls between these two blocks, from the rings; waits: synchronisations and copies */
+    uint32_t cycles;          /* number of launches followed by a wait or a copy: about the number of iterations */
+    uint32_t falls;           /* how often live bytes fell by at least course.fall_min */
+    uint64_t fall_bytes;      /* largest fall of the live bytes, from one span of time to a later one */
+    /* sums up to this block; for cycles_so_far, the larger of `cycles` and `falls` of each block is added */
+    uint64_t transient_so_far, cycles_so_far;
 } work;
 
-/* Live bytes over time. Falls are measured only between spans of time, because the order within a span is unknown. */
+/* Live bytes over time: the highest and lowest value in each span of time (`peak`). A fall counts only from one span
+ * to a later one, because it is unknown in which order the two values of a span occurred. */
 typedef struct course {
     const gw_peak *peak;
     size_t count;
-    uint64_t fall_min;             /* smallest fall that counts */
-    bool has_unseen;               /* the start of the history is known, and the process had memory before it */
+    uint64_t fall_min;             /* smallest fall that counts, in bytes */
+    bool has_unseen;               /* the history is known to begin after the process first had memory */
     uint64_t t_first_ns, t_end_ns; /* when the process first had memory; when the history was read */
 } course;
 
@@ -63,7 +66,8 @@ static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count
     return list;
 }
 
-/* Count the falls between live[i - 1] and live[i], from the span of time of the first block to that of the second. */
+/* Count the falls of the live bytes between live[i - 1] and live[i]: from the span of time in which the first block
+ * was allocated to the span of the second. */
 static void add_falls(work *list, const gw_live *live, size_t count, const course *way)
 {
     size_t at = 0;
@@ -97,7 +101,8 @@ static void add_up(work *list, size_t count)
     }
 }
 
-/* Return an array: element i is the work before live[i], and element `count` is the work after the last block. */
+/* Return an array of count + 1 elements: element i is the work before live[i], and the last one is the work after
+ * the last block. The caller frees it. */
 static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now,
                      const course *way)
 {
@@ -129,8 +134,8 @@ static uint64_t amount(const work *item)
     return item->transient + item->launches;
 }
 
-/* Return how many sizes from index `from` on equal the sizes at the start of the list. *ret_sorts is the number of
- * runs of equal sizes among them. */
+/* Return how many sizes from index `from` on equal the sizes at the start of the list, in order. *ret_sorts is the
+ * number of runs of equal sizes among them. */
 static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_sorts)
 {
     size_t length = sizes->match[from] < from ? sizes->match[from] : from;
@@ -138,8 +143,8 @@ static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_so
     return length;
 }
 
-/* True if the work consists of several iterations, not of a single pass. `inside_max` is the largest amount of work
- * between two other neighbouring blocks. */
+/* True if this work before a block consists of several iterations, not of a single pass. `inside_max` is the largest
+ * amount of work before any other block. */
 static bool is_loop(const work *item, uint64_t inside_max)
 {
     enum { WAITS_MIN = 3, TRANSIENT_MIN = 24 };
@@ -158,8 +163,9 @@ static uint64_t transients_in(const work *list, size_t from, size_t to)
     return to <= from ? 0 : list[to - 1].transient_so_far - (from == 0 ? 0 : list[from - 1].transient_so_far);
 }
 
-/* True if a second run begins at `at`: after iterations, the list starts again with the sizes of its beginning. If the
- * beginning itself repeats one pattern, as weights and gradients do, another repetition does not show a second run. */
+/* True if a second run begins at index `at`: after some iterations, the sizes repeat those at the beginning of the
+ * list. If the beginning itself repeats one pattern, as weights and gradients do, another repetition does not show a
+ * second run. */
 static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, size_t *ret_length)
 {
     enum { LENGTH_MIN = 3, SORTS_MIN = 2, CYCLES_MIN = 3, TRANSIENTS_MIN = 24 };
@@ -169,7 +175,7 @@ static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, 
     if (length < LENGTH_MIN || sorts < SORTS_MIN || gwi_pattern_is_periodic(sizes, at))
         return false;
     uint64_t cycles = cycles_in(list, 1, at + 1);
-    if (length == at) /* the whole beginning is repeated: require work directly before the repetition, too */
+    if (length == at) /* everything before `at` is repeated: require work directly before `at`, too */
         return cycles >= CYCLES_MIN && (amount(&list[at]) > 0 || list[at].falls > 0);
     return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
 }
@@ -180,8 +186,8 @@ static int by_size(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Among the blocks from index `last` on, add up the bytes of those with a partner of about the same size among the
- * first `first` blocks. Each partner is used once. Returns 0 if out of memory. */
+/* Return the total size of the blocks from index `last` on that have a partner: a block of about the same size among
+ * the first `first` blocks. Each partner is used once. Returns 0 if there is no memory. */
 static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
 {
     uint64_t *size = malloc(count * sizeof *size), sum = 0;
@@ -192,7 +198,8 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     qsort(size, first, sizeof *size, by_size);
     qsort(size + last, count - last, sizeof *size, by_size);
     for (size_t a = 0, b = last; a < first && b < count;) {
-        uint64_t slack = size[b] / 64; /* a caching allocator may use a free block that is slightly larger */
+        /* a caching allocator may return a block that is slightly larger than requested */
+        uint64_t slack = size[b] / 64;
         if (size[a] + slack < size[b]) {
             a++;
         } else if (size[b] + slack < size[a]) {
@@ -207,9 +214,9 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
 }
 
 /* True if the last span is a new run, not a copy of the model. A copy (an average of the weights, a teacher) also
- * begins with the same sizes. In a new run, the span continues after the repeated part, or there was work within this
- * part. Also, at least half of the span's bytes have partners in the first span. In the driver's ledger, every
- * repetition counts as a run. */
+ * begins with the same sizes. A new run continues after the repeated sizes, or iterations ran while the blocks of
+ * the first span with these sizes were allocated. Also, at least half of the last span's bytes have partners in the
+ * first span. In the driver's ledger, every repetition counts as a run. */
 static bool goes_on(const gw_live *live, const work *list, const gw_growth *growth)
 {
     if (live[0].cls != GW_CLASS_COUNT)
@@ -220,8 +227,8 @@ static bool goes_on(const gw_live *live, const work *list, const gw_growth *grow
 
 enum { STARTS_MAX = 64 };
 
-/* Find where later runs begin, and return how many there are. *ret_length is the number of sizes that the last of them
- * shares with the beginning of the first run. */
+/* Find where later runs begin. Stores the index of the first block of each in `starts`, and returns their number.
+ * *ret_length is the number of sizes that the last of these runs shares with the beginning of the first run. */
 static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *list, size_t starts[STARTS_MAX],
                           size_t *ret_length)
 {
@@ -229,7 +236,7 @@ static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *li
     for (size_t at = 1; at < count && start_count < STARTS_MAX; at++) {
         if (first == 0 && !is_run_start(sizes, list, at, &length))
             continue;
-        if (first != 0) { /* further runs need only the same beginning */
+        if (first != 0) { /* after the second run, a further run needs only to begin with the same sizes */
             size_t sorts;
             length = match_length(sizes, at, &sorts);
             if (length < 3 || sorts < 2)
@@ -287,7 +294,7 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     growth->repeat_goes_on = goes_on(live, list, growth);
 }
 
-/* If no span repeats, find the last span of growth: the blocks after the longest stretch of work that kept nothing. */
+/* If no span repeats, find the last span of growth: the blocks after the largest amount of work that kept no memory. */
 static void find_spans(const gw_live *live, size_t count, const work *list, gw_growth *growth)
 {
     size_t cut = 0;
@@ -316,10 +323,11 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
 
 typedef struct sort_of { /* live blocks of one group (ledger) or one size (allocator) */
     uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, pairs_with_falls, turnover, begin_ns, end_ns;
-    uint64_t launches, waits, transient, fall_bytes; /* since the last block of this sort */
+    uint64_t launches, waits, transient, fall_bytes; /* counted since the last block of this sort */
     uint64_t live_bytes;
     uint64_t kept_bytes,
-        kept_since; /* bytes since the first block of this sort; bytes of other sorts since its last block */
+        kept_since; /* kept_bytes: total size of all blocks in the list from the first block of this sort on;
+                       kept_since: total size of the blocks of other sorts since the last block of this sort */
     uint32_t group, site;
     uint64_t site_count; /* number of blocks from `site` */
     struct {
@@ -369,8 +377,8 @@ static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, ui
     return sorts;
 }
 
-/* Count the blocks of one sort by site, as long as there are few sites. The most frequent site is reported, because a
- * single block may belong to the step in progress. */
+/* Count the blocks of one sort by call site, for the first 16 sites. `it->site` becomes the most frequent one. The
+ * site of a single block could be misleading, because this block may belong to the step in progress. */
 static void count_site(sort_of *it, uint32_t site)
 {
     size_t at = 0;
@@ -396,7 +404,8 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->fall_bytes = list[i].fall_bytes > it->fall_bytes ? list[i].fall_bytes : it->fall_bytes;
         it->kept_bytes += it->begun ? live[i].bytes : 0;
         it->kept_since += it->begun && sort[i] != which ? live[i].bytes : 0;
-        if (sort[i] != which || !live[i].has_time) /* a block without a time cannot mark the beginning */
+        /* skip other sorts, and blocks without a time: they cannot mark the beginning */
+        if (sort[i] != which || !live[i].has_time)
             continue;
         if (it->begun) {
             it->pairs_with_falls += it->fall_bytes >= live[i].bytes + it->kept_since / 2;
@@ -419,24 +428,26 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
     }
 }
 
-/* True if other memory was freed while these blocks accumulated. The ledger records whether something was freed before
- * each block. Memory that is freed only after the blocks does not count. */
+/* True if the process freed something before at least half of these blocks (gw_group.step_count). Memory that is
+ * freed only after the last block does not count. Always true for a framework's list, for which no such count
+ * exists. */
 static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
 }
 
-/* True if the time before these blocks is longer than the time since. If the history was enabled late or is short, a
- * late phase looks like the whole run. */
+/* True if the history begins after the process first had memory, and more time passed before these blocks than since
+ * the first of them. Then the blocks may belong to a late phase that looks like the whole run, because the history
+ * was enabled late or is short. */
 static bool is_late(const sort_of *it, const course *way)
 {
     return way->has_unseen && it->begin_ns > way->t_first_ns && way->t_end_ns > it->begin_ns &&
            it->begin_ns - way->t_first_ns > way->t_end_ns - it->begin_ns;
 }
 
-/* True if live bytes fell between most of these blocks, had already fallen by as much before the first block, and the
- * blocks accumulated during most of the time. The first pass through a deep model does not look like this, and a late
- * phase does not either. */
+/* True if live bytes fell between most of these blocks, had already fallen by the size of an average block before
+ * the first one, and the first block lies in the first half of the recorded time. Neither the first pass through a
+ * deep model nor a late phase looks like this. */
 static bool is_accumulation(const sort_of *it, const course *way)
 {
     enum { FALLS_MIN = 6 };
@@ -456,16 +467,17 @@ static bool is_accumulation(const sort_of *it, const course *way)
 
 enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
 
-/* True if other memory was allocated and freed between most of these blocks. If no work was waited for, this does not
- * prove a leak, but a leak is possible. */
+/* True if other memory was allocated and freed between most of these blocks. A leak is then possible, but
+ * is_step_leak() requires more evidence. */
 static bool may_be_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MIN &&
            it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
-/* True if equal blocks hold most of the live memory, and no kernel ran at all. This may be one pool in pieces, or a
- * loop that keeps its blocks. With launches between the blocks, it may be one pass through equal layers. */
+/* True if at least eight blocks of one sort hold at least half of the live memory, and no kernel was launched before
+ * or between the blocks. The blocks may be one pool in pieces, or a loop may keep them. With launches, they could
+ * also come from one pass through equal layers. */
 static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -477,14 +489,14 @@ static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *lis
 static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
     if (it->pairs_with_steps >= PAIRS_MIN)
-        return true; /* launches, and waits or copies, lie between the blocks */
+        return true; /* enough pairs of blocks have launches, and waits or copies, between them */
     if (is_accumulation(it, way) && !is_late(it, way))
         return true;
     return may_be_step_leak(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY;
 }
 
-/* Look for a step leak. Examine only the sorts that hold most memory, because a leak of another sort did not fill the
- * card. */
+/* Look for a step leak. Examine only the LOOK_MAX sorts with the most bytes, because a leak of a smaller sort did
+ * not fill the card. */
 static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, const course *way,
                        gw_growth *growth)
 {
@@ -527,7 +539,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     free(bytes);
 }
 
-/* Find earlier work that ended: the highest use after which live bytes fell to less than half of it. */
+/* Find earlier work that ended: the highest number of live bytes that later fell to less than half. */
 static void find_earlier(const course *way, gw_growth *growth)
 {
     uint64_t highest = 0;
@@ -541,8 +553,8 @@ static void find_earlier(const course *way, gw_growth *growth)
     }
 }
 
-/* Return the time at which the process first requested device memory from the driver. Returns UINT64_MAX if it never
- * did. */
+/* Return the time at which the process first allocated device or managed memory from the driver. Returns UINT64_MAX
+ * if it never did. */
 static uint64_t first_memory_ns(const gw_model *model, uint32_t pid)
 {
     uint64_t first = UINT64_MAX;
@@ -572,7 +584,7 @@ static course course_of(const gw_model *model, uint32_t pid, const gw_allocator_
 
 /* ---- iterations ---- */
 
-/* Append the refused request to the list, because it may begin an iteration. */
+/* Append the refused request to the list of granted requests, because it may begin an iteration. */
 static void add_refused(const gw_growth_question *question, gw_request refused, gw_request *list, size_t *count)
 {
     refused.t_ns = question->wanted_t_ns;
@@ -600,14 +612,15 @@ static gw_request refused_by_allocator(const gw_growth_question *question, const
 {
     const gw_allocator_report *report = question->report;
     return (gw_request){.live_bytes = report->field[GW_ALLOCATOR_ALLOCATED],
-                        .launches = last->launches + 1, /* the work before this request is unknown; assume one launch */
+                        /* the work since the last request is unknown; assume one launch */
+                        .launches = last->launches + 1,
                         .frees = last->frees,
                         .waits = last->waits,
                         .order = last->order + 1,
                         .site = report->wanted_site};
 }
 
-/* Return the bytes that the leaking places kept before the first request of the list. */
+/* Return the bytes that the leaking call sites (loop->keeper) had kept before the first request of the list. */
 static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterations *loop, uint64_t first_order)
 {
     uint64_t bytes = 0;
@@ -620,9 +633,10 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* True if several iterations that kept nothing lie between two equal requests. In each of them, the host waited or
- * read results, or memory was allocated and freed. Loading or building layers repeats requests, too, but each layer
- * keeps something. Work of another thread does not count, because it may belong to either run. */
+/* True if at least three iterations that kept no memory lie between the equal requests `from` and `to`. In each of
+ * them, the host waited or read results, or memory was allocated and freed. Loading or building layers repeats
+ * requests, too, but each layer keeps memory. Waits and requests of other threads do not count, because they may
+ * belong to either run. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
     enum { ROUNDS_MIN = 3 };
@@ -645,7 +659,8 @@ static bool is_same_place(const gw_request *a, const gw_request *b)
     return a->site != 0 ? a->site == b->site : a->group == b->group && a->group != 0;
 }
 
-/* True if one place made several requests, close to each other, in a stretch of requests that kept no memory. */
+/* True if one call site made at least three requests within NEAR requests, in a stretch of requests that kept no
+ * memory. */
 static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
 {
     enum { TIMES_MIN = 3, NEAR = 64 };
@@ -662,8 +677,8 @@ static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
     return false;
 }
 
-/* Return how many requests, counted backwards from `a`, equal those counted backwards from `b`, without overlap. If
- * `by_place`, only places are compared, not sizes. */
+/* Return how many requests, counted backwards from `a`, equal those counted backwards from `b`, without overlap and
+ * at most `most`. If `by_place`, only call sites are compared, not sizes. */
 static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most, bool by_place)
 {
     size_t length = 0;
@@ -674,8 +689,8 @@ static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t mo
     return length;
 }
 
-/* Find the longest sequence of earlier requests that the newest requests repeat. Returns its length; *ret_then is the
- * index of its last request. The search is bounded. */
+/* Find the longest sequence of earlier requests that the newest requests repeat. Returns its length; *ret_then is
+ * the index of its last request. Stops after about STEPS_MAX comparisons. */
 static size_t longest_repeat(const gw_request *list, size_t last, bool by_place, size_t *ret_then)
 {
     enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
@@ -691,9 +706,9 @@ static size_t longest_repeat(const gw_request *list, size_t last, bool by_place,
     return best;
 }
 
-/* True if two pieces of the list do the same work. The place of a framework's request is not always known. More than
- * half of the known places must agree. If no place is known, there must be several sizes, because a series of one size
- * proves nothing. */
+/* True if two pieces of a framework's list probably do the same work. The call site of a framework's request is not
+ * always known. Of the call sites that are known in both pieces, more than half must be equal. If none is known, the
+ * requests must have several sizes, because a series of one size proves nothing. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
     size_t known = 0, equal = 0;
@@ -707,14 +722,14 @@ static bool is_same_work(const gw_request *list, size_t first, size_t begin, siz
     return equal * 2 > known || (known == 0 && several_sizes);
 }
 
-/* Two pieces of a list with the same length. The newer piece is at the end of the list. */
+/* Two pieces of a list of requests, of equal length. The newer piece is at the end of the list. */
 typedef struct rerun {
     size_t first, begin, length; /* start of the older piece, start of the newer piece, length of both */
     bool by_place;
 } rerun;
 
-/* True if one thread made all these requests. Requests of several threads come in a different order in another run of
- * the program. */
+/* True if one thread made all these requests. If several threads make them, each run of the program may mix them in
+ * another order. */
 static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
 {
     uint16_t thread = 0;
@@ -726,8 +741,9 @@ static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
     return true;
 }
 
-/* True if iterations lie between the two pieces. If several runs of the same length repeat each other completely, the
- * pieces are adjacent. In this case, the newest run is examined without the refused request. */
+/* True if iterations lie between the two pieces. If several runs of the same length repeat each other completely,
+ * nothing lies between the pieces. In this case, look for iterations in the newer piece, without the refused
+ * request. */
 static bool lie_between_runs(const gw_request *list, const rerun *it)
 {
     size_t then = it->first + it->length - 1, last = it->begin + it->length - 1;
@@ -740,8 +756,8 @@ static bool lie_between_runs(const gw_request *list, const rerun *it)
     return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last - 1);
 }
 
-/* Check further conditions for pieces with different sizes: there are enough requests, they come from several places,
- * and the newer piece has kept blocks, too. */
+/* Check further conditions for pieces with different sizes: they have at least eight requests, from several call
+ * sites, and some blocks of the newer piece are still alive. */
 static bool is_same_loader(const gw_request *list, const rerun *it)
 {
     enum { LENGTH_MIN = 8 };
@@ -757,7 +773,7 @@ static bool is_same_loader(const gw_request *list, const rerun *it)
 static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_question *question)
 {
     size_t last = it->begin + it->length - 1, kept = 0;
-    /* Usually only the sizes of a framework's requests are known. A few equal sizes can be chance. */
+    /* Of a framework's requests, often only the sizes are known. A few equal sizes can be chance, so require eight. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
     for (size_t i = it->first; i < it->first + it->length; i++)
         kept += list[i].lifetime == GW_ALIVE;
@@ -768,9 +784,9 @@ static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_qu
     return lie_between_runs(list, it);
 }
 
-/* Find a rerun: the refused request and the requests before it repeat the beginning of an earlier run. The same places
- * request the same sizes, some memory of the earlier run is still in use, and iterations lie in between. Where places
- * are known, the sizes may differ, for example because the batch size differs. */
+/* Find a rerun: the refused request and the requests before it repeat the beginning of an earlier run. The same call
+ * sites request the same sizes, some memory of the earlier run is still alive, and iterations lie between the two.
+ * If the driver's ledger records the call sites, the sizes may differ, for example because the batch size differs. */
 static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
 {
     size_t last = count - 1;
@@ -801,16 +817,16 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
         growth->first_count++;
 }
 
-/* True if every request and every free was recorded. The course of a framework's allocations is not used if it missed
- * events. */
+/* True if the hook recorded every request to the framework's allocator and every free. A report with missed events
+ * does not count. */
 static bool has_course(const gw_allocator_report *report)
 {
     return report->has_course && report->course_missed == 0 && report->request_count > 0;
 }
 
-/* Return the report whose requests apply to this report. If a framework is refused many times in a row, the buffer has
- * no room for the requests of later reports. Then use the requests of a report shortly before. Returns NULL if there
- * is none. */
+/* Return the report whose list of requests applies to this report: this one, or one of the same process and device
+ * up to two seconds earlier. The earlier one is needed if a framework is refused many times in a row, because the
+ * buffer then has no room for the requests of later reports. Returns NULL if there is none. */
 static const gw_allocator_report *report_with_course(const gw_model *model, const gw_allocator_report *report)
 {
     const uint64_t near_ns = 2000000000u;
@@ -880,7 +896,7 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
         find_iterations(model, question, ret_growth);
     if (list == NULL)
         return;
-    if (!ret_growth->loop.searched) /* a list from a framework, or a recording without counts of work */
+    if (!ret_growth->loop.searched) /* not searched: requests, or the work between them, were not recorded */
         find_steps(model, live, count, list, &way, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);

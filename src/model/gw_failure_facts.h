@@ -11,13 +11,13 @@
 typedef enum gw_recovery {
     GW_RECOVERED_NOT,
     GW_RECOVERED_BY_SIZE, /* a later request of at least the same size succeeded */
-    /* memory was freed or the same line asked again; then a smaller request succeeded, and later work was waited for */
+    /* a smaller request succeeded after memory was freed, or at the same call site; the host waited for later work */
     GW_RECOVERED_BY_SMALLER,
-    GW_RECOVERED_BY_WORK,    /* many launches, copies and fills succeeded later and were waited for */
-    GW_RECOVERED_BY_REQUESTS /* very many later requests for memory succeeded */
+    GW_RECOVERED_BY_WORK,    /* at least 64 launches, copies and fills succeeded later, and the host waited for some */
+    GW_RECOVERED_BY_REQUESTS /* at least 1,000 later requests for memory succeeded */
 } gw_recovery;
 
-/* An object that a failed call named, although it belongs to another device than the call. */
+/* An object that was an argument of a failed call, although it belongs to another device than the call. */
 typedef struct gw_elsewhere {
     bool found;
     uint8_t cls;     /* class of the object: GW_CLASS_FUNCTION, GW_CLASS_EVENT, or a class of memory */
@@ -30,48 +30,49 @@ typedef struct gw_elsewhere {
     uint64_t t_made_ns;
 } gw_elsewhere;
 
-/* What succeeded after a failure. All counts of the process are lower bounds. */
+/* What the process did successfully after a failure. All counts are lower bounds. */
 typedef struct gw_after {
     uint64_t launches;
     uint64_t work;   /* number of launches, copies and fills */
-    uint64_t allocs; /* allocations of device memory */
+    uint64_t allocs; /* number of granted requests for device or managed memory */
     uint64_t frees;
-    /* Lower bounds for the thread whose request was refused. own_allocs: granted requests. own_work: launches, fills,
-     * and copies other than those to the host. own_waits: waits, and copies to the host. */
+    /* Counts of the thread whose request was refused. own_allocs: granted requests. own_work: launches, fills, and
+     * copies other than those to the host. own_waits: waits, and copies to the host. */
     uint64_t own_allocs, own_work, own_waits;
-    uint32_t turns;        /* how often memory was freed and then granted again; at most 16 */
+    uint32_t turns;        /* pairs of successive granted requests between which memory was freed; at most 16 */
     bool synced;           /* a synchronisation succeeded */
-    bool worked;           /* new work was done, and the host waited for a part of it without an error */
-    uint64_t null_used_at; /* index + 1 of the first later failure that has a NULL address; 0: none */
+    bool worked;           /* new work was done, and the host waited for at least a part of it without an error */
+    uint64_t null_used_at; /* index + 1 of the first later failed copy or fill with a NULL address; 0: none */
 } gw_after;
 
-/* The first request of the same thread that succeeded after a refusal. */
+/* The first request for memory that succeeded after a refusal, in the same thread. */
 typedef struct gw_next_request {
     bool known;
-    bool is_retry; /* has the size of the refused request */
+    bool is_retry; /* this request has the same size as the refused one */
     uint64_t bytes, t_ns;
     uint32_t site; /* 0: not known */
 } gw_next_request;
 
-/* Memory and contexts of the recorded processes on the device at the failure, and devices that were free. */
+/* The recorded processes at the time of a failure: their memory and contexts on the failure's device. Also, the
+ * devices that no process used. */
 typedef struct gw_around {
-    uint32_t other_pid; /* the other process with the most memory; 0: none */
+    uint32_t other_pid; /* the other process with the most memory on the device; 0: none */
     uint64_t other_bytes, other_bytes_total;
     uint32_t process_count; /* number of processes with a context on the device, including this one */
     uint32_t devices_idle;  /* bit mask of the known devices on which no process has a context */
-    uint64_t ledger_bytes;  /* device memory of all recorded processes */
+    uint64_t ledger_bytes;  /* live device memory of all recorded processes on the device */
 } gw_around;
 
-/* Objects that the arguments of a failure may name, if a context was destroyed before. classes[k] has one bit for each
- * class of live objects: an object has the handle arg[k], or contains the address arg[k]. Set only for the first
- * failures after a context was destroyed. */
+/* Classes of the live objects that the arguments of a failed call name. Bit c of classes[k] is set if an object of
+ * class c has the handle arg[k], or contains the address arg[k]. Known only for the first 32 failures after a
+ * context was destroyed: if an argument names no live object, the object may have been destroyed with the context. */
 typedef struct gw_named {
     bool known;
-    bool context_lives; /* a context with the handle of the current one exists; it may be a new one */
+    bool context_lives; /* a live context has the handle of the call's context; this may be a new context */
     uint32_t classes[4];
 } gw_named;
 
-/* A driver call that failed. Equal failures of one thread in a row share one entry. */
+/* A driver call that failed. If a thread's call fails again in the same way, one entry counts all these failures. */
 typedef struct gw_failure {
     uint64_t t_ns, t_last_ns;
     uint32_t pid, tid;
@@ -81,17 +82,17 @@ typedef struct gw_failure {
     uint32_t extra;
     uint64_t context;
     uint64_t arg[4];
-    uint64_t repeat_count; /* 1: failed once */
+    uint64_t repeat_count; /* number of equal failures, including the first */
     const char *fn_name;   /* "?": unknown */
-    char *text;            /* owned by the model; NULL: none */
-    int device;            /* -1: unknown; may be GW_MODEL_DEVICE_BEYOND, as everywhere in the model */
+    char *text;            /* text of the event; owned by the model; NULL: none */
+    int device;            /* -1: unknown; GW_MODEL_DEVICE_BEYOND: a device beyond the first 16 */
 
-    bool is_probe;         /* the result only answers a question of the program; never the cause of other failures */
+    bool is_probe; /* the result is only an answer to the program and no error; never the cause of other failures */
     bool is_allocation;    /* device memory, or an object that needs device memory, was refused for lack of memory */
     bool is_sticky;        /* the failure made the context, or the whole process, unusable */
-    bool is_echo;          /* a consequence of an earlier sticky error or fork */
+    bool is_echo;          /* the process already had a sticky failure, so this one may only be its consequence */
     uint32_t next_plus_1;  /* index + 1 of the next failure with this pid; 0: none. See gw_model_next_failure() */
-    bool is_earlier;       /* not sticky, and before the phase to which the analysis is limited */
+    bool is_earlier;       /* not sticky, and before the phase that is judged (gw_model.asked_phase) */
     uint64_t bytes_wanted; /* size of the request, if is_allocation; 0: an object without a size */
     uint32_t site;         /* call site of the first of the equal failures; 0: not known */
     gw_recovery recovery;
@@ -101,20 +102,20 @@ typedef struct gw_failure {
 
     bool has_info; /* `info` is known: read right after the failure, or derived from an earlier reading */
     gw_memory_info info;
-    gw_pool_state pools; /* read right after the failure; count 0: none, or not known */
-    bool guard;          /* gpuwhy's guard refused the call, not the driver */
+    gw_pool_state pools; /* state right after the failure; pools.count 0: there are no pools, or it is not known */
+    bool guard;          /* gpuwhy's guard, not the driver, refused the call */
     bool has_limit;
-    uint64_t bytes_limit, bytes_used; /* the guard's limit, and the bytes in use */
+    uint64_t bytes_limit, bytes_used; /* the guard's limit, and the bytes in use when it refused the call */
     gw_next_request next;
     gw_around around;
-    int snapshot;  /* number for gw_model_snapshot(); -1: none */
-    int allocator; /* index of the failure's report in the model's allocator reports; -1: none */
+    int snapshot;  /* index for gw_model_snapshot(); -1: none */
+    int allocator; /* index in gw_model.allocator of the framework's report about this failure; -1: none */
 
     gw_named named;
 
-    const char *kernel; /* kernel of the launch, if a launch reported a sticky error; NULL: unknown */
-    /* The failure comes from a GPU core dump, because the driver ended the process before a call reported it. fn_name
-     * is the call that a thread was in, or "?" if no thread was in a call. */
+    const char *kernel; /* if a launch reported a sticky error: the kernel of this launch; NULL: unknown */
+    /* The failure comes from a GPU core dump, because the driver ended the process before a call reported it.
+     * fn_name is the call that a thread was in at that time, or "?" if no thread was in a call. */
     bool by_dump;
 } gw_failure;
 

@@ -23,9 +23,9 @@ typedef struct gw_kept {
 size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, gw_kept *ret_kept,
                      size_t room);
 
-/* How a list of live blocks accumulated. All sizes are sums over blocks in the list. */
+/* How a list of live blocks accumulated. */
 typedef struct gw_growth {
-    /* Spans of the list in which memory grew. They are separated by work that kept no memory. */
+    /* A span is a part of the list in which memory grew. Spans are separated by work that kept no memory. */
     size_t span_count;
     bool repeat_by_place;      /* the repeated requests have the same call sites in the same order, but other sizes */
     bool repeats;              /* a later span begins with the same sizes as the first span, in the same order */
@@ -37,10 +37,11 @@ typedef struct gw_growth {
     bool first_has_begin;                  /* false: the start time of the first span is unknown */
     uint64_t first_begin_ns, first_end_ns; /* the first span ends when the next one begins */
     uint64_t last_bytes, last_count;
-    uint64_t last_partner_bytes; /* if `repeats`: part of last_bytes in blocks as large as one of the first span */
+    /* if `repeats`: bytes of the last span's blocks that have a partner of about the same size in the first span */
+    uint64_t last_partner_bytes;
     uint64_t last_begin_ns;
-    /* Steps: blocks of one size were kept again and again. Meanwhile, other memory was allocated and freed, or work
-     * was done. */
+    /* Steps: blocks of one size were kept again and again. Between them, other memory was allocated and freed, or
+     * work was done. */
     bool steps;
     bool steps_unsure;        /* the blocks look like steps, but may also come from a late phase or a first pass */
     uint64_t step_count;      /* number of these blocks; those with an unknown allocation time are excluded */
@@ -48,10 +49,11 @@ typedef struct gw_growth {
     uint64_t step_live_bytes; /* total size of these blocks */
     uint64_t step_begin_ns, step_end_ns;
     uint64_t step_turnover; /* number of blocks that were allocated between these blocks and freed again */
-    uint64_t step_freed;    /* number of blocks with the same size and call site that were freed */
+    /* number of blocks with the same size and call site that were freed; 0 for a framework's list */
+    uint64_t step_freed;
     uint64_t step_waited; /* pairs of successive blocks with a launch and a wait or copy in between (from the rings) */
     uint64_t step_fallen; /* pairs of successive blocks between which live bytes fell by at least one block */
-    uint64_t step_all_bytes; /* live bytes of all sizes that were allocated since the first of these blocks */
+    uint64_t step_all_bytes; /* total size of all blocks in the list, of any size, from the first of these blocks on */
     uint32_t step_group;
     uint32_t step_site; /* most frequent call site of these blocks; 0: unknown */
     /* The largest block. */
@@ -60,11 +62,12 @@ typedef struct gw_growth {
     uint32_t largest_group;
     uint32_t largest_site;               /* 0: unknown */
     uint64_t total_bytes, undated_bytes; /* undated_bytes: bytes in blocks whose allocation time is unknown */
-    /* Highest memory use of earlier work that ended and freed more than half of its memory. 0: none was seen. */
+    /* Highest number of live bytes in earlier work that ended and freed more than half of its memory. earlier_t_ns:
+     * when this memory had been freed. 0: no such work was seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;
     /* Iterations, and the memory that each iteration left behind. Empty if individual requests were not recorded. */
     gw_iterations loop;
-    uint64_t loop_bytes; /* loop.leak_bytes, plus what the same call sites kept before the first recorded request */
+    uint64_t loop_bytes; /* loop.leak_bytes, plus what the same call sites had kept before the first recorded request */
     bool requests_whole; /* all requests of the process were recorded, from its first one */
 } gw_growth;
 
@@ -73,20 +76,21 @@ typedef struct gw_growth_question {
     uint32_t pid;
     const gw_live *live; /* sorted by `order` */
     size_t live_count;
-    uint64_t wanted_bytes; /* size of the request that failed while these blocks were alive; 0: none */
-    uint32_t wanted_site;  /* call site of that request; 0: unknown */
+    uint64_t wanted_bytes; /* size of the request that was refused while these blocks were alive; 0: none */
+    uint32_t wanted_site;  /* call site of this request; 0: unknown */
     uint64_t wanted_t_ns;
-    uint64_t order_now;                /* number of the newest request when the list was taken */
-    const gw_snapshot *snapshot;       /* snapshot that `live` belongs to; NULL: `live` is not from the ledger */
-    const gw_allocator_report *report; /* contains live bytes over time, and the age of the history; NULL: none */
+    uint64_t order_now;          /* `order` of the newest request when the list was taken */
+    const gw_snapshot *snapshot; /* snapshot that `live` belongs to; NULL: `live` is not from the ledger */
+    /* the framework's report about the same refusal, with live bytes over time; NULL: none */
+    const gw_allocator_report *report;
 } gw_growth_question;
 
 /* Analyse how the live blocks accumulated. *ret_growth owns no memory. If memory runs out, the result is incomplete or
  * empty. */
 void gw_growth_find(const gw_model *model, const gw_growth_question *question, gw_growth *ret_growth);
 
-/* Get the latest time at which the report's blocks of unknown allocation time may have been allocated. Returns false
- * if this time is unknown. */
+/* Get a time before which all blocks without an allocation time in the report were allocated. Returns false if no
+ * such time is known. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns);
 
 #endif

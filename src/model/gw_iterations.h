@@ -36,37 +36,39 @@ typedef enum gw_loop_doubt {
     GW_LOOP_NO_WORK, /* no kernel ran, and the host neither read results nor waited: a pool, or data loaded in pieces */
     GW_LOOP_OTHER_WORK, /* the threads that keep the memory did no work, and other threads worked at their own pace */
     GW_LOOP_LOADING,  /* copies filled the memory, directly or through staging buffers: weights loaded layer by layer */
-    GW_LOOP_ONE_PASS, /* a kernel followed each block, and all blocks stayed: layers are created, or used once */
+    GW_LOOP_ONE_PASS, /* a kernel followed each block, and all blocks stayed alive: layers are created, or used once */
     GW_LOOP_UNEVEN,   /* one iteration left nearly all of the memory */
     GW_LOOP_LATE,     /* most of the work was done before the loop: a later phase that needs more memory */
-    GW_LOOP_OUTGROWN, /* a later phase needed more than the loop left behind, and over twice as much as any iteration */
+    /* a later phase needed more than the loop left behind, and more than twice what any iteration needed */
+    GW_LOOP_OUTGROWN,
     GW_LOOP_HELD_BEFORE /* the same places held about as much memory before, and freed it */
 } gw_loop_doubt;
 
 enum { GW_KEEPERS_MAX = 4 };
 typedef struct gw_keeper {
     uint32_t site;         /* 0: unknown */
-    uint32_t group;        /* group of the place's last block */
+    uint32_t group;        /* `group` of the last request at this place */
     uint64_t bytes, count; /* live blocks that the iterations allocated at this place */
 } gw_keeper;
 
 typedef struct gw_iterations {
-    uint64_t last_work;     /* work between the last two requests */
-    uint64_t waits_between; /* waits between the first and the last request */
+    uint64_t last_work;     /* work (launches, copies, reads, waits and frees) between the last two requests */
+    uint64_t waits_between; /* number of waits between the first and the last request */
     uint64_t least_work;    /* least work above 0 between any other two successive requests; 0: none */
     uint64_t most_requests; /* highest number of requests at any one place */
-    /* Growth of live bytes at a place that requested memory again after kernels had run and the host had waited. A
-     * single iteration may have caused this growth. 0: none. */
+    /* Largest growth of the live bytes from one request of a place to a later one, if kernels ran and the host
+     * waited between them. A single iteration may have caused this growth. 0: none. */
     uint64_t again_bytes;
     bool searched; /* false: there are no requests, the amount of work is unknown, or memory ran out */
     /* The leak: the newest consecutive iterations that each left memory behind. All these fields are 0 if there are
      * none. */
     uint64_t leak_count;
     uint64_t leak_bytes;                        /* live bytes that all these iterations left behind */
-    uint64_t leak_bytes_max, leak_bytes_median; /* bytes that one iteration left behind */
+    uint64_t leak_bytes_max, leak_bytes_median; /* largest and median number of bytes that one iteration left behind */
     uint64_t leak_blocks;                       /* live blocks that all these iterations left behind */
     uint64_t leak_begin_ns, leak_end_ns;        /* start of the first and end of the last of these iterations */
-    uint64_t requests, launches, copies, reads, waits, passing; /* medians per iteration; passing: freed blocks */
+    /* medians per iteration; passing: mean number of blocks that were freed again */
+    uint64_t requests, launches, copies, reads, waits, passing;
     uint64_t idle_count;  /* number of whole iterations directly before the leak that left nothing behind */
     bool leak_is_current; /* the list ends at most about one iteration after the leak */
     bool each_waited;     /* the host waited for the GPU or read results in nearly every iteration */
@@ -81,9 +83,10 @@ typedef struct gw_iterations {
     uint64_t balanced_count;
     uint64_t balanced_peak_bytes; /* highest live bytes within these iterations */
     uint64_t balanced_begin_ns;
-    bool balanced_whole; /* these are all iterations of the loop, except perhaps the first */
-    bool balanced_asked; /* all later requests of the list came from places of these iterations */
-    size_t leak_begin, balanced_end, balanced_span; /* indexes in the list; balanced_span is a number of requests */
+    bool balanced_whole; /* the loop has no other iterations, except perhaps the first */
+    bool balanced_asked; /* all requests after these iterations came from places that also requested memory in them */
+    /* indexes in the list; balanced_span: number of requests in the balanced iterations */
+    size_t leak_begin, balanced_end, balanced_span;
 } gw_iterations;
 
 typedef enum gw_request_source {

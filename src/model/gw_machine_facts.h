@@ -26,12 +26,12 @@ typedef struct gw_series {
     uint32_t device, pid;
     uint64_t reason; /* if FAILED: NVML's error code, or errno */
     /* The fields below are valid only if `state` is KNOWN. */
-    uint64_t t_first_ns, t_last_ns; /* times of the first and the last reading, even of an unchanged value */
+    uint64_t t_first_ns, t_last_ns; /* times of the first and the last reading, even if the value did not change */
     uint64_t first, last, min, max;
     uint64_t t_min_ns, t_max_ns;
     uint64_t rise;                       /* sum of all increases; for a COUNTER, the count during the run */
     uint64_t t_rise_ns, t_rise_after_ns; /* times of the last reading with an increase, and of the reading before it */
-    uint64_t bit_ns[GW_MACHINE_BITS];    /* for BITS: time during which each bit was set */
+    uint64_t bit_ns[GW_MACHINE_BITS];    /* for BITS: how long each bit was set, in ns */
 } gw_series;
 
 typedef struct gw_machine_event {
@@ -47,8 +47,8 @@ typedef struct gw_machine_event {
 } gw_machine_event;
 
 typedef struct gw_machine_card {
-    uint32_t index; /* NVML's number */
-    int device;     /* CUDA's number; -1: unknown */
+    uint32_t index; /* the card's number in NVML */
+    int device;     /* the card's number in CUDA; -1: unknown */
     bool has_pci;
     uint32_t domain, bus, slot;
     char name[64];
@@ -59,7 +59,7 @@ typedef struct gw_machine_card {
 typedef struct gw_holder {
     gw_fact_key what; /* CARD_HOLDER, CARD_HOLDER_UNMATCHED or DEVICE_HOLDER */
     uint64_t t_ns;
-    const char *text; /* value of the fact; owned by the model */
+    const char *text; /* value of the fact, read into `fact`; owned by the model */
     gw_fact_holder fact;
 } gw_holder;
 
@@ -83,12 +83,12 @@ struct gw_model;
 /* Return the series of a metric. For a metric without a device, pass GW_NO_DEVICE; without a process, pass pid 0.
  * Returns NULL if no reading was KNOWN. */
 const gw_series *gw_machine_known(const struct gw_model *model, gw_metric metric, uint32_t device, uint32_t pid);
-/* Return NVML's number of a CUDA device, GW_NO_DEVICE if unknown. */
+/* Return NVML's number of a CUDA device, or GW_NO_DEVICE if it is unknown. */
 uint32_t gw_machine_card_of(const struct gw_model *model, int device);
-/* Return the CUDA device that has this NVML number, -1 if unknown. */
+/* Return the CUDA device that has this NVML number, or -1 if it is unknown. */
 int gw_machine_device_of(const struct gw_model *model, uint32_t card);
-/* Return the next event of a kind after `from` (NULL: the first event) that belongs to this run. If `may_be`, also
- * return events that may belong to this run. Returns NULL if there is none. */
+/* Return the next event of a kind after `from` (NULL: from the beginning) that belongs to this run. If `may_be`,
+ * also return events that may belong to this run. Returns NULL if there is none. */
 const gw_machine_event *gw_machine_event_next(const struct gw_model *model, const gw_machine_event *from,
                                               gw_machine_event_kind kind, bool may_be);
 

@@ -54,26 +54,27 @@ const char *gw_class_text(gw_class cls); /* "plain", ...; a static string */
 bool gw_class_has_addresses(gw_class cls);
 
 /* Allocations of one kind: they have the same process, function, class, size and call site. If the call site is
- * unknown, they have the same thread.
+ * unknown, they have the same thread instead.
  *
- * gw_model_name_sites() merges groups whose call sites have the same lines in their three innermost user frames. One
- * group then has the sum. The other groups are empty, and their `kin` is the index of that group. Group 0 has all
- * objects that did not fit into the table. */
+ * gw_model_name_sites() merges groups whose call sites have the same lines in their three innermost user frames. The
+ * numbers are then added up in one of these groups. The others are empty, and their `kin` is the index of that
+ * group. Group 0 has all objects that did not fit into the table. */
 typedef struct gw_group {
     _Alignas(64) uint64_t bytes; /* size of each object; aligned, so that a free touches only one cache line */
     uint32_t pid, tid;
     uint32_t site; /* call site of the first object, as numbered by gw_sites.h; 0: unknown */
-    uint32_t kin;  /* index of the group with the sum; the group's own index unless it was merged into another group */
+    uint32_t kin;  /* index of the group into which this group was merged; otherwise its own index */
     uint16_t fn;
     uint8_t cls, device;
     uint64_t alloc_count, free_count, live_count, live_count_peak;
-    uint64_t buried_count; /* part of free_count: objects that were destroyed with their context */
+    uint64_t buried_count; /* how many of free_count were destroyed with their context */
     uint64_t t_first_ns, t_last_ns;
-    uint64_t t_kept_ns; /* creation time of the newest object that was never freed; set by gw_model_finish() */
-    /* Numbers of the group's first and last allocation. Each process counts its allocations of device and managed
-     * memory together. For any other class, the numbers count all objects that the process created (see made_total). */
+    uint64_t t_kept_ns; /* creation time of the newest object that was never freed; gw_model_finish() sets it */
+    /* Number of the group's first and of its last allocation. Each process numbers its allocations of device and
+     * managed memory together. For a group of any other class, the number counts all objects that the process has
+     * created (see made_total). */
     uint64_t order_first, order_last;
-    uint64_t frees_at_last; /* number of frees in the process when this group last grew */
+    uint64_t frees_at_last; /* number of frees in the process when this group's last object was allocated */
     uint64_t step_count;    /* how often the process freed something between two successive allocations of this group */
     uint64_t grown_at;      /* value of alloc_count when live_count_peak was first reached */
 } gw_group;
@@ -87,20 +88,21 @@ typedef struct gw_usage {
     uint64_t alloc_bytes_total, alloc_count_total; /* since the process started */
     uint64_t class_bytes[GW_CLASS_COUNT];
     uint64_t managed_bytes_peak;               /* peak of class_bytes[GW_CLASS_MANAGED] */
-    uint64_t class_count[GW_CLASS_COUNT];      /* currently alive */
-    uint64_t class_count_peak[GW_CLASS_COUNT]; /* most that were alive at once */
+    uint64_t class_count[GW_CLASS_COUNT];      /* number of objects alive now, by class */
+    uint64_t class_count_peak[GW_CLASS_COUNT]; /* highest number of objects alive at once, by class */
     uint64_t class_made[GW_CLASS_COUNT];       /* since the process started */
 } gw_usage;
 
-/* A block that was alive at a snapshot. Lists of blocks are in order of allocation. `order` counts the allocations of
- * the process, or the entries in an allocator's history. If it increases by more than 1 from one block to the next,
- * the blocks in between were freed again. */
+/* A block that was alive at a snapshot. Lists of blocks are in order of allocation. `order` counts the allocations
+ * of the process, or those in an allocator's history. If `order` increases by more than 1 from one block to the
+ * next, the blocks between them were freed again. */
 typedef struct gw_live {
     uint64_t address, bytes, t_ns, order;
     uint32_t group;
     uint32_t site; /* call site of the request; 0: unknown */
     uint8_t cls, device;
-    bool has_time; /* false: not in an allocator's history; such blocks are first in the list and have t_ns 0 */
+    /* false: the allocator's history does not contain the block; such blocks are first in the list, with t_ns 0 */
+    bool has_time;
 } gw_live;
 
 /* The ledger of one process at one moment. `live` and the fields after it are empty until gw_model_snapshot() fills
@@ -112,13 +114,13 @@ typedef struct gw_snapshot {
     uint32_t pid;
     int device;
     gw_usage usage;                          /* usage of the snapshot's device */
-    bool has_primary;                        /* one of the process's contexts is the device's primary context */
+    bool has_primary;                        /* the process uses the device's primary context */
     uint64_t order, frees;                   /* number of allocations and frees of the process up to the snapshot */
     uint64_t launches, copies, reads, waits; /* totals of the process up to its last request for memory */
     gw_live *live; /* blocks of device and managed memory on that device; owned; NULL: the list was not kept */
     size_t live_count;
-    uint64_t small_bytes;      /* bytes in plain blocks of at most 1 MiB, which share pages of 2 MiB */
-    uint64_t held_bytes;       /* memory that the driver needs for all device memory in `live`: whole pages of 2 MiB */
+    uint64_t small_bytes;      /* total size of the plain blocks of at most 1 MiB, which share pages of 2 MiB */
+    uint64_t held_bytes;       /* bytes that the driver needs for the device memory in `live`: whole pages of 2 MiB */
     uint64_t small_page_count; /* number of pages of 2 MiB with at least one such small block */
     uint64_t small_idle_bytes; /* bytes in these pages that no block uses */
 } gw_snapshot;
@@ -127,21 +129,23 @@ typedef struct gw_snapshot {
 typedef struct gw_memory_info {
     uint64_t t_ns;
     uint64_t bytes_free, bytes_total;
-    uint64_t ledger_bytes; /* bytes that all recorded processes had requested and not freed at that time */
-    uint64_t stream_count, context_count; /* number of objects alive in all recorded processes */
+    /* bytes on the device that all recorded processes had requested and not freed at that time */
+    uint64_t ledger_bytes;
+    uint64_t stream_count, context_count; /* number of objects alive on the device, of all recorded processes */
     uint32_t pid;
     int device;
     uint16_t after_result;
 } gw_memory_info;
 
-/* All stream-ordered pools of a process on a device, as reported by the driver after a refused request. */
+/* Sums over all stream-ordered pools of a process on a device, as the driver reported them after a refused request. */
 typedef struct gw_pool_state {
     uint32_t count;
     uint64_t bytes_reserved, bytes_used;
     uint64_t idle_bytes_most; /* reserved but unused bytes of `pool` */
     uint64_t pool;            /* handle of the pool with the most unused bytes; the fields below describe this pool */
-    bool is_default;          /* this is the device's default pool */
-    bool has_threshold; /* the program set a release threshold: the bytes that the pool keeps at synchronisations */
+    bool is_default;          /* `pool` is the device's default pool */
+    /* the program set a release threshold: the number of bytes that the pool keeps at synchronisations */
+    bool has_threshold;
     uint64_t threshold_bytes;
 } gw_pool_state;
 

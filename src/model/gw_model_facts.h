@@ -42,7 +42,7 @@ typedef struct gw_phase {
 } gw_phase;
 
 typedef struct gw_pair {
-    gw_fact_key what; /* key in facts.def */
+    gw_fact_key what; /* id of `key` (facts.def); set only for facts */
     char *key, *value;
     uint64_t t_ns;
     uint32_t pid, tid;
@@ -55,9 +55,9 @@ struct gw_model {
     gw_thread *thread;
     size_t thread_count;
     gw_device device[GW_MODEL_DEVICE_PLACES];
-    gw_failure *failure; /* sorted by time */
+    gw_failure *failure; /* in the order of the recording, then those that come from GPU core dumps */
     size_t failure_count;
-    uint64_t failures_dropped; /* recovered failures are dropped first, then failures in the middle of the run */
+    uint64_t failures_dropped; /* number of failures that are not in `failure`, because there were too many */
     gw_snapshot *snapshot;
     size_t snapshot_count;
     gw_teardown *teardown;
@@ -71,14 +71,16 @@ struct gw_model {
     gw_arrays arrays; /* reported by the last process that reported arrays */
     gw_phase *phase;  /* sorted by process, then by time */
     size_t phase_count;
-    const gw_phase *asked_phase; /* set by gw_model_end_phase(): judge only this phase; NULL: judge the whole run */
+    /* judge only this phase, which gw_model_end_phase() set; NULL: judge the whole run */
+    const gw_phase *asked_phase;
     gw_pair *meta;
     size_t meta_count;
     gw_pair *fact; /* facts from the supervisor */
     size_t fact_count;
     gw_hang *hang; /* sorted by time */
     size_t hang_count;
-    gw_unordered *unordered; /* the first and the last cases that were found, sorted by time; owned */
+    /* the first and the last cases that were found, at most GW_UNORDERED_MAX, sorted by time; owned */
+    gw_unordered *unordered;
     size_t unordered_count;
     uint64_t unordered_total; /* number of all cases, including those not stored */
     gw_unwaited *unwaited;    /* at most one per process; owned */
@@ -101,8 +103,8 @@ struct gw_model {
     char damaged_first[256];
     uint64_t t_end_ns; /* time at which the command ended; if unknown, the time of the last item */
     uint64_t event_count;
-    gw_sites *sites;           /* call stacks, resolved on request; owned */
-    const gw_process *command; /* the user's program; NULL: it made no driver call and its end was not seen */
+    gw_sites *sites;           /* call sites with their stacks, resolved on request; owned */
+    const gw_process *command; /* the user's program; NULL: the recording does not contain its end */
     bool is_virtual;           /* the run used gpuwhy's virtual GPU */
     struct gwi_model *inner;   /* state that is used while the model is fed; owned */
 };
@@ -129,23 +131,23 @@ const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the fi
  * many failures or freed blocks, or if there is no memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
-/* Return the phase that the process was in at that time, NULL if it was in none. */
+/* Return the phase that the process was in at t_ns, or NULL if it was in no phase. */
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
-/* Get the memory limit of a process on the device: the guard's limit if there is one, otherwise the device's total
- * memory. Returns false if unknown. */
+/* Get the memory limit for processes on the device: the guard's limit if there is one, otherwise the device's total
+ * memory. Returns false if it is unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
-/* Format the usual name of a call, such as "cuMemAlloc", without version and variant. Returns `out`. */
+/* Format the usual name of a call, such as "cuMemAlloc" for "cuMemAlloc_v2" or "cuMemAlloc_v2_ptds". Returns `out`. */
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
 
-/* Format what a thread of a hanging process is doing, to follow "thread 12 (left) is": "waiting for a lock (in
- * futex_do_wait)". */
+/* Format what a thread of a hanging process is doing, such as "waiting for a lock (in futex_do_wait)". The text
+ * follows the words "thread 12 (left) is". Returns `out`. */
 enum { GW_DOING_TEXT_MAX = 112 };
 char *gw_doing_text(char out[GW_DOING_TEXT_MAX], const gw_hang_thread *thread);
-const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" if unknown */
-/* Results that leave the context usable. Their text is recognised wherever a program prints it. X(name) as in
- * gw_cuda_results.h. */
+const char *gw_result_name(uint16_t result); /* such as "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" if unknown; static */
+/* Results that leave the context usable, and that gpuwhy recognises by the driver's description ("invalid argument")
+ * wherever a program prints it. X(name): name as in gw_cuda_results.h. */
 #define GW_RESULTS_KNOWN_BY_TEXT(X)                                                                                    \
     X(CUDA_ERROR_INVALID_VALUE)                                                                                        \
     X(CUDA_ERROR_INVALID_DEVICE)                                                                                       \

@@ -17,8 +17,8 @@ typedef struct gw_ring_call {
     const char *kernel; /* name of the launched kernel, or names of the kernels in a launched graph; NULL: unknown */
     bool is_launch, is_graph_launch, is_copy, is_sync, is_query;
     bool captured; /* the call was captured into a graph, so it did not run on the GPU */
-    /* Later waits show that the work of this call has certainly ended (`waited`) or may have ended (`maybe_waited`).
-     * See waits.c. */
+    /* Whether later waits show that the work of this call has certainly ended (`waited`), or may have ended
+     * (`maybe_waited`). See waits.c. */
     bool waited, maybe_waited;
 } gw_ring_call;
 
@@ -35,13 +35,13 @@ typedef struct gw_thread {
     uint64_t ring_total, ring_synced_total;
 } gw_thread;
 
-/* A signal for a fault in host code, reported by gpuwhy's own handler (--catch-crash), a core dump or the kernel's
- * log. The process may have survived, because the program's own handler may handle the signal. */
+/* A signal for a fault in host code. It is reported by gpuwhy's own handler (--catch-crash), a core dump or the
+ * Linux kernel's log. The process may have survived, because the program may have a handler for the signal. */
 typedef struct gw_crash {
     bool seen;
-    bool by_handler;  /* from gpuwhy's handler; if false, `site` is 0 */
-    bool by_core;     /* from a core dump; both false: from the kernel's log, and `tid` and `instruction` are 0 */
-    bool was_sent;    /* the signal was sent by kill() or similar, not raised by a fault of that thread */
+    bool by_handler; /* reported by gpuwhy's handler; if false, `site` is 0 */
+    bool by_core;  /* reported by a core dump; both false: by the Linux kernel's log, with `tid` and `instruction` 0 */
+    bool was_sent; /* the signal was sent by kill() or similar, not raised by a fault of thread `tid` */
     bool has_address; /* the address of the faulting access is known; some faults report none */
     bool in_block;    /* `block` is the live block of device memory that contains the address */
     bool has_code;
@@ -57,43 +57,45 @@ typedef struct gw_crash {
 typedef struct gw_process {
     uint32_t pid, parent_pid;
     bool is_command;
-    char *exe, *driver_path, *driver_build_id; /* owned; may be NULL */
+    char *exe, *driver_path, *driver_build_id; /* owned; NULL: unknown */
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;
     uint64_t address_limit_bytes,
-        data_limit_bytes; /* read when a request was refused; 0: unlimited, or nothing was refused */
+        data_limit_bytes; /* limits of the process, read after a refused request; 0: unlimited, or none was refused */
     uint64_t t_init_ns;
     bool forked;            /* the process was forked and did not call exec */
-    bool forked_after_init; /* forked after the parent had initialised the driver */
+    bool forked_after_init; /* the process was forked after its parent had initialised the driver */
     uint64_t t_fork_ns;
     uint32_t fork_parent_pid;
     uint32_t init_site; /* call site of the first successful cuInit; 0: unknown */
-    uint32_t fork_site; /* call site in the parent that called fork; 0: unknown */
+    uint32_t fork_site; /* call site of fork() in the parent; 0: unknown */
     bool exit_known;    /* the supervisor saw the end of the process */
     gw_exit_fact exit;
     uint64_t t_exit_ns;
     uint64_t lost_events, lost_failures, lost_threads;
-    uint64_t counter[GW_COUNT_COUNT]; /* sums over the process's threads */
+    uint64_t counter[GW_COUNT_COUNT]; /* sum of each counter over the process's threads */
     uint64_t synced_at_ns;            /* time of the last successful synchronisation by any thread */
     gw_usage *usage; /* array of GW_MODEL_DEVICE_PLACES; all zero until the process creates its first object */
     uint64_t alloc_order, free_order;
-    uint64_t allocation_us; /* time spent in successful ALLOC and FREE calls; each call is rounded down */
+    uint64_t allocation_us; /* time spent in successful ALLOC and FREE calls; each call is rounded down to whole us */
     uint64_t made_total;    /* number of objects that the process created, except functions and mappings */
     uint64_t pinned_bytes, pinned_bytes_peak;
-    uint64_t unknown_frees; /* number of frees of addresses that were not in the ledger */
+    uint64_t unknown_frees; /* number of frees of addresses at which the ledger had no block */
     uint64_t primary_retains[GW_MODEL_DEVICE_PLACES];
     bool has_rank, has_world; /* the process's launcher set its rank (has_rank) or the number of ranks (has_world) */
     uint32_t rank, world;     /* world: number of ranks */
     uint32_t driver_api;      /* the CUDA version that the driver reports, such as 12040; 0: unknown */
     gw_libraries libraries;   /* CUDA libraries that the supervisor saw mapped into the process */
-    /* The uncaught exception that ended the Python interpreter. The format is Python's own, without source lines.
-     * Owned; NULL if there was no exception, or if it could not be read. */
+    /* The last uncaught exception of the Python interpreter, read when the interpreter exited. It is formatted like
+     * a traceback of Python, without source lines. Owned; NULL if there was no exception, or if it could not be
+     * read. */
     char *raised;
     size_t raised_bytes;
     uint64_t t_raised_ns;
     gw_crash crash;
     bool alive_at_end; /* the process was still alive shortly after the command ended */
-    int end_snapshot;  /* index for gw_model_snapshot(): the process's end, or its largest teardown; -1: none */
+    /* index for gw_model_snapshot(), taken at the process's end or at its largest teardown; -1: none */
+    int end_snapshot;
 } gw_process;
 
 /* Return how many kernels and graphs a process or thread launched. */

@@ -17,57 +17,68 @@ typedef struct gw_stderr_line {
 } gw_stderr_line;
 typedef struct gw_stderr_facts {
     uint64_t bytes;
-    /* The output to stderr. If it is too long, lines in the middle are omitted, and `text_gap` is the index of the
+    /* The output to stderr. If it exceeds 1 MiB, lines in the middle are omitted, and `text_gap` is the index of the
      * first byte after the omitted lines. `text_gap` is 0 if nothing is omitted. */
     char *text; /* owned */
     size_t text_bytes, text_gap;
-    /* If stderr does not contain the exception that ended a Python interpreter, this exception is appended to `text`
-     * at index `inside_at`, and `inside_pid` is its process. If `inside_pid` is 0, all of `text` is from stderr. */
+    /* If a Python interpreter ended with an exception that stderr does not contain, this exception is appended to
+     * `text` at index `inside_at`, and `inside_pid` is the pid of the interpreter. If `inside_pid` is 0, all of
+     * `text` is from stderr. */
     size_t inside_at;
     uint32_t inside_pid;
-    bool inside_from_top;     /* its traceback begins at the top level of a program, so probably nothing caught it */
-    bool traceback;           /* stderr contains a Python traceback */
-    gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
+    /* the appended traceback begins at the top level of a program, so probably nothing caught it */
+    bool inside_from_top;
+    bool traceback; /* stderr contains a Python traceback */
+    /* The last exception, such as "ValueError: ...". One that only reports a failed child process is skipped if it
+     * comes shortly after another one, because that one has more details. */
+    gw_stderr_line exception;
     char exception_type[96];
-    bool exception_about_child;     /* `exception` only reports that another process failed */
-    gw_stderr_line child_exception; /* the last exception that reports a failed process; may not be `exception` */
-    char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the traceback of `exception`: File "x.py", line 12, in f */
-    char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame outside of installed packages; "": none */
-    bool exception_chain_oom;           /* `exception` is chained to an earlier out-of-memory error */
-    bool exception_is_chained;          /* `exception` is chained to an earlier exception */
-    bool exception_after_oom; /* the traceback of `exception` began at most two lines after an out-of-memory line */
+    bool exception_about_child; /* `exception` only reports that another process failed */
+    /* the last exception that reports a failed child process; `exception` may be another one */
+    gw_stderr_line child_exception;
+    char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the last traceback, such as: File "x.py", line 12, in f */
+    /* innermost frame outside of installed packages in the traceback of `exception`; "": none */
+    char own_frame[GW_STDERR_LINE_MAX];
+    bool exception_chain_oom;  /* `exception` is chained to an earlier out-of-memory error */
+    bool exception_is_chained; /* `exception` is chained to an earlier exception */
+    bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */
     bool exception_is_fork_refused; /* `exception` reports that a framework refused to use CUDA in a forked child */
-    bool exception_lacks_value;     /* `exception` reports a value that was never set: None, or an undefined name */
+    bool exception_lacks_value;     /* `exception` reports that a value is missing: None, or an undefined name */
     gw_stderr_line oom;             /* first out-of-memory line of a framework */
     gw_stderr_line oom_last;        /* last out-of-memory line of a framework */
-    gw_stderr_line cuda_error;      /* for example "CUDA error: ..." or "CUDA_ERROR_..." */
+    gw_stderr_line cuda_error;      /* first line with a CUDA error, such as "CUDA error: ..." or "CUDA_ERROR_..." */
     gw_stderr_line device_assert;
-    gw_stderr_line wrong_device;   /* a framework reports that an object is on another GPU than the current one */
-    gw_stderr_line library_status; /* error status of a library: CUDNN_STATUS_..., CUBLAS_STATUS_... */
-    gw_stderr_line terminate;      /* from C++: "terminate called", "what():" */
-    gw_stderr_line host_memory;    /* "MemoryError", "std::bad_alloc", "Cannot allocate memory" */
-    gw_stderr_line result;       /* the last line with the name of a CUDA result, or with the runtime's text for one */
-    gw_stderr_line disk_full;    /* the last line that reports a full disk or quota: "No space left on device" */
-    gw_stderr_line limit;        /* the last line that reports too many files, threads or processes */
-    gw_stderr_line xla_dump;     /* the memory summary that the allocator of TensorFlow or XLA prints */
-    gw_stderr_line fatal;        /* "Fatal Python error", "Segmentation fault" */
-    gw_stderr_line fork_refused; /* a framework refused to use CUDA in a forked child, before any driver call */
-    char fork_frame[GW_STDERR_LINE_MAX]; /* innermost frame of that traceback outside of installed packages; "": none */
-    gw_stderr_line driver_log;           /* first line of the driver's own log, which is not part of stderr */
+    gw_stderr_line wrong_device;   /* first line that reports an object on another GPU than the current one */
+    gw_stderr_line library_status; /* first line with a library's error status: CUDNN_STATUS_..., CUBLAS_STATUS_... */
+    gw_stderr_line terminate;      /* last line about an uncaught C++ exception: "terminate called", "what():" */
+    /* first line about host memory: "MemoryError", "std::bad_alloc", "Cannot allocate memory" */
+    gw_stderr_line host_memory;
+    /* last line with the name of a CUDA result, or with its description, such as "invalid argument" */
+    gw_stderr_line result;
+    gw_stderr_line disk_full; /* last line that reports a full disk or quota: "No space left on device" */
+    gw_stderr_line limit;     /* last line that reports too many open files, threads or processes */
+    gw_stderr_line xla_dump;  /* first line of a memory summary that the allocator of TensorFlow or XLA prints */
+    gw_stderr_line fatal;     /* first line about a crash: "Fatal Python error", "Segmentation fault" */
+    /* first line in which a framework refused to use CUDA in a forked child, before any driver call */
+    gw_stderr_line fork_refused;
+    /* innermost frame outside of installed packages in the traceback of `fork_refused`; "": none */
+    char fork_frame[GW_STDERR_LINE_MAX];
+    gw_stderr_line driver_log; /* first line of the driver's own log, which is not part of stderr */
 } gw_stderr_facts;
 
-/* Entries of cuDNN's own log that differ only in their times. */
+/* Entries of cuDNN's own log with the same process, severity, function, status and reason. Their times may differ. */
 typedef struct gw_cudnn_line {
-    uint64_t t_ns, t_last_ns; /* when the supervisor read the first and the last entry, about 0.1 s late */
+    /* when the supervisor read the first and the last entry, about 0.1 s after cuDNN wrote it */
+    uint64_t t_ns, t_last_ns;
     uint64_t count;
     uint32_t pid;                     /* pid from the log entry; 0: the entry has none */
     uint32_t version;                 /* cuDNN version, such as 90300 or 8204; 0: unknown */
-    uint32_t more;                    /* number of further messages in the entry */
+    uint32_t more;                    /* number of messages in the entry besides `reason` */
     bool is_error;                    /* false: the entry is a warning */
     char *function, *status, *reason; /* owned; NULL: unknown */
 } gw_cudnn_line;
 
-/* Subject of an exception. NONE: there was no exception. SCRIPT: the exception concerns neither the GPU nor its
+/* What an exception is about. NONE: there was no exception. SCRIPT: the exception concerns neither the GPU nor its
  * memory. */
 typedef enum gw_exception_kind {
     GW_EXCEPTION_NONE,

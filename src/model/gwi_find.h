@@ -22,12 +22,13 @@ static inline gwi_spot gwi_spot_of(const gwi_process *process, gwi_space space, 
     return gwi_table_find(&process->table[space], gwi_hash(key), gwi_object_is, &wanted);
 }
 
-/* Find a live object. Sets *ret_index to its index in `process->object`. False if there is none. */
+/* Find a live object by its address or handle `key`. Sets *ret_index to its index in `process->object`. Returns false
+ * if there is no such object. */
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 
-/* The slow part of gwi_device_of(): look the context up, and remember it. */
+/* The slow part of gwi_device_of(): look the context up, and store it in context_last with its device. */
 int gwi_device_find(gwi_process *process, uint64_t context);
-/* Return the device of a context, 0 if the context is unknown. */
+/* Return the index of the device of a context, or 0 if the context is unknown. */
 static inline int gwi_device_of(gwi_process *process, uint64_t context)
 {
     return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);

@@ -6,7 +6,8 @@
 #include "gw_model_facts.h"
 #include "gwi_table.h"
 
-/* An address and a handle can be the same number, so each kind of key has its own table. */
+/* The kinds of key with which objects are found. An address and a handle can be the same number, so each kind has its
+ * own table. */
 typedef enum gwi_space {
     GWI_SPACE_NONE,
     GWI_SPACE_MEMORY, /* device addresses */
@@ -26,23 +27,29 @@ typedef enum gwi_space {
     GWI_SPACE_COUNT
 } gwi_space;
 
-/* One cache line, so that a ledger of 100,000 blocks causes few cache misses. */
+/* An object that a call created, such as a block, a stream or a context. One cache line, so that a ledger of 100,000
+ * blocks causes few cache misses. */
 typedef struct gwi_object {
     uint64_t key, bytes, t_ns, order;
     uint64_t context; /* the context that was current when the object was created */
-    uint64_t owner;   /* mapping: object index of the VMM block; function: module; exec: graph */
-    uint32_t group;   /* if dead: index + 1 of the next dead object, or 0 */
+    /* Mapping: index in gwi_process.object of its VMM block. Otherwise a handle. Function: its module, library or
+     * CUkernel. Executable graph: its graph. Context made from a green context: the green context. */
+    uint64_t owner;
+    /* index of its group in gw_model.group; if the object is dead: index + 1 of the next dead object, 0: none */
+    uint32_t group;
     union {
-        uint32_t refs; /* VMM: number of handles; memory of another process: how often it was opened */
-        uint32_t name; /* function: index + 1 in gwi_model.names */
+        /* VMM block: references that are still to be released; memory of another process: how often it is open */
+        uint32_t refs;
+        uint32_t name; /* function: index + 1 of its name in gwi_model.names; 0: unknown */
     };
     union {
-        uint32_t maps; /* VMM: number of mappings */
-        uint32_t site; /* function: site that requested its handle, because functions have no group */
+        uint32_t maps; /* VMM block: number of mappings */
+        uint32_t site; /* function: call site that requested it, because functions have no group; 0: unknown */
     };
     uint8_t cls, device;
-    uint8_t space; /* GWI_SPACE_COUNT: the object is dead */
-    /* Context: gw_context_kind. Function: gw_owner_kind. Stream: 1 if the default stream does not wait for it. */
+    uint8_t space; /* gwi_space; GWI_SPACE_COUNT: the object is dead */
+    /* Context: gw_context_kind. Function: gw_owner_kind. Stream: 1 for a non-blocking stream, for which the default
+     * stream does not wait. */
     uint8_t kind;
 } gwi_object;
 _Static_assert(sizeof(gwi_object) == 64, "an object is one cache line");
@@ -52,14 +59,14 @@ static inline bool gwi_is_alive(const gwi_object *object)
     return object->space != GWI_SPACE_COUNT;
 }
 
-/* True for device memory, which does not include managed memory. */
+/* True if the class is device memory. Managed memory is not included. */
 static inline bool gwi_is_memory(uint8_t cls)
 {
     return cls <= GW_CLASS_DEVICE_LAST;
 }
 
-/* True for device and managed memory. Only these are listed in snapshots and included in a process's numbers of
- * allocations and frees. */
+/* True if the class is device or managed memory. Only blocks of these classes are listed in snapshots and counted in a
+ * process's numbers of allocations and frees. */
 static inline bool gwi_is_counted(uint8_t cls)
 {
     return gwi_is_memory(cls) || cls == GW_CLASS_MANAGED;
@@ -75,93 +82,106 @@ typedef struct gwi_node { /* a kernel node of a graph */
     uint64_t graph, function;
 } gwi_node;
 
-/* A block that was freed after a snapshot was taken. The snapshot's list must still contain it. */
+/* A copy of a block that was freed after a snapshot was taken. The snapshot's list of live blocks must still contain
+ * the block. */
 typedef struct gwi_grave {
     gw_live live;
     uint64_t died; /* number of frees in the process before this block was freed */
 } gwi_grave;
 
-/* A granted request for memory. Only the newest requests are kept. */
+/* A granted request for memory. Only the newest requests of each process are stored. */
 typedef struct gwi_request {
     uint64_t t_ns, bytes, live_bytes; /* live_bytes: live bytes on the request's device just before the request */
-    uint64_t launches; /* total of the process at the request; `frees`, `copies`, `reads` and `waits` as well */
+    uint64_t launches; /* launches, frees, copies, reads and waits are totals of the process up to this request */
     uint64_t frees;
-    uint64_t ended; /* number of frees in the process up to and including the free of this block; 0: alive */
+    /* number of frees in the process up to and including the free of this request's block; 0: still live */
+    uint64_t ended;
     uint32_t copies, reads, waits;
     uint32_t group;
-    uint32_t lifetime; /* number of requests between this one and the free of its block */
-    uint16_t thread;   /* from gwi_thread_mark() */
+    uint32_t lifetime; /* number of requests between this one and the free of its block; valid if `ended` is not 0 */
+    uint16_t thread;   /* mark of the requesting thread, from gwi_thread_mark() */
     uint8_t device;
 } gwi_request;
 
-/* Return a 16-bit mark for a thread, never 0. Different threads may have the same mark. */
+/* Return a 16-bit mark for a thread id, never 0. Different threads may have the same mark. */
 static inline uint16_t gwi_thread_mark(uint32_t tid)
 {
     return (uint16_t)(tid % UINT16_MAX + 1);
 }
 typedef struct gwi_requests gwi_requests;
 
-/* Counts the granted requests for device and managed memory of one thread. */
+/* The number of granted requests of one thread for device and managed memory. */
 typedef struct gwi_asker {
     uint64_t count;
     uint32_t tid;
 } gwi_asker;
-enum { GWI_ASKERS_MAX = 16 }; /* further threads of a process are not counted */
+enum { GWI_ASKERS_MAX = 16 }; /* per process; the requests of further threads are not counted */
 
 enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
 typedef struct gwi_process {
     uint32_t pid;
-    uint32_t index;     /* index of its gw_process in the model */
+    uint32_t index;     /* index of this process in gw_model.process */
     gwi_object *object; /* owned */
     uint32_t object_count, object_capacity;
-    uint32_t object_free; /* index + 1 of the first dead object; each dead object's `group` leads to the next */
+    /* index + 1 of the first dead object, 0: none; the `group` of each dead object leads to the next one */
+    uint32_t object_free;
     gwi_table table[GWI_SPACE_COUNT];
-    uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* handles of the primary contexts; 0 for devices beyond the table */
-    uint64_t context_last; /* the last context that was looked up, with its device; context 0 is on device 0 */
+    /* handle of each device's primary context; 0: none, or the device is beyond the table */
+    uint64_t primary[GW_MODEL_DEVICE_PLACES];
+    /* context of the last look-up; the next field is its device; context 0 (none) counts as on device 0 */
+    uint64_t context_last;
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
     uint32_t asker_count, asker_last;
-    uint32_t open_failure[64]; /* indexes of failed allocations without a known recovery */
+    uint32_t open_failure[64]; /* indexes in gw_model.failure of failed allocations without a known recovery */
     uint32_t open_count;
-    uint64_t open_bytes_min; /* smallest later allocation that can show a recovery from one of them */
-    uint64_t frees_total;    /* number of frees of device and managed memory; ends_total: of all objects in groups */
-    uint64_t ends_total;
-    uint64_t t_teardown_ns; /* time of the last teardown */
-    uint32_t named_left;    /* number of further failures to look up objects for, after a context was destroyed */
-    uint64_t threshold_pool, threshold_bytes; /* the last pool with a threshold above 0 */
-    int last_failure;                         /* index of the last failure; -1: none */
+    /* size in bytes of the smallest later allocation that can show a recovery from a failure in open_failure */
+    uint64_t open_bytes_min;
+    uint64_t frees_total;   /* number of freed blocks of device and managed memory */
+    uint64_t ends_total;    /* number of ended objects of all classes that have groups */
+    uint64_t t_teardown_ns; /* time at which a context of the process last ended */
+    /* how many more failures look_up_named() examines; set to 32 again when a context ends */
+    uint32_t named_left;
+    /* the last memory pool whose release threshold was set above 0, and its threshold now */
+    uint64_t threshold_pool, threshold_bytes;
+    int last_failure; /* index of the last failure; -1: none, or none since a phase began */
     bool has_refusal; /* the guard refused a request, and the failure of this request has not been read yet */
     uint64_t refusal[4];
     int allocator_now;        /* index of the allocator report that is being read; -1: none */
-    uint64_t history_read_ns; /* time at which the hook read the history in this report; 0: not known yet */
+    uint64_t history_read_ns; /* when the hook read the history for this report; 0: not known yet */
     gwi_capture *capture;     /* owned */
     size_t capture_count, capture_capacity;
     uint32_t captures_open;
     gwi_node *node; /* owned */
     size_t node_count, node_capacity;
     bool sticky;
-    uint64_t *history; /* allocation times in the report that is being read; owned */
+    uint64_t *history; /* times in ns of the allocations in the history of the report `allocator_now`; owned */
     size_t history_count, history_capacity;
-    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can be built, sorted by time */
+    /* indexes of the snapshots whose lists of blocks can still be built, oldest first */
+    int pictured[GWI_PICTURES_MAX + 1];
     uint32_t pictured_count;
     uint64_t pictured_order; /* `order` of the newest snapshot in `pictured`; 0: none */
     gwi_grave *grave;        /* owned */
     size_t grave_count, grave_capacity;
     struct gwi_order *order; /* owned; NULL: the recording has no ORDER records of this process */
-    uint64_t t_waited_ns;    /* when the last call began that waits for the whole device as a side effect */
-    gwi_requests *requests;  /* owned; NULL: no request was granted */
-    bool work_known;         /* the recording counts the work between requests */
+    /* t_ns of the last call that waited for all work on the device as a side effect, such as cuMemFree; 0: none */
+    uint64_t t_waited_ns;
+    gwi_requests *requests; /* owned; NULL: no request was granted */
+    /* a request's event had a count of the work before it, so the recording contains these counts */
+    bool work_known;
     uint64_t launches, copies, reads, waits; /* totals of the process up to its newest request */
     uint64_t t_default_ns; /* time of the last stream-ordered allocation or free in the default stream */
 } gwi_process;
 
-/* Entry point for everything with one pid, so that no search has to visit all processes or threads of the run. */
+/* The processes, threads and failures with one pid, so that a search need not visit all of them in the run. */
 typedef struct gwi_pid {
     uint32_t pid;
-    uint32_t process_plus_1;                    /* index of the newest process with the pid; 0: none */
-    uint32_t thread_plus_1, thread_last_plus_1; /* first and last thread of the pid, linked by gw_thread.next_plus_1 */
-    uint32_t failure_plus_1, failure_last_plus_1; /* first and last failure, set by gwi_failures_link() */
+    uint32_t process_plus_1; /* index + 1 of the newest process with the pid; 0: none */
+    /* index + 1 of the first and the last thread of the pid, linked by gw_thread.next_plus_1; 0: none */
+    uint32_t thread_plus_1, thread_last_plus_1;
+    /* index + 1 of the first and the last failure, set by gwi_failures_link(); 0: none */
+    uint32_t failure_plus_1, failure_last_plus_1;
 } gwi_pid;
 
 typedef struct gwi_string_pool {
@@ -171,14 +191,14 @@ typedef struct gwi_string_pool {
 
 /* Data about a snapshot that only the files of the model need. */
 typedef struct gwi_picture {
-    uint32_t process;    /* index of its process */
+    uint32_t process;    /* index of the snapshot's process in gwi_model.process */
     uint32_t use_count;  /* number of failures and process ends that use the snapshot; 0: this element is unused */
-    uint32_t need_count; /* number of these users that may still need the list */
-    uint32_t next_free;  /* index + 1 of the next unused element */
-    bool listed;         /* `pictured` of its process contains the snapshot */
+    uint32_t need_count; /* number of these users that may still need the list of blocks */
+    uint32_t next_free;  /* index + 1 of the next unused element; 0: none */
+    bool listed;         /* `pictured` of the snapshot's process contains the snapshot */
 } gwi_picture;
 
-typedef struct gwi_hot_ring { /* a thread's ring as recorded; decoded at the end */
+typedef struct gwi_hot_ring { /* a thread's ring as recorded; decoded after the last event */
     gw_hot_call *call;        /* owned */
     uint32_t count;
     uint64_t total, synced_total;
@@ -186,7 +206,7 @@ typedef struct gwi_hot_ring { /* a thread's ring as recorded; decoded at the end
 
 typedef struct gwi_model {
     gwi_process **process; /* same indexes as in gw_model.process; owned */
-    gwi_process *last;     /* process of the last event */
+    gwi_process *last;     /* process of the last event; NULL: none */
     gwi_pid *pid;          /* owned */
     size_t pid_count, pid_capacity;
     gwi_table pid_table;    /* finds an element of `pid` by the hash of the pid */
@@ -194,8 +214,10 @@ typedef struct gwi_model {
     /* Indexes of the processes that own objects and have not ended, in the order of their first objects; owned. */
     uint32_t *holder;
     size_t holding_count, holding_capacity;
-    gwi_hot_ring *ring;         /* same indexes as in gw_model.thread; owned */
-    uint16_t *inside_fn_plus_1; /* same indexes as in gw_model.thread; owned */
+    gwi_hot_ring *ring; /* same indexes as in gw_model.thread; owned */
+    /* index + 1 of the driver function in which each thread was when last drained; 0: none; indexes as in `ring`;
+     * owned */
+    uint16_t *inside_fn_plus_1;
     size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t unwaited_capacity;
@@ -205,25 +227,29 @@ typedef struct gwi_model {
     gwi_picture *picture;  /* same indexes as in gw_model.snapshot; owned */
     size_t picture_capacity;
     uint32_t picture_free;       /* index + 1 of the first unused element of `picture`; 0: none */
-    uint32_t failures_recovered; /* number of failures that recovered since failures were last dropped */
-    bool failures_stay;          /* failures can no longer be dropped to make room */
+    uint32_t failures_recovered; /* number of failures that recovered since failures were last dropped to make room */
+    /* the last attempt to drop failures made too little room; do not try again */
+    bool failures_stay;
     gwi_string_pool fn_names;
-    gwi_string_pool names; /* names of kernels */
-    char *line;            /* beginning of a line of stderr whose end has not been read yet; owned */
+    gwi_string_pool names; /* names of kernels, and of graphs as "kernel, kernel" */
+    /* beginning of a line of stderr whose end has not been read yet; owned; NULL: no stderr yet */
+    char *line;
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, chained, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
-        char own_frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback outside of installed packages */
+        /* innermost frame of the current traceback that is not in an installed package */
+        char own_frame[GW_STDERR_LINE_MAX];
     } stderr_state;
     uint64_t t_last_ns;
-    uint32_t event_site; /* number of the call site of the event that is being added; 0: not known */
+    uint32_t event_site; /* call site, as numbered by the model, of the event that is being added; 0: unknown */
     size_t cudnn_line_capacity;
     bool nomem;
 } gwi_model;
 
-/* room.c. Make room for one more element. If there is no memory, set nomem and return false. */
+/* room.c. Make room for one more element in an array of `count` elements. If there is no memory, set nomem and return
+ * false. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
 /* Copy a fact's text. The caller owns the copy. Returns NULL if the text is empty, or (with nomem set) if there is no
@@ -233,7 +259,8 @@ char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 /* feed.c. Add an event of any kind to the model. */
 void gwi_model_event(gw_model *model, const gw_event *event);
 
-extern gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES]; /* usage of a process without objects; read only */
+/* usage of every process that has created no object yet; all zero, never written */
+extern gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES];
 /* processes.c. gwi_process_add() always adds a process, because a pid can be reused. gwi_process_find() returns the
  * newest process with the pid, and adds one if there is none. If there is no memory, both set nomem and return NULL. */
 gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
@@ -250,9 +277,9 @@ static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_
 /* Return the index of a thread in the model. Adds the thread if it is new. If there is no memory, sets nomem and
  * returns SIZE_MAX. */
 size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
-/* gwi_process_holds() is called before a process's first object is added. It allocates the process's gw_usage and adds
- * the process to gwi_model.holder. gwi_process_ended() removes it from this list. The list has at most GWI_HOLDING_MAX
- * processes, because no machine has room for more contexts. */
+/* Called before a process's first object is added. Allocates the process's gw_usage and adds the process to
+ * gwi_model.holder, from which gwi_process_ended() removes it. The list has at most GWI_HOLDING_MAX processes, because
+ * no machine has room for more contexts. */
 enum { GWI_HOLDING_MAX = 4096 };
 bool gwi_process_holds(gw_model *model, gwi_process *process); /* false: no memory */
 void gwi_process_ended(gw_model *model, gwi_process *process);
@@ -260,24 +287,26 @@ void gwi_process_ended(gw_model *model, gwi_process *process);
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
 void gwi_groups_finish(gw_model *model);
-void gwi_group_kept(gw_model *model, const gwi_object *object); /* note an object that was never freed */
+/* set t_kept_ns of the object's group; the program never freed the object */
+void gwi_group_kept(gw_model *model, const gwi_object *object);
 /* Add the object that an event created. If the space already has an object with this key, end that object first,
- * because its own end was not recorded. If `device` is -1 (unknown), device 0 is assumed. The returned pointer is
+ * because the event that ended it was lost. If `device` is -1 (unknown), device 0 is assumed. The returned pointer is
  * valid until the next object is added. If there is no memory, sets nomem and returns NULL. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
                            uint64_t key, uint64_t bytes, int device);
-/* Remove an object from its table. The object stays alive until gwi_object_drop(). Returns false if there is no such
- * object. */
+/* Remove an object from its table. Until gwi_object_drop() is called with *ret_index, the object counts as live.
+ * Returns false if there is no such object. */
 bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
 /* Call gwi_object_take() and gwi_object_drop(). Returns false if there is no such object. */
 bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
-/* Add or end a block of device memory. Most events do one of these. The address is arg[0], and the size is arg[1]. */
+/* Add or end a block of device or managed memory, with the address arg[0] and the size arg[1]. Most events of a
+ * recording do one of these. */
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* Return the hash of an object's group, for an object that `event` created. The hash covers everything that
- * distinguishes groups except the class, because a function nearly always creates objects of the same class. */
+/* Return the hash of the group of an object that `event` created. The hash covers everything that distinguishes groups
+ * except the class, because a function nearly always creates objects of the same class. */
 static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 {
     uint64_t caller = event->site != 0 ? ~(uint64_t)event->site : event->tid;
@@ -287,38 +316,41 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 
 /* ledger.c. Update the ledger after a successful call. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
-/* Return the place of a device in the model's arrays: its number, or GW_MODEL_DEVICE_BEYOND. */
+/* Return the index of a device in the model's arrays: its number, or GW_MODEL_DEVICE_BEYOND if the number is too
+ * large. */
 static inline int gwi_device_place(uint64_t number)
 {
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
 }
 
-/* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() runs after the last event, and
- * fills in names that were recorded only after the launch. */
+/* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() runs after the last event, and fills
+ * in the names of kernels that were recorded only after the launch. */
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
 void gwi_launches_finish(gw_model *model);
 /* Return the name of a kernel, NULL if unknown. */
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
-/* Return the kernel names of a graph as "a, b", NULL if none is known. The model owns the text. */
+/* Return the names of the kernels in an executable graph as "a, b", NULL if none is known. The model owns the text. */
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);
-/* True if the thread was capturing a graph at that time. */
+/* True if the thread was capturing a graph at the time `t_ns`. */
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
 
-/* snapshot.c. A snapshot is the state of the ledger at one time. The time to take one does not depend on the number of
- * objects, because the list of blocks is built only on request. `index` is an index of gw_model.snapshot, or -1. */
-/* Take a snapshot and add one user who needs its list. Call gwi_snapshot_release() to remove this user. Returns -1 if
- * there is no memory. */
+/* snapshot.c. A snapshot is the state of the ledger at one time. Taking a snapshot is fast even with many objects,
+ * because the list of blocks is built only on request. In these functions, `index` is an index of gw_model.snapshot, or
+ * -1 for no snapshot. */
+/* Take a snapshot, or reuse an equal one. The caller becomes one of its users, and needs its list of blocks until
+ * gwi_snapshot_unneed() or gwi_snapshot_release() is called. Returns -1 if there is no memory. */
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
 /* True if nothing was allocated or freed since the snapshot was taken. */
 bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index);
-void gwi_snapshot_unneed(gw_model *model, int index); /* one user no longer needs the list */
-/* Remove one user. Pass true as `needed` if this user still needed the list. */
+void gwi_snapshot_unneed(gw_model *model, int index); /* one user no longer needs the list of blocks */
+/* Remove one user. Pass true as `needed` if gwi_snapshot_unneed() was not called for this user. */
 void gwi_snapshot_release(gw_model *model, int index, bool needed);
 /* Return the device on which the process has the most memory, -1 if it has none. */
 int gwi_fullest_device(const gw_process *facts);
-/* Take the snapshot at the end of a process. It replaces an earlier one. */
+/* Take the snapshot at the end of a process. It replaces an earlier end snapshot of the process. */
 void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_t t_ns);
-/* Call this before a block of device or managed memory is freed. If a snapshot may contain the block, keep a copy. */
+/* Call this before a block of device or managed memory is freed. If a snapshot may contain the block, a copy is
+ * stored. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
 /* requests.c. Return the entry of the request with the number `order`. Adds the entry if it is new. If there is no
@@ -327,26 +359,28 @@ gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t o
 /* Record that the block of request `order` was freed. `frees` is the number of frees in the process, including this
  * one. `order_now` is the number of the newest request. */
 void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
-void gwi_work_add(gwi_process *process, uint32_t work); /* `work` is the field `extra` of the request's event */
-/* Starting at request `order`, count the pairs of successive requests between which memory was freed. The result is at
- * most 16. */
+/* add the work before a request to the totals of the process; `work` is `extra` of the request's event */
+void gwi_work_add(gwi_process *process, uint32_t work);
+/* Among the requests from `order` on, count the pairs of successive requests between which memory was freed. Stops
+ * after 1,024 requests or 16 pairs. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
 void gwi_requests_free(gwi_process *process);
-/* List the requests on the snapshot's device up to the snapshot. The list has room for one more request. The caller
- * frees it. Returns NULL if no request is known or there is no memory. */
+/* List the stored requests on the snapshot's device, up to the snapshot. The caller frees the list, which has room for
+ * one more request (the refused one). Returns NULL if no request is known or there is no memory. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
 
-/* List the requests in the report of a framework's allocator. The list has room for one more request. The caller frees
- * it. Returns NULL if the report has none or there is no memory. */
+/* List the requests in the report of a framework's allocator. The caller frees the list, which has room for one more
+ * request (the refused one). Returns NULL if the report has none or there is no memory. */
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count);
-/* If the process's requests record no launches before them, count the work in the rings of all threads instead. */
+/* If no event of the process contained a number of launches, count the work before each request in the rings of all
+ * threads instead. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
-/* Return the thread's counter of requests. If it has none, add one if `add`. Returns NULL if there is still none,
- * because at most GWI_ASKERS_MAX threads are counted. */
+/* Return the thread's counter of granted requests. If the thread has none, add one if `add` is true. Returns NULL if
+ * there is still none, because at most GWI_ASKERS_MAX threads are counted. */
 gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
 static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
 {
@@ -356,15 +390,16 @@ static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
     if (asker != NULL)
         asker->count++;
 }
-/* Check whether a successful allocation shows a recovery from a failure. Call this if `bytes` is at least the
- * process's open_bytes_min. */
+/* Check whether a successful allocation of `bytes` shows a recovery from earlier failures. Call this if `bytes` is at
+ * least the process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
 void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* handles a POOL_STATE event */
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
-uint64_t gwi_work_count(const gw_process *process); /* number of launches, copies and fills */
+uint64_t gwi_work_count(const gw_process *process); /* number of launches, copies and fills of the process */
 void gwi_failures_finish(gw_model *model);
-void gwi_failures_link(gw_model *model); /* link the failures of each pid, once the list is complete */
+/* link the failures of each pid; call this when no more failures are added or dropped */
+void gwi_failures_link(gw_model *model);
 
 /* observer.c */
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event);
@@ -372,7 +407,8 @@ void gwi_observer_finish(gw_model *model);
 
 /* phases.c */
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);
-void gwi_phases_sort(gw_model *model); /* call this before the first look-up; may be called again */
+/* call this before gw_model_phase_at(); may be called again after more phases were added */
+void gwi_phases_sort(gw_model *model);
 void gwi_phases_free(gw_model *model);
 
 /* faults.c */
@@ -385,7 +421,8 @@ void gwi_faults_free(gw_model *model);
 void gwi_machine_sample(gw_model *model, const gw_item *item);
 void gwi_machine_event(gw_model *model, const gw_item *item);
 void gwi_card_fact(gw_model *model, const gw_item *item);
-/* Both do nothing if `fact` is NULL (there was no memory for it). The model keeps pointers into the fact's text. */
+/* These two functions do nothing if `fact` is NULL (there was no memory for it). The model keeps pointers into the
+ * fact's text. */
 void gwi_holder_fact(gw_model *model, const gw_pair *fact);
 void gwi_peers_fact(gw_model *model, const gw_pair *fact);
 void gwi_machine_finish(gw_model *model);
@@ -394,19 +431,19 @@ void gwi_machine_finish(gw_model *model);
 void gwi_cudnn_fact(gw_model *model, const gw_item *item);
 void gwi_cudnn_free(gw_model *model);
 
-/* crash.c. gwi_crash_event() handles a CRASH event. gwi_crash_finish() adds the kernel log's reports, and the block of
- * memory that contains the address. */
+/* crash.c. gwi_crash_event() handles a CRASH event. gwi_crash_finish() adds the crashes that the supervisor or the
+ * kernel log reported, and finds the block of memory that contains the address of each crash. */
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_crash_finish(gw_model *model); /* call this after gwi_machine_finish() */
 
 void gwi_machine_free(gw_model *model);
 
-/* elsewhere.c. Call this when a failure is added, to find out whether the failed call names an object of another
- * device. */
+/* elsewhere.c. Call this when a failure is added. It finds out whether an argument of the failed call is an object of
+ * another device. */
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
-/* order.c. gwi_order_step() handles the events ORDER and ORDER_RANGE. gwi_order_call() handles a successful call. Call
- * it if gwi_order_matters() is true, before gwi_ledger_apply(). */
+/* order.c. gwi_order_step() handles the events ORDER and ORDER_RANGE. gwi_order_call() handles a successful call; call
+ * it before gwi_ledger_apply() if gwi_order_matters() is true for the kind. */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
@@ -417,11 +454,14 @@ static inline bool gwi_order_matters(uint8_t kind)
 }
 void gwi_order_finish(gw_model *model);
 
-/* waits.c. Find out which calls in the rings have certainly ended. Call this after the rings were decoded. */
+/* waits.c. Find out which work of the calls in the rings has certainly ended. Call this after the rings were
+ * decoded. */
 void gwi_waits_finish(gw_model *model);
-/* Return the stream that a thread's call uses, waits for or queries. 1 is the legacy default stream. */
+/* Return the stream that a thread's call uses, waits for or queries. 1 is the legacy default stream; tid << 8 | 2 is
+ * the per-thread default stream of `tid`. */
 uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
-/* alone.c. Call this after gwi_waits_finish() and gwi_launches_finish(). */
+/* alone.c. Find streams with work that the program never waited for. Call this after gwi_waits_finish() and
+ * gwi_launches_finish(). */
 void gwi_alone_finish(gw_model *model);
 
 /* hang.c */
@@ -431,11 +471,11 @@ void gwi_hangs_free(gw_model *model);
 /* stderr_lines.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
-/* True if the first line is a message in which a parent reports a failed child. */
+/* True if the first line of the text is a message in which a parent process reports a failed child. */
 bool gwi_stderr_is_about_child(const char *text);
 
-/* raised.c. Handles the exception that ended a Python interpreter. gwi_raised_finish() appends it to the text of
- * stderr, unless stderr already contains it. Call it after gwi_stderr_finish(). */
+/* raised.c. gwi_raised_event() stores a line of the exception that ended a Python interpreter. gwi_raised_finish()
+ * appends the exception to the text of stderr, unless stderr already contains it; call it after gwi_stderr_finish(). */
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);
 void gwi_raised_finish(gw_model *model);
 

@@ -8,7 +8,7 @@
 
 typedef struct gwi_sort_key {
     uint64_t key;
-    uint32_t index; /* index of the element that has this key */
+    uint32_t index; /* index, in the caller's array, of the element with this key */
 } gwi_sort_key;
 
 /* Sort `list` by `key`. Elements with equal keys keep their order. If there is no memory, return false and leave the

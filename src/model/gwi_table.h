@@ -3,8 +3,9 @@
  *
  * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once, because a loop
  * with an early exit would be mispredicted at every other event, which costs more than the memory access. If a bucket
- * is full, a new value goes to the next bucket with a free lane. Each bucket counts the values that passed it, and a
- * search ends at a bucket whose count is 0. Erasing clears one lane and moves nothing. */
+ * is full, a new value goes to the next bucket with a free lane. Each bucket counts the values that were stored in a
+ * later bucket because this one was full, and a search ends at a bucket whose count is 0. Erasing a value clears its
+ * lane, and moves no other value. */
 #ifndef GWI_TABLE_H
 #define GWI_TABLE_H
 
@@ -18,7 +19,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Marks a rarely called function, to keep it out of the code that runs at every event. */
+/* Marks a rarely called function, to keep its code apart from the code that runs at every event. */
 #define GWI_RARE __attribute__((noinline, cold))
 
 enum {
@@ -38,7 +39,7 @@ _Static_assert(sizeof(gwi_bucket) == 64, "a bucket is one cache line");
 typedef struct gwi_table {
     gwi_bucket *bucket; /* owned; NULL if empty */
     uint32_t mask;      /* number of buckets - 1 */
-    uint32_t room;      /* number of values that can be added before the table grows */
+    uint32_t room;      /* number of values that can still be added before the table grows */
 } gwi_table;
 
 typedef struct gwi_spot { /* a lane of a bucket; valid until the table changes */
@@ -110,7 +111,7 @@ static inline uint32_t gwi_spot_value(gwi_spot spot)
     return spot.bucket->value[spot.lane];
 }
 
-/* False if no value has this hash. May be true even if no value has it. Reads one cache line. */
+/* Return false only if no value has this hash. The result may be true even if none has it. Reads one cache line. */
 static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
 {
     if (table->bucket == NULL)
@@ -119,8 +120,8 @@ static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
     return (gwi_bucket_lanes(home, hash) | home->passed_count) != 0;
 }
 
-/* Find the value with `hash` for which `is(context, value)` returns true. Inlined, so that the compiler can inline
- * `is`, too. */
+/* Find the value with the hash `hash` for which `is(context, value)` returns true. Inlined, so that the compiler can
+ * inline `is`, too. */
 static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_table *table, uint32_t hash,
                                                                      bool (*is)(const void *context, uint32_t value),
                                                                      const void *context)
@@ -138,7 +139,8 @@ static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_t
     }
 }
 
-/* Return the first value in the home bucket with this hash. If there is none, return some value of the table, or 0. */
+/* Return the first value in the bucket `home` with this hash. If the bucket has none, return the value in its last
+ * lane, which may be any present or erased value of the table, or 0. */
 static inline uint32_t gwi_bucket_guess(const gwi_bucket *home, uint32_t hash)
 {
     return home->value[__builtin_ctz(gwi_bucket_lanes(home, hash) | 1u << (GWI_BUCKET_LANES - 1))];
@@ -157,8 +159,9 @@ static inline void gwi_table_fill(gwi_table *table, uint32_t hash, uint32_t valu
     bucket->value[lane] = value;
 }
 
-/* Double the table. Old buckets are copied in order. Each goes to one of two positions in the new table, so both
- * tables are accessed sequentially. Marked unused, because some files that include this header do not call it. */
+/* Double the number of buckets. The old buckets are copied in order, and each value goes to the same position in the
+ * lower or the upper half of the new table, so both tables are accessed sequentially. Marked unused, because some files
+ * that include this header do not call this function. */
 static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
 {
     size_t buckets = table->bucket == NULL ? 16 : ((size_t)table->mask + 1) * 2;
@@ -179,7 +182,7 @@ static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
     return true;
 }
 
-/* Add a value, even if another one has the same hash. If there is no memory, return false. */
+/* Add a value, even if another value has the same hash. If there is no memory, return false. */
 static inline bool gwi_table_add(gwi_table *table, uint32_t hash, uint32_t value)
 {
     if (table->room == 0 && !gwi_table_grow(table))

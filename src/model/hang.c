@@ -1,4 +1,4 @@
-/* Reads hangs from the supervisor's facts:
+/* Reads hangs from the supervisor's facts. Each line below is a key, the ids in the fact, and an example value:
  *
  *     hang         pid        "for_ms=5000 cpu_ms=3"
  *     hang.thread  pid, tid   "wait=lock owner=12 in=cuCtxSynchronize in_ms=5000 questions=0 site=3221225473
@@ -112,7 +112,7 @@ void gwi_hangs_free(gw_model *model)
 char *gw_doing_text(char out[GW_DOING_TEXT_MAX], const gw_hang_thread *thread)
 {
     static const struct {
-        const char *word, *text; /* word: as in GW_WAITS */
+        const char *word, *text; /* `word`: from GW_WAITS; `text`: its meaning, for messages */
     } rows[] = {{"running", "running"},
                 {"lock", "waiting for a lock"},
                 {"join", "waiting for another thread to end"},

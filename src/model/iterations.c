@@ -1,5 +1,5 @@
-/* Finds iterations. Each place that repeatedly requests memory is tried as the beginning of an iteration, and the live
- * bytes at its requests are compared. gw_iterations.h explains the terms.
+/* Finds iterations. Each place (call site) that repeatedly requests memory is tried as the beginning of an iteration,
+ * and the live bytes at its requests are compared. gw_iterations.h explains the terms.
  *
  *     weights, then:  batch act act | batch act act | batch act act | batch -> refused
  *     marks:          ^               ^               ^               ^
@@ -19,26 +19,28 @@ typedef struct list {
     const gw_request *request;
     size_t count;
     gw_request_source source;
-    uint64_t *kept;        /* [i]: bytes of those of the first i requests whose blocks are still alive */
-    uint32_t *kept_blocks; /* [i]: number of those of the first i requests whose blocks are still alive */
+    /* [i]: total size of the blocks of the first i requests that are still alive at the end of the list */
+    uint64_t *kept;
+    uint32_t *kept_blocks; /* [i]: number of these blocks */
 } list;
 
-/* The marks of one place, as indexes of requests in ascending order. */
+/* The requests that begin an iteration at one place (its marks), as indexes of requests in ascending order. */
 typedef struct mark_list {
     const uint32_t *at;
     size_t count;
 } mark_list;
 
-/* Consecutive iterations that begin at one place and each left memory behind. The last one is the newest. */
+/* A possible leak: consecutive iterations that begin at one place and each left memory behind. The last of them ends at
+ * the last mark. */
 typedef struct candidate {
     mark_list marks; /* the caller owns the array; keep_candidate() copies it */
-    size_t first;    /* index of the mark at which the first of these iterations begins */
+    size_t first;    /* index in `marks` at which the first of these iterations begins */
     uint64_t bytes;
     bool is_current;
 } candidate;
 
-/* Return the amount of work before a request: launches, copies, reads of results and waits. Frees count, too, because
- * a program frees memory when it works. */
+/* Return the total work of the process up to a request: launches, copies, reads of results and waits. Frees count, too,
+ * because a program that works also frees memory. */
 static uint64_t work_at(const gw_request *request)
 {
     return request->launches + request->copies + request->reads + request->waits + request->frees;
@@ -87,7 +89,8 @@ static uint64_t measured(const list *all, const mark_list *marks, size_t which, 
     return 0;
 }
 
-/* Return the median over the newest iterations (at most MEDIAN_MAX) since iteration `first`. */
+/* Return the median of `what` over the iterations since iteration `first`. If there are more than MEDIAN_MAX, only the
+ * newest of them are used. */
 static uint64_t median(const list *all, const mark_list *marks, size_t first, measure what)
 {
     uint64_t number[MEDIAN_MAX];
@@ -97,7 +100,8 @@ static uint64_t median(const list *all, const mark_list *marks, size_t first, me
     return median_of(number, count);
 }
 
-/* True if the list ends at most about one iteration after the last mark. */
+/* True if the list ends soon after the last mark: after at most about twice the work and twice the requests of the
+ * median iteration. */
 static bool is_current(const list *all, const mark_list *marks)
 {
     enum { SLACK = 4 };
@@ -107,9 +111,9 @@ static bool is_current(const list *all, const mark_list *marks)
            all->count - last <= 2 * median(all, marks, 0, OF_REQUESTS) + SLACK;
 }
 
-/* Find the newest consecutive iterations that left memory behind. Most of this memory must also show as growth of the
- * live bytes. Otherwise, older blocks were freed at the same time, and nothing leaks. Returns false if there are fewer
- * than two such iterations. */
+/* Find the newest consecutive iterations that left memory behind. Returns false if there are fewer than two. Also
+ * returns false if the live bytes grew by less than three fifths of this memory: then older blocks were freed at the
+ * same time, and nothing leaks. */
 static bool find_leak(const list *all, const mark_list *marks, candidate *ret_found)
 {
     if (marks->count < 3)
@@ -117,13 +121,15 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     size_t last = marks->count - 1, first = last;
     while (first > 0 && measured(all, marks, first - 1, OF_KEPT) > 0)
         first--;
-    /* The first iteration may include requests from before the loop. */
+    /* The first iteration may include requests from before the loop. If it left far more than the others, exclude
+     * it. */
     if (last - first > 2 && measured(all, marks, first, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
         first++;
-    /* The newest iteration may still have blocks that the current iteration will free. */
+    /* The newest iteration may have left blocks that the next iteration will free. If it left far more than the others,
+     * exclude it. */
     mark_list whole = *marks;
     if (last - first > 2 && measured(all, marks, last - 1, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
-        whole.count = last--; /* `last` is now the index of the last mark in `whole` */
+        whole.count = last--; /* `last` is now the index of the last mark in `whole`, too */
     if (last - first < 2)
         return false;
     uint64_t kept = kept_in(all, marks->at[first], marks->at[last]);
@@ -134,7 +140,8 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     return true;
 }
 
-/* Find the newest consecutive iterations that ended with about as many live bytes as they began with. */
+/* Find the newest consecutive iterations that ended with about as many live bytes as they began with. Store them in
+ * `found` if they contain more requests than the iterations stored there. */
 static void find_balance(const list *all, const mark_list *marks, uint64_t live_now, gw_iterations *found)
 {
     enum { COUNT_MIN = 3, PART = 50, WARM_UP = 1 };
@@ -209,8 +216,8 @@ static bool is_kept_there(const gw_iterations *found, const gw_request *request)
     return false;
 }
 
-/* Return the most bytes that these places held before they freed more than half of them. So much memory is normal for
- * these places. */
+/* Return the largest amount of memory that these places held before they freed more than half of it. Holding that much
+ * is normal for these places. */
 static uint64_t held_before(const list *all, const gw_iterations *found)
 {
     int64_t *change = calloc(all->count + 1, sizeof *change);
@@ -256,7 +263,7 @@ static uint64_t passing_in(const list *all, const candidate *it)
 
 /* A thread that loads data and a thread that trains may run independently. Then the work of one thread between two
  * requests of the other is random and differs in the next run. So the work of other threads counts only if the threads
- * are in step. */
+ * are in step: the others make about the same number of requests in each iteration. */
 enum { THREADS_MAX = 8 };
 typedef struct thread_set {
     uint16_t thread[THREADS_MAX];
@@ -268,10 +275,11 @@ static bool has_thread(const thread_set *set, uint16_t thread)
     for (size_t i = 0; i < set->count; i++)
         if (set->thread[i] == thread)
             return true;
-    return thread == 0; /* an unknown thread counts as one of the set */
+    return thread == 0; /* an unknown thread counts as a member of every set */
 }
 
-/* Return the threads that begin these iterations. Returns an empty set if there are too many. */
+/* Return the threads that made the requests at the beginning of these iterations. Returns an empty set if there are
+ * more than THREADS_MAX. */
 static thread_set threads_of(const list *all, const candidate *it)
 {
     thread_set set = {.count = 0};
@@ -286,8 +294,8 @@ static thread_set threads_of(const list *all, const candidate *it)
     return set;
 }
 
-/* True if other threads made the same number of requests in each iteration. If there are many iterations, they may
- * also be ahead or behind by up to four iterations' requests. */
+/* True if the threads outside of `own` made the same number of requests in each iteration. If there are at least 16
+ * iterations, these threads may also be up to four iterations' requests ahead of or behind this pace. */
 static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
 {
     enum { AHEAD_MAX = 4, MANY = 16 };
@@ -309,7 +317,7 @@ static bool is_in_step(const list *all, const candidate *it, const thread_set *o
     return unequal == 0 || (number >= MANY && kept_pace);
 }
 
-/* Return the work that only these threads did in one iteration. */
+/* Return the work that the threads in `own` did in the iteration with index `which`. */
 static gw_request own_work_in(const list *all, const mark_list *marks, size_t which, const thread_set *own)
 {
     gw_request sum = {0};
@@ -329,7 +337,8 @@ typedef struct own_counts {
     uint64_t launches[MEDIAN_MAX], copies[MEDIAN_MAX], reads[MEDIAN_MAX], waits[MEDIAN_MAX];
 } own_counts;
 
-/* Count the work per iteration without the threads that are not in step. */
+/* Replace the counts per iteration in `found` by those of the threads in `own` alone, because the other threads are not
+ * in step. */
 static void count_own_work(const list *all, const candidate *it, const thread_set *own, gw_iterations *found)
 {
     own_counts counts;
@@ -350,7 +359,7 @@ static void count_own_work(const list *all, const candidate *it, const thread_se
     found->passing = passing / (last - it->first);
 }
 
-/* True if these threads requested less than half of the kept bytes. */
+/* True if the threads in `own` requested less than half of the bytes that these iterations left behind. */
 static bool is_kept_by_others(const list *all, const candidate *it, const thread_set *own)
 {
     size_t last = it->marks.at[it->marks.count - 1];
@@ -361,7 +370,7 @@ static bool is_kept_by_others(const list *all, const candidate *it, const thread
     return bytes * 2 < it->bytes;
 }
 
-/* True if at least nine out of ten requests in these iterations came after some work. */
+/* True if at least nine out of ten requests in these iterations came after some work since the previous request. */
 static bool is_interleaved(const list *all, const candidate *it)
 {
     size_t from = it->marks.at[it->first], to = it->marks.at[it->marks.count - 1], worked = 0;
@@ -370,16 +379,16 @@ static bool is_interleaved(const list *all, const candidate *it)
     return worked * 10 >= (to - from) * 9;
 }
 
-/* True if less than half of all work was done since the first mark of the loop. This includes iterations that left
- * nothing behind. */
+/* True if more than half of all work was done before the first mark of the loop. The loop includes earlier iterations
+ * that left nothing behind. */
 static bool is_late(const list *all, const candidate *it)
 {
     uint64_t begin = work_at(&all->request[0]), end = work_at(&all->request[all->count - 1]);
     return (work_at(&all->request[it->marks.at[0]]) - begin) * 2 > end - begin;
 }
 
-/* True if each block stayed and got about one kernel. The program may be creating layers, or passing through them
- * once. */
+/* True if no block was freed and there was at most about one kernel per block. The program may be creating layers, or
+ * passing data through its layers once. */
 static bool looks_like_layers(const gw_iterations *found)
 {
     return found->passing == 0 && found->is_interleaved && found->launches * 2 <= found->requests * 3 &&
@@ -388,7 +397,7 @@ static bool looks_like_layers(const gw_iterations *found)
 
 /* True if this may be one pass through layers in a framework, where each operation requests memory for its result. In
  * one pass, there is at most one kernel per request, at most as many results are freed as kept, and the host does not
- * wait. A training iteration does more. */
+ * wait. A training iteration exceeds at least one of these limits. */
 static bool looks_like_operations(const list *all, const gw_iterations *found)
 {
     return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
@@ -396,9 +405,9 @@ static bool looks_like_operations(const list *all, const gw_iterations *found)
            found->leak_count < PASS_MAX;
 }
 
-/* True if this may be the program's first pass. If the host waited or read results, there are two more conditions.
- * Each iteration must request at least two blocks. And either almost nothing was kept before the loop, or the host did
- * not read and at least one block per iteration, such as a weight, was kept before it. */
+/* True if this may be the program's first pass through its layers. This is always possible if the host neither waited
+ * nor read results. Otherwise, each iteration must request at least two blocks. In addition, almost no older block may
+ * be alive, or the host read nothing and there is at least one older live block, such as a weight, per iteration. */
 static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t before = all->kept_blocks[it->marks.at[it->first]];
@@ -408,8 +417,8 @@ static bool may_be_one_pass(const list *all, const candidate *it, const gw_itera
            (before <= 2 * found->requests + 2 || (found->reads == 0 && before >= found->leak_count));
 }
 
-/* True if the program had worked before the loop began: it had freed several blocks, for example in earlier
- * iterations. */
+/* True if the program had worked before the loop began: at least eight blocks that it had requested were freed, for
+ * example by earlier iterations. */
 static bool had_worked(const list *all, const candidate *it)
 {
     enum { PASSED_MIN = 8 };
@@ -417,8 +426,9 @@ static bool had_worked(const list *all, const candidate *it)
     return first - all->kept_blocks[first] >= PASSED_MIN;
 }
 
-/* True if staging buffers were allocated and freed, blocks that were converted from them stayed, and almost nothing
- * was alive before. */
+/* True if the iterations look like the conversion of loaded blocks: staging buffers were allocated and freed, there was
+ * at least one copy and at most about one kernel per block that stayed, the host read nothing, and almost nothing was
+ * alive before these iterations. */
 static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
@@ -432,10 +442,10 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* True if there was about one staging buffer for each block that stayed. Such a loop is loading if the host copied for
- * each block and no kernel ran. Otherwise, these must be the program's first requests, with at least two blocks per
- * iteration and at most one kernel for each block, because training has more kernels than weights. In a framework, one
- * block per iteration is enough, because each kernel there requests memory for its result. */
+/* True if the iterations load blocks through about one staging buffer for each block that stayed. Either the host
+ * copied for each block and no kernel ran. Or these are the program's first requests, at least two blocks stayed per
+ * iteration, and there was either no kernel or one per block; training has more kernels than weights. In a framework,
+ * one block per iteration is enough, because each kernel there requests memory for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
@@ -447,8 +457,8 @@ static bool is_staged(const list *all, const candidate *it, const gw_iterations 
            found->passing + 1 >= stayed && (found->launches == 0 || found->launches == stayed);
 }
 
-/* True if these are the program's first requests, and each block was filled by a copy, got one kernel and was not
- * read. */
+/* True if these are the program's first requests, and each iteration requested one block, copied, launched one kernel
+ * and read nothing: the copy filled the block, and the kernel converted or used it. */
 static bool is_copied_in(const candidate *it, const gw_iterations *found)
 {
     return are_first_requests(it, found) && found->requests == 1 && found->passing == 0 && found->launches == 1 &&
@@ -461,7 +471,7 @@ static bool looks_like_loading(const list *all, const candidate *it, const gw_it
            (is_converted(all, it, found) || is_staged(all, it, found) || is_copied_in(it, found));
 }
 
-/* Return the highest number of live bytes between two requests, minus the live bytes at the first. */
+/* Return how far the live bytes rose above their value at request `from`, up to request `to`. */
 static uint64_t highest_in(const list *all, size_t from, size_t to)
 {
     uint64_t begin = all->request[from].live_bytes, highest = begin;
@@ -472,8 +482,8 @@ static uint64_t highest_in(const list *all, size_t from, size_t to)
     return highest - begin;
 }
 
-/* True if the phase after the last whole iteration needs more memory than all iterations kept, and more than twice as
- * much as any iteration needed. */
+/* True if the program needed more memory after the last whole iteration than all iterations kept, and more than twice
+ * as much as within any iteration. */
 static bool is_outgrown(const list *all, const candidate *it, const gw_iterations *found)
 {
     const mark_list *marks = &it->marks;
@@ -485,9 +495,10 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
     return since > found->leak_bytes && since > 2 * most;
 }
 
-/* True if the program only allocated blocks, and perhaps filled them. One wait per iteration counts as work, unless
- * the host copied: a program that loads data also copies and waits once. A framework's copies are not recorded, so it
- * must have waited twice. */
+/* True if the program only allocated blocks, and perhaps filled them: no kernel ran and the host read nothing. It may
+ * have freed blocks if there are fewer than 16 iterations. One wait per iteration counts as work. If the host copied,
+ * two waits are needed, because a program that loads data also copies and waits once. The same applies to a framework,
+ * because its copies are not recorded. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
@@ -517,7 +528,8 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* Return the number of similar whole iterations directly before the leak that left nothing behind. */
+/* Return the number of whole iterations directly before the leak that left nothing behind and launched a similar number
+ * of kernels. */
 static uint64_t idle_before(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t idle = 0;
@@ -590,8 +602,9 @@ static int rank_of(const gw_iterations *found)
     return 1;
 }
 
-/* True if `one` is the better candidate. First, a candidate without doubts is better than one with doubts. Then, more
- * leaked bytes are better, then a better proof, then longer iterations. */
+/* True if `one` is the better candidate. A candidate without doubts is better than one with doubts. Next, the candidate
+ * that leaked over 10 % more bytes is better, then the one with the better proof, then the one with longer
+ * iterations. */
 static bool is_better(const gw_iterations *one, const gw_iterations *other)
 {
     int a = rank_of(one), b = rank_of(other);
@@ -605,7 +618,7 @@ static bool is_better(const gw_iterations *one, const gw_iterations *other)
 
 typedef struct search {
     list all;
-    candidate tried[TRIED_MAX]; /* sorted by bytes, most first; each candidate owns its marks */
+    candidate tried[TRIED_MAX]; /* sorted by bytes, most first; each candidate owns the array of its marks */
     size_t tried_count;
 } search;
 
@@ -628,10 +641,10 @@ static void keep_candidate(search *it, const candidate *found)
     it->tried_count++;
 }
 
-/* Compute how many more bytes were alive at a place's last iteration than at its first. Another iteration begins when
- * the place requests memory again after kernels ran and the host waited. If there are three or more iterations, start
- * at the second, because the first also allocates memory that the program keeps on purpose, such as the state of an
- * optimizer. */
+/* Compute how many more bytes were alive at a place's last iteration than at its first, and store the largest result of
+ * all places in again_bytes. Another iteration begins when the place requests memory again after kernels ran and the
+ * host waited. If there are three or more iterations, start at the second, because the first also allocates memory that
+ * the program keeps on purpose, such as the state of an optimizer. */
 static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_iterations *found)
 {
     const gw_request *first = &all->request[mark[0]], *turn = first;
@@ -648,8 +661,9 @@ static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_
         found->again_bytes = turn->live_bytes - first->live_bytes;
 }
 
-/* Try the requests of one place, whose indexes are in `mark`. Requests without work since the previous mark are
- * removed. */
+/* Search the iterations that begin at one place for a leak, or else for a balance. `mark` has the indexes of the
+ * place's requests. Requests without work since the previous mark are removed from it, because they do not begin an
+ * iteration. */
 static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
 {
     size_t kept = 0;
@@ -666,7 +680,8 @@ static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_no
         find_balance(&it->all, &marks, live_now, found);
 }
 
-/* Try each place, or each combination of place and size if `by_size`. */
+/* Search the iterations of each place, or of each combination of place and size if `by_size`. False if there is no
+ * memory. */
 static bool try_all(search *it, bool by_size, uint64_t live_now, gw_iterations *found)
 {
     size_t count = it->all.count;
@@ -716,8 +731,8 @@ static bool was_asked(const list *all, const gw_iterations *found, const gw_requ
     return false;
 }
 
-/* True if all requests after the balanced iterations, including the refused one, came from places in those iterations.
- * The sizes may differ. */
+/* True if at most 256 requests followed the balanced iterations, and all of them, including the refused one, came from
+ * places that also requested memory in those iterations. The sizes may differ. */
 static bool were_asked(const list *all, const gw_iterations *found)
 {
     enum { ASKED_MAX = 256 };
@@ -727,7 +742,7 @@ static bool were_asked(const list *all, const gw_iterations *found)
     return asked;
 }
 
-/* Return the least work above 0 between two successive requests, without the last pair. Returns 0 if there was no
+/* Return the least work above 0 between two successive requests, not counting the last two. Returns 0 if there was no
  * work. */
 static uint64_t least_work(const gw_request *request, size_t count)
 {
@@ -751,7 +766,8 @@ static void choose(search *it, gw_iterations *found)
     for (size_t i = 0; i < it->tried_count; i++) {
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
-        /* The loop is part of a longer loop whose whole iterations freed all of this memory. */
+        /* This loop is part of the unfinished iteration of a longer loop, whose whole iterations freed all of their
+         * memory. */
         if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
             is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;

@@ -14,7 +14,7 @@ enum { LIST_MAX = 4096 };
 
 static gw_request list[LIST_MAX];
 static size_t count;
-static gw_request now; /* running totals, copied into each request */
+static gw_request now; /* running totals of the simulated process, copied into each request */
 static uint64_t live;
 static gw_iterations found;
 
@@ -25,7 +25,7 @@ static void begin(void)
     now = (gw_request){0};
 }
 
-/* Add a request and return its index. */
+/* Add a granted request for memory and return its index in the list. */
 static size_t take(uint32_t site, uint64_t bytes)
 {
     assert_true(count < LIST_MAX);
@@ -122,7 +122,8 @@ static void test_nothing_is_kept(void **state)
     assert_true(found.balanced_count >= 3);
 }
 
-/* The first step allocates state that stays, and later steps keep nothing. This must not count as growth. */
+/* The first step allocates state that stays, and later steps keep nothing. If there are at least three steps, this
+ * state must not count as growth. */
 static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void test_a_phase_outgrows_what_was_kept(void **state)
     assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
 }
 
-/* The same steps without validation must count as a leak. */
+/* The steps of the test above, without the validation, must count as a leak. */
 static void test_kept_near_a_phase(void **state)
 {
     (void)state;
@@ -199,7 +200,8 @@ static void test_a_model_is_loaded_through_buffers(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* As many blocks are freed and kept as in loading, but each gets many kernels, as in training. This is not loading. */
+/* As many blocks are freed and kept as in the test above, but each weight gets nine kernels, as in training. This must
+ * not count as loading. */
 static void test_loading_near_a_training(void **state)
 {
     (void)state;
@@ -209,7 +211,8 @@ static void test_loading_near_a_training(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Allocate blocks and copy into each. Then call `then`, which waits for the GPU or reads results. */
+/* Allocate 20 blocks. After each allocation, copy into the block, launch one kernel and call `then`, which waits for
+ * the GPU or reads results. */
 static void copy_into_blocks(void (*then)(void))
 {
     begin();
@@ -229,7 +232,7 @@ static void test_blocks_are_copied_into(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* The same, but the host reads results after each block, like a loop that keeps its outputs. This is not loading. */
+/* The host reads results after each block, like a loop that keeps its outputs. This must not count as loading. */
 static void test_copied_into_near_results_that_are_read(void **state)
 {
     (void)state;
@@ -238,7 +241,8 @@ static void test_copied_into_near_results_that_are_read(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Simulate repeated relu(linear(x)): each operation requests memory for its result, and every other result is freed. */
+/* Simulate repeated relu(linear(x)): each operation requests memory for its result, the results of linear() stay, and
+ * those of relu() are freed. */
 static void pass_through_layers(int layers, bool waits)
 {
     size_t passing = take(60, 10 * MIB);
@@ -273,7 +277,7 @@ static void test_layers_near_iterations_that_wait(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Simulate host.cuda().half(), layer by layer. */
+/* Simulate host.cuda().half(), layer by layer: each layer is copied to the GPU and converted, and the copy is freed. */
 static void test_layers_are_converted_in_a_framework(void **state)
 {
     (void)state;
@@ -289,7 +293,7 @@ static void test_layers_are_converted_in_a_framework(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* Allocate 20 blocks. Copy into each block if `copies`, and wait for the GPU after each if `waits`. */
+/* Allocate 20 blocks. After each allocation, copy into the block if `copies`, and wait for the GPU if `waits`. */
 static void take_blocks(bool copies, bool waits)
 {
     begin();
@@ -306,7 +310,8 @@ static void test_blocks_and_waits(void **state)
     take_blocks(false, true);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.doubt, GW_LOOP_SURE);
-    find(GW_REQUESTS_OF_FRAMEWORK); /* a framework's copies are not recorded */
+    /* a framework's copies are not recorded, so a wait may belong to a copy and does not count as work */
+    find(GW_REQUESTS_OF_FRAMEWORK);
     assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
     take_blocks(true, true);
     find(GW_REQUESTS_OF_DRIVER);
@@ -327,8 +332,8 @@ static void test_work_that_is_not_counted(void **state)
     assert_int_equal(found.leak_count, 0);
 }
 
-/* An iteration without requests can be hidden in the work before the last request. To detect this, last_work can be
- * compared with least_work, which excludes the last request. */
+/* The work before the last request may include iterations that requested no memory. Callers detect this by comparing
+ * last_work with least_work, so least_work must exclude the last request. */
 static void test_work_before_the_last_request(void **state)
 {
     (void)state;
@@ -345,8 +350,7 @@ static void test_work_before_the_last_request(void **state)
     assert_int_equal(found.last_work, 7);
 }
 
-/* One thread loads blocks and keeps them, while another thread trains. Simulate `turns` requests of the loading
- * thread. */
+/* Simulate `turns` requests of a thread that loads blocks and keeps them, while another thread trains. */
 static void load(int turns)
 {
     now.thread = 7;
@@ -373,7 +377,7 @@ static void test_another_thread_at_its_own_pace(void **state)
     (void)state;
     static const int loads[] = {30, 1, 0, 3, 0, 0, 9, 1, 2, 0, 5, 1, 1, 7, 0, 2};
     enum { ROUNDS = sizeof loads / sizeof loads[0] };
-    for (int late = 0; late < 2; late++) { /* with the long loads first, and in reverse order */
+    for (int late = 0; late < 2; late++) { /* with the long loads first, then in reverse order */
         begin();
         for (int i = 0; i < ROUNDS; i++) {
             load(loads[late ? ROUNDS - 1 - i : i]);
@@ -387,8 +391,8 @@ static void test_another_thread_at_its_own_pace(void **state)
     }
 }
 
-/* One thread trains for several rounds. Meanwhile, another thread keeps memory, so it is not a leak of the first
- * thread. */
+/* One thread trains for several rounds. Meanwhile, another thread keeps memory, which must not count as a leak of the
+ * first thread. */
 static void test_another_thread_keeps(void **state)
 {
     (void)state;
@@ -415,7 +419,8 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
     assert_int_equal(found.launches, 6);
     begin();
-    for (int i = 0; i < 40; i++) { /* as with a queue of two elements between the threads */
+    /* the loading thread is up to one block ahead, as with a short queue between the threads */
+    for (int i = 0; i < 40; i++) {
         load(i % 3 == 0 ? 2 : i % 3 == 1 ? 1 : 0);
         train();
     }
@@ -423,7 +428,8 @@ static void test_near_threads_in_step(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* If one thread both keeps the blocks and does the work, this is a leak, even if another thread has its own pace. */
+/* If one thread both keeps the blocks and does the work, this is a leak, even if another thread requests memory at its
+ * own pace. */
 static void test_near_a_thread_with_work_of_its_own(void **state)
 {
     (void)state;

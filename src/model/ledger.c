@@ -3,7 +3,7 @@
  * All objects of a process are in one array. There is one table per space, which finds objects by address or handle. A
  * VMM block lives until all its handles are released and all its mappings are removed. The end of a context (destroy,
  * last release, reset) also ends the objects that were created in it. Pools, VMM handles and graphs do not belong to a
- * context. Memory that was opened from another process belongs to that process and counts as zero bytes here. */
+ * context. Memory that was opened from another process belongs to the other process and counts as zero bytes here. */
 #include "gw_names.h"
 #include "gwi_find.h"
 
@@ -20,7 +20,7 @@ static void forget_context(gwi_process *process)
 static bool dies_with_context(const gwi_object *object)
 {
     if (object->space == GWI_SPACE_HANDLE)
-        return false; /* host or imported memory is independent of the context, and mappings may keep memory alive */
+        return false; /* a VMM block may be host or imported memory, and its mappings may keep it alive */
     switch (object->cls) {
     case GW_CLASS_FUNCTION:
         return object->kind != GW_OWNER_LIBRARY; /* a library's kernel belongs to no context */
@@ -54,7 +54,8 @@ static void note_context(const gw_model *model, const gwi_process *process, gw_t
     teardown->made_site = site_of(model, &process->object[index]);
 }
 
-/* End the objects in `context`. A reset of the device also ends the blocks in its default pool. */
+/* Record the end of `context`, and end the objects in it. A reset of the device also ends the blocks in its default
+ * pool. */
 static void bury(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind, int device,
                  uint64_t context)
 {
@@ -93,7 +94,8 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
             teardown->buried[teardown->buried_count++] =
                 (gw_buried){object->key, object->bytes, object->t_ns, site_of(model, object), object->cls};
         uint32_t index;
-        if (object->cls == GW_CLASS_FUNCTION) /* the handle is invalid now, but earlier launches still need the name */
+        /* the function's handle is invalid now, but its name is still needed for earlier launches */
+        if (object->cls == GW_CLASS_FUNCTION)
             continue;
         if (gwi_object_take(process, object->space, object->key, &index)) {
             model->group[object->group].buried_count++;
@@ -137,7 +139,7 @@ static void context_destroy(gw_model *model, gwi_process *process, const gw_even
     if (!gwi_object_find(process, GWI_SPACE_CONTEXT, event->arg[0], &index))
         return;
     int device = process->object[index].device;
-    /* A green context borrows the primary context's memory, so destroying it frees nothing. */
+    /* A green context borrows the primary context's memory, so the end of a green context frees nothing. */
     if (process->object[index].kind != GW_CONTEXT_GREEN)
         bury(model, process, event, GW_TEARDOWN_DESTROY, device, event->arg[0]);
     gwi_object_end(model, process, GWI_SPACE_CONTEXT, event->arg[0]);
@@ -217,7 +219,8 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
         cls = GW_CLASS_HOST;
     int device = imported ? gwi_device_of(process, event->context) : gwi_device_place(event->arg[2]);
     uint64_t bytes = imported ? 0 : event->arg[1];
-    vmm_handle_end(model, process, event->arg[0]); /* in case the release of an earlier handle was not recorded */
+    /* in case the release of an earlier handle with the same number was not recorded */
+    vmm_handle_end(model, process, event->arg[0]);
     const gwi_object *object =
         gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
     if (on_host && object != NULL)
@@ -243,11 +246,12 @@ static void vmm_retain(gwi_process *process, const gw_event *event)
         process->object[index].refs++;
         return;
     }
-    /* The program had released the last handle, and now requested a handle by address. The block has a handle again. */
+    /* The handle is new: the program had released the block's last handle, and now requested another one by the block's
+     * address. */
     if (event->arg[1] == 0 || !gwi_object_find(process, GWI_SPACE_MAPPING, event->arg[1], &index))
         return;
     uint32_t block = (uint32_t)process->object[index].owner;
-    if (process->object[block].refs > 0) /* the block still has a handle, and the call returned that one */
+    if (process->object[block].refs > 0) /* the block still has another handle, and the ledger stores only one */
         return;
     if (gwi_table_add(&process->table[GWI_SPACE_HANDLE], gwi_hash(event->arg[0]), block)) {
         process->object[block].refs = 1;
@@ -282,7 +286,8 @@ static void vmm_unmap_range(gw_model *model, gwi_process *process, const gw_even
 static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t block;
-    vmm_unmap(model, process, event->arg[0], 1); /* in case the unmap of an earlier mapping was not recorded */
+    /* in case the unmap of an earlier mapping at this address was not recorded */
+    vmm_unmap(model, process, event->arg[0], 1);
     if (!gwi_object_find(process, GWI_SPACE_HANDLE, event->arg[3], &block))
         return;
     gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
@@ -293,8 +298,8 @@ static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event
     process->object[block].maps++;
 }
 
-/* Memory of another process can be opened several times. The address is always the same, and the memory must be closed
- * as many times. */
+/* Memory of another process can be opened several times, always at the same address, and must be closed as many
+ * times. */
 static void import_open(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t index;
@@ -432,7 +437,8 @@ static void host_end(gw_model *model, gwi_process *process, const gw_event *even
 static void graph_end(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gwi_object_end(model, process, GWI_SPACE_GRAPH, event->arg[0]);
-    if (!exec_of_graph_alive(process, event->arg[0])) /* an executable graph outlives its graph */
+    /* an executable graph may outlive its graph, and the names of its kernels are found through the nodes */
+    if (!exec_of_graph_alive(process, event->arg[0]))
         nodes_forget(process, event->arg[0]);
 }
 
@@ -458,8 +464,9 @@ static void pool_set(gwi_process *process, const gw_event *event)
 
 typedef void effect(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* How to handle one kind of object: its space and class, and the functions that create and end it. If a function is
- * NULL, an object of this space and class is added (with arg[1] bytes if `has_bytes`) or ended. */
+/* How to handle one kind of object: its space and class, and the functions that create and end it. If `make` is NULL,
+ * add an object of this space and class, with arg[1] bytes if `has_bytes`. If `end` is NULL, end the object with the
+ * key arg[0]. */
 typedef struct thing_rule {
     gwi_space space;
     gw_class cls;
@@ -467,7 +474,8 @@ typedef struct thing_rule {
     effect *make, *end;
 } thing_rule;
 
-/* Functions keep their names after their module is unloaded. gwi_ledger_apply() handles memory, except VMM blocks. */
+/* Device and managed memory has no rule here, because gwi_ledger_apply() handles it. No event ends a function: its name
+ * is still needed after its module was unloaded. */
 static const thing_rule things[GW_THING_COUNT] = {
     [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
     [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},
@@ -525,7 +533,7 @@ static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const g
     }
 }
 
-/* Handle calls that the rules do not cover. A graph that is created by a capture is not recorded. */
+/* Handle the calls that need more than a rule in `things`. The end of a capture adds no graph to the ledger. */
 static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
 {
     switch ((gw_event_kind)event->kind) {
@@ -560,7 +568,8 @@ static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw
 
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    switch ((gw_event_kind)event->kind) { /* nearly all events of a program that allocates often are of these kinds */
+    /* allocations and frees come first, because they are nearly all events of a program that allocates often */
+    switch ((gw_event_kind)event->kind) {
     case GW_EV_ALLOC:
         model->process[process->index].allocation_us += event->took_us;
         gwi_memory_add(model, process, event, class_of_space(event->arg[2]));

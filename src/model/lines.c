@@ -15,11 +15,11 @@ static uint64_t mix_text(uint64_t hash, const char *text)
 }
 
 /* Number of innermost user frames that identify a place. One frame is not enough, because one function may make all
- * allocations. All frames are too many, because the first pass and the second would become different places. */
+ * allocations. All frames are too many, because then the first pass and the second would be different places. */
 enum { DEPTH = 3 };
 typedef struct place {
     const gw_frame *frame[DEPTH];
-    int depth; /* 0: unknown */
+    int depth; /* number of frames in `frame`; 0: the place is unknown */
 } place;
 
 static place place_of(const gw_model *model, const gw_group *group)
@@ -36,7 +36,8 @@ static place place_of(const gw_model *model, const gw_group *group)
     return found;
 }
 
-/* If a frame has no line, return its address, because functions with the same name may be different places. */
+/* If a frame has no line, return its address, because functions with the same name may be different places. Otherwise,
+ * return 0. */
 static uint64_t address_of(const gw_frame *frame)
 {
     return frame->line == 0 ? frame->address : 0;
@@ -74,7 +75,8 @@ static void take_over(gw_group *kin, gw_group *group)
     kin->alloc_count += group->alloc_count;
     kin->free_count += group->free_count;
     kin->live_count += group->live_count;
-    kin->live_count_peak += group->live_count_peak; /* an upper bound: the peaks may be at different times */
+    /* an upper bound, because the two groups may have peaked at different times */
+    kin->live_count_peak += group->live_count_peak;
     kin->step_count += group->step_count;
     kin->grown_at += group->grown_at;
     kin->buried_count += group->buried_count;
@@ -127,7 +129,8 @@ static bool put_together(gw_model *model)
 
 gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err)
 {
-    enum { SITES_MAX = 1 << 14 }; /* limits the stacks of all sites to about 80 MB of memory */
+    /* with more sites, lines are not merged: the stacks of all sites would need over 80 MB */
+    enum { SITES_MAX = 1 << 14 };
     if (gw_sites_count(model->sites) == 0)
         return GW_OK;
     gw_status st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);

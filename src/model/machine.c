@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two reports of one event by NVML and the kernel log may be this far apart, because their clocks may differ. */
+/* NVML and the kernel log may report one event at times this far apart, because their clocks may differ. */
 static const uint64_t same_event_ns = 2000000000u;
 static const uint64_t burst_ns = 1000000000u;
 
-/* All values that one source reports about one card or process. */
+/* All series of values that one source reports about one card, one process or the machine. */
 typedef struct group {
     uint8_t source;
     uint32_t device, pid;
     uint64_t t_last_ns;
-    int32_t series[GW_METRIC_COUNT]; /* index + 1; 0: none */
+    int32_t series[GW_METRIC_COUNT]; /* index + 1 in gw_machine.series of each metric's series; 0: none yet */
 } group;
 
 typedef struct gwi_machine {
@@ -71,7 +71,8 @@ static group *group_of(gw_model *model, gwi_machine *inner, const gw_item *item)
     return g;
 }
 
-/* Extend the series to the time of the new sample. A value that was not reported again is unchanged. */
+/* Extend the series of a group to the time of its new sample, because a value that the sample does not contain is
+ * unchanged. */
 static void pass_time(gw_model *model, group *g, uint64_t now_ns)
 {
     uint64_t passed = now_ns > g->t_last_ns ? now_ns - g->t_last_ns : 0;
@@ -157,13 +158,15 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Return the bit for an item's source in gw_machine_event.sources. A damaged recording may contain any source. */
+/* Return the bit for an item's source in gw_machine_event.sources. The source is reduced to 0 to 7, because a damaged
+ * recording may contain any number. */
 static uint8_t source_bit(const gw_item *item)
 {
     return (uint8_t)(1u << (item->machine.source & 7));
 }
 
-/* True if the item reports this event again. */
+/* True if the item reports this event again: the same source within a second, or for an Xid, another source within
+ * two. */
 static bool is_same(const gw_machine_event *event, const gw_item *item)
 {
     bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & source_bit(item)) == 0;
@@ -237,7 +240,7 @@ void gwi_machine_event(gw_model *model, const gw_item *item)
 
 /* ---- cards ---- */
 
-/* Parse a PCI address such as "00000000:18:00.0" at the start of a text. */
+/* Parse a PCI address such as "00000000:18:00.0" at the start of a text. False if there is none. */
 static bool read_place(const char *text, uint32_t *ret_domain, uint32_t *ret_bus, uint32_t *ret_slot)
 {
     return sscanf(text, "%x:%x:%x", ret_domain, ret_bus, ret_slot) == 3;
@@ -280,7 +283,7 @@ void gwi_peers_fact(gw_model *model, const gw_pair *fact)
     gw_fact_peers_read(gw_fact_text_of(fact->value), &model->machine.peers);
 }
 
-enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* the driver's device attribute numbers */
+enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* numbers of these device attributes in the driver API */
 
 static bool is_at(const gw_device *device, const gw_machine_card *card)
 {
@@ -305,7 +308,7 @@ static void match_cards(gw_model *model)
     }
     bool has_place = only >= 0 && model->device[only].has_attribute[PCI_BUS];
     if (machine->card_count == 1 && known == 1 && (!has_place || !machine->card[0].has_pci))
-        machine->card[0].device = only; /* with only one card and one device, they must match */
+        machine->card[0].device = only; /* the only card must be the only device */
 }
 
 static uint32_t card_in_text(const gw_machine *machine, const char *text)
@@ -330,7 +333,7 @@ static bool is_used(const gw_model *model, int device)
     return false;
 }
 
-/* True if the card of each device that this run used is known. Then the other cards do not concern the run. */
+/* True if this run used devices and the card of each of them is known. Then the other cards do not concern the run. */
 static bool is_all_matched(const gw_model *model)
 {
     bool any = false;

@@ -1,4 +1,4 @@
-/* Tests that readings become series, that events are matched to cards and processes, and that unknown values stay
+/* Tests that samples become series, that events are matched to cards and processes, and that unknown values stay
  * unknown. */
 #include "gw_feed.h"
 
@@ -72,7 +72,8 @@ static void bits_have_durations(void **state)
     gw_model_free(model);
 }
 
-/* An unknown value is not zero: the series has a state instead. A series that was KNOWN once stays KNOWN. */
+/* An unknown value is not zero: the `state` of its series says why it is unknown. A series with one known value stays
+ * GW_SAMPLE_KNOWN. */
 static void unknown_is_told_apart(void **state)
 {
     (void)state;
@@ -92,11 +93,11 @@ static void unknown_is_told_apart(void **state)
     assert_non_null(heat);
     assert_int_equal(heat->last_state, GW_SAMPLE_FAILED);
     assert_int_equal(heat->last, 50);
-    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* the value is unknown after that */
+    assert_int_equal(heat->t_last_ns - heat->t_first_ns, second_ns); /* after this second, the value is unknown */
     gw_model_free(model);
 }
 
-/* Open a feed in which CUDA's device 0 is the second card on the bus. */
+/* Open a feed with two cards, of which the second one in NVML is CUDA's device 0. */
 static void two_cards(gw_feed *feed)
 {
     gw_feed_open(feed, 1u << 30);
@@ -122,7 +123,8 @@ static void cards_are_matched_by_their_place(void **state)
     gw_model_free(model);
 }
 
-/* If NVML and the kernel log report the same Xid, it is one event. Events of other cards or processes are not ours. */
+/* If NVML and the kernel log report the same Xid, the reports must become one event. Events of other cards or processes
+ * must not count as events of this run. */
 static void events_are_put_together(void **state)
 {
     (void)state;

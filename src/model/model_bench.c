@@ -17,7 +17,7 @@ enum { ROUNDS = 5, BATCH = 1 << 12, SIZES = 64 };
 
 typedef struct bench {
     gw_model *model;
-    uint64_t *live; /* addresses of live blocks; owned */
+    uint64_t *live; /* addresses of the live blocks; owned */
     size_t live_count, async_count, event_count;
     uint64_t async[64], event[64];
     uint64_t random, address_next, t_ns;

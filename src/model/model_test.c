@@ -37,17 +37,18 @@ static void test_plain_memory(void **state)
     uint64_t a = gw_feed_alloc(&feed, 3 * mib), b = gw_feed_alloc(&feed, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib + 100);
     gw_feed_free(&feed, a);
-    gw_feed_free(&feed, 0); /* a free of NULL must not count */
+    gw_feed_free(&feed, 0); /* a free of NULL must change nothing */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->peak_bytes, 3 * mib + 100);
-    gw_feed_free(&feed, a); /* a second free must only be counted */
+    gw_feed_free(&feed, a); /* a second free of the block must only increase unknown_frees */
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 1);
     gw_feed_free(&feed, b);
     assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
     close_feed();
 }
 
-/* Device numbers beyond the table must not affect other devices. A bug once treated device 16 as device 0. */
+/* Devices with a number beyond the model's table must not be mixed up with other devices. A bug once treated device 16
+ * as device 0. */
 static void test_devices_beyond_the_table_are_nobody_elses(void **state)
 {
     (void)state;
@@ -61,7 +62,8 @@ static void test_devices_beyond_the_table_are_nobody_elses(void **state)
     (void)gw_feed_alloc(&feed, 2 * mib);
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, GW_SPACE_DEVICE, 0);
     gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, mib, gib, UINT64_MAX, 2);
-    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 40, 0); /* not device 16 */
+    /* must not end the context on device 16 */
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 40, 0);
     const gw_process *process = gw_model_process(feed.model, GW_FEED_PID);
     uint64_t limit = 0;
     char text[GW_DEVICE_TEXT_MAX];
@@ -121,7 +123,7 @@ static void test_one_kind_is_one_place(void **state)
     uint32_t other = gw_feed_site(&feed, "load data.py 10, test train.py 25, main train.py 31");
     uint64_t freed = alloc_at(load, mib);
     alloc_at(load, mib);
-    feed.tid = 7; /* the site is known, so the thread does not matter */
+    feed.tid = 7; /* the site is known, so the block of another thread belongs to the same group */
     alloc_at(load, mib);
     feed.tid = GW_FEED_PID;
     alloc_at(again, mib);
@@ -137,7 +139,8 @@ static void test_one_kind_is_one_place(void **state)
     assert_int_equal(gw_model_name_sites(model, 100, 1000, &err), GW_OK);
     const gw_group *kind = group_of_site("data.py:10 in load", mib);
     assert_non_null(kind);
-    assert_int_equal(kind->alloc_count, 4); /* the three innermost lines are equal; further frames do not count */
+    /* `load` and `again` have the same three innermost lines, and further frames do not count */
+    assert_int_equal(kind->alloc_count, 4);
     assert_int_equal(kind->live_count, 3);
     assert_int_equal(group_of_site("data.py:10 in load", 2 * mib)->alloc_count, 1);
     const gw_snapshot *snapshot = gw_model_snapshot(model, model->failure[0].snapshot);
@@ -173,7 +176,7 @@ static void test_what_is_buried_knows_where_it_was_made(void **state)
     gw_model_free(model);
 }
 
-/* Site ids start at any number in each process, and the model numbers them all from 1. */
+/* Site ids may start at any number in each process. The model numbers the sites of all processes from 1. */
 static void test_a_crash_names_its_site(void **state)
 {
     (void)state;
@@ -232,7 +235,8 @@ static void test_vmm_number_given_out_twice(void **state)
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 4 * mib, 0, 1);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 6 * mib);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, second_at, 4 * mib, 0, handle);
-    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, first_at, 2 * mib, 0, handle); /* the unmap was lost, too */
+    /* the event of the first unmap was lost, too */
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, first_at, 2 * mib, 0, handle);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, first_at, 2 * mib, 0, 0);
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, second_at, 4 * mib, 0, 0);
@@ -253,7 +257,7 @@ static void test_vmm_retain_and_host_memory(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x22, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
-    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x33, gib, 0, 2); /* 2: on the host */
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x33, gib, 0, 2); /* location type 2: memory on the host */
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes, gib);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes_peak, gib);
@@ -287,7 +291,8 @@ static void test_contexts_own_what_was_made_in_them(void **state)
     feed.context = 0xbeef;
     gw_feed_alloc(&feed, 8 * mib);
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x5, 0, 0, 0);
-    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 2 * mib, 0, 1); /* belongs to no context */
+    /* a VMM block belongs to no context */
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 2 * mib, 0, 1);
     feed.context = 0xc0de;
     gw_feed_call(&feed, "cuCtxDestroy_v2", GW_EV_CTX_DESTROY, 0, 0xbeef, 0, 0, GW_CONTEXT_PLAIN);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib);
@@ -419,8 +424,8 @@ static void test_recovered_by_a_retry(void **state)
     gw_model_free(model);
 }
 
-/* After a refusal, CuPy's pool frees idle blocks and repeats the request, twice. Then it raises an exception. All three
- * refusals are one failure. */
+/* After a refusal, CuPy's pool frees idle blocks and repeats the request, twice. Then CuPy raises an exception. All
+ * three refusals must count as one failure. */
 static void test_a_pool_that_asks_again_fails_once(void **state)
 {
     (void)state;
@@ -439,12 +444,13 @@ static void test_a_pool_that_asks_again_fails_once(void **state)
     assert_int_equal(refused, 1);
     const gw_failure *failure = &model->failure[0];
     assert_int_equal(failure->repeat_count, 3);
-    assert_int_equal(failure->info.bytes_free, 2 * gib - mib); /* as reported at the last refusal */
+    /* the free memory that was reported after the last refusal */
+    assert_int_equal(failure->info.bytes_free, 2 * gib - mib);
     assert_int_equal(failure->recovery, GW_RECOVERED_NOT);
     gw_model_free(model);
 }
 
-/* A request of another size, or a request after a successful one, is another failure. */
+/* A refused request is a new failure if it has another size, or if another request succeeded since the last refusal. */
 static void test_two_requests_fail_twice(void **state)
 {
     (void)state;
@@ -512,7 +518,8 @@ static void test_echoes_and_probes(void **state)
     gw_model_free(model);
 }
 
-/* Results after which the process cannot use the GPU, including those of the MPS server and of an external device. */
+/* The model must recognise the errors after which a process can no longer use the GPU, including those of the MPS
+ * server and of an external device. */
 static void test_sticky_results(void **state)
 {
     (void)state;
@@ -736,8 +743,8 @@ static void feed_raised(const char *line)
     gw_feed_text_call(&feed, "?", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, line);
 }
 
-/* An empty line is not a message, and stderr must not be searched for it. The text of stderr fills its buffer here, so
- * AddressSanitizer reports any byte that is read after it. */
+/* An empty line in the recorded exception is not its message, so the text of stderr must not be searched for that line.
+ * Here, this text exactly fills its buffer, so that AddressSanitizer reports any read beyond the end. */
 static void test_an_empty_line_is_no_exception(void **state)
 {
     (void)state;
@@ -764,8 +771,9 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
     gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
 }
 
-/* Live blocks and requests must keep the order numbers of the recorded course. 32-bit counters must continue after an
- * overflow. If a text is lost or damaged, only its own requests may be missing. */
+/* Live blocks and requests must have the order numbers that the hook recorded. 32-bit counters must continue after an
+ * overflow. If a text is lost, the requests before the gap are dropped. If an entry is damaged, this entry and the rest
+ * of its text are skipped. */
 static void test_a_course_of_requests(void **state)
 {
     (void)state;
@@ -778,7 +786,7 @@ static void test_a_course_of_requests(void **state)
     feed_requests(700, 3,
                   "ggIAA/////DAA"
                   "ggIFmCDBA"
-                  "DB!CD"); /* after a lost text; the third entry is damaged */
+                  "DB!CD"); /* the texts with requests 3 to 699 were lost; the third entry is damaged */
     feed_requests(702, 1, "gBAABAA");
     feed_requests(703, 0, "gBAABAA");
     feed_requests(703, 5000, "gBAABAA");
@@ -810,8 +818,9 @@ static void test_a_course_of_requests(void **state)
     gw_model_free(model);
 }
 
-/* 1,100 equal arrays that use most of the memory are a pile, and so are 99 if the program read results often enough.
- * 15 arrays are too few, and 1,100 arrays that use little of the memory are not a pile either. */
+/* Equal arrays are reported as a pile, which a loop probably keeps, if there are 1,100 that hold most of the memory, or
+ * 99 if the program also read results often enough. 15 arrays, or 1,100 arrays that hold little of the memory, are not
+ * reported. */
 static void test_a_pile_of_arrays(void **state)
 {
     (void)state;
@@ -844,7 +853,7 @@ static void test_a_pile_of_arrays(void **state)
     gw_model_free(model);
 }
 
-/* All ages are relative to the time at which the history was read, even if writing the report took long. */
+/* All ages in a report are relative to the time at which the history was read, even if writing the report took long. */
 static void test_ages_of_a_report_are_of_one_moment(void **state)
 {
     enum { BLOCKS = 4 };
@@ -856,7 +865,7 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_TOTAL, BLOCKS, 0, 0);
     uint64_t read_ns = feed.t_ns;
     for (uint64_t i = 0; i < BLOCKS; i++) {
-        gw_feed_wait(&feed, pause_ns); /* simulates a busy machine */
+        gw_feed_wait(&feed, pause_ns); /* simulates a busy machine, on which writing the report takes long */
         gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, gib, age_ns - i);
         gw_feed_wait(&feed, pause_ns);
         gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 + i, mib, age_ns - i, GW_BLOCK_LIVE);
@@ -925,10 +934,12 @@ static void expect_sound_failures(const gw_model *model)
             linked++;
         }
     }
-    assert_int_equal(linked, model->failure_count); /* no pid was used twice in this recording */
+    /* each pid belongs to only one process here, so no failure was visited twice */
+    assert_int_equal(linked, model->failure_count);
 }
 
-/* Check that the list of each snapshot has as many blocks and bytes as the ledger counted at that moment. */
+/* Check that the list of each snapshot has as many blocks and bytes as the ledger counted when the snapshot was taken.
+ * Returns the number of lists. */
 static size_t expect_sound_snapshots(const gw_model *model)
 {
     size_t listed = 0;

@@ -1,5 +1,5 @@
-/* Stores, finds and counts the objects of the ledger. Reading a recording spends most of its time here. So an event
- * touches only one slot of a table, one object, one group and the usage. */
+/* Stores, finds and counts the objects of the ledger. Reading a recording spends most of its time here. So adding or
+ * ending an object accesses only one slot of a table, one object, one group and the usage. */
 #include "gwi_find.h"
 
 /* ---- groups ---- */
@@ -22,7 +22,7 @@ static inline bool group_is(const void *context, uint32_t index)
            (key->site != 0 || group->tid == key->tid) && group->cls == key->cls && group->pid == key->pid;
 }
 
-/* Like gwi_room(), but aligned to cache lines. */
+/* Make room for one more group. Unlike with gwi_room(), the array is aligned to cache lines. */
 static GWI_RARE bool group_room(gw_model *model)
 {
     size_t *capacity = &model->inner->group_capacity;
@@ -291,7 +291,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .device = object->device};
 }
 
-/* Inline, so that checks of a constant `space` cost nothing. */
+/* Add an object, as gwi_object_add() does. Always inlined, so that checks of a constant `space` cost nothing. */
 static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *model, gwi_process *process,
                                                                     const gw_event *event, gwi_space space,
                                                                     gw_class cls, uint64_t key, uint64_t bytes,

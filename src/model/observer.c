@@ -22,8 +22,8 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
 }
 
 /* Convert an age to a time. All ages in a report are relative to the time at which the observer began to read the
- * history, because writing the events takes longer on a busy machine. False if the age is unknown or reaches back
- * before the run. */
+ * history, because writing the events takes longer on a busy machine. Returns false if the age is unknown, or if the
+ * time would be before the start of the run. */
 static bool time_of_age(const gwi_process *process, const gw_event *event, uint64_t age_ns, uint64_t *ret_t_ns)
 {
     uint64_t told_ns = process->history_read_ns != 0 ? process->history_read_ns : event->t_ns;
@@ -32,7 +32,8 @@ static bool time_of_age(const gwi_process *process, const gw_event *event, uint6
     return known;
 }
 
-/* If a driver call of the allocator failed just before the report, link that failure to the report. */
+/* If the process's last failure is a refused allocation less than two seconds before the report, link this failure to
+ * the report. */
 static void tie_failure(gw_model *model, const gwi_process *process, int index)
 {
     const gw_allocator_report *report = &model->allocator[index];
@@ -75,7 +76,8 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
                                                    .has_time = aged};
 }
 
-/* Single entries show recent allocations and frees. LIVE_PEAK entries show the live bytes over the whole run. */
+/* Add an entry of the allocator's history to its report. GW_ACTION_ALLOC is one allocation. GW_ACTION_LIVE_PEAK and
+ * GW_ACTION_LIVE_LOW are the highest and the lowest live bytes within a span of time. */
 static void history_add(gw_model *model, gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     uint64_t t_ns;
@@ -92,7 +94,7 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
         else
             model->inner->nomem = true;
     } else if (event->arg[0] == GW_ACTION_LIVE_LOW &&
-               report->peak_count > 0) { /* for the same time span as the previous LIVE_PEAK */
+               report->peak_count > 0) { /* belongs to the same time span as the LIVE_PEAK entry before it */
         gw_peak *peak = &report->peak[report->peak_count - 1];
         if (!peak->has_low && event->arg[2] <= peak->bytes) {
             peak->has_low = true;
@@ -101,14 +103,14 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
     }
 }
 
-/* Restore a counter from its low 32 bits and the previous full value. */
+/* Return the full value of a counter. `before` is its previous full value, `now` has its low 32 bits. */
 static uint64_t unrolled(uint64_t before, uint32_t now)
 {
     return before + (uint32_t)(now - (uint32_t)before);
 }
 
 /* Return the order of the last request before a block was freed. 0: the block was not freed. UINT64_MAX: it was freed
- * long after its own request. */
+ * about 2^32 or more requests after its own request. */
 static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
 {
     if (freed_after == 0)
@@ -116,8 +118,8 @@ static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
     return freed_after >= UINT32_MAX ? UINT64_MAX : order + freed_after - 1;
 }
 
-/* Add the requests in a text. If they do not follow the previous ones without a gap, some were lost. Then keep only the
- * new ones, because they show how the run ended. */
+/* Add the requests in the text of an ALLOCATOR_REQUESTS event to the report. If they do not follow the stored requests
+ * without a gap, some were lost. Then drop the stored ones, because the new ones show how the run ended. */
 static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
                          const gw_event *event)
 {
@@ -201,8 +203,9 @@ static int by_peak(const void *left, const void *right)
     return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
 }
 
-/* Number each live block by the count of allocations in the history up to its time. A gap between two numbers is then
- * the number of blocks that were allocated and freed in between. */
+/* Sort the live blocks and the peaks of a report that is complete, and number the blocks. The number of a block is the
+ * count of allocations in the history up to its time, so a gap between two numbers is the number of blocks that were
+ * allocated and freed in between. */
 static void settle(gwi_process *process, gw_allocator_report *report)
 {
     if (report->settled)
@@ -212,7 +215,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
         qsort(report->live, report->live_count, sizeof *report->live, report->has_course ? by_order : by_time);
     if (report->peak_count > 0)
         qsort(report->peak, report->peak_count, sizeof *report->peak, by_peak);
-    if (report->has_course) { /* the course has already numbered the blocks */
+    if (report->has_course) { /* the hook followed all allocations, and has already numbered the blocks */
         report->order = report->field[GW_ALLOCATOR_COURSE_REQUESTS];
         process->history_count = 0;
         return;
@@ -224,7 +227,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
     for (size_t i = 0; i < report->live_count; i++) {
         while (report->live[i].has_time && at < process->history_count && process->history[at] <= report->live[i].t_ns)
             at++;
-        order = at > order ? at : order + 1; /* includes the block's own entry if the history has it */
+        order = at > order ? at : order + 1; /* `at` includes the block's own entry if the history has it */
         report->live[i].order = order;
     }
     report->order = process->history_count > order ? process->history_count : order;
@@ -252,7 +255,7 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays, uint64_t reads)
     const gw_array_kind *most = &arrays->kind[0];
     if (!arrays->seen || arrays->kind_count == 0 || most->count < PILE_MIN || most->bytes == 0)
         return NULL;
-    uint64_t in_use = arrays->rest_bytes; /* some allocators do not report bytes in use */
+    uint64_t in_use = arrays->rest_bytes; /* some allocators do not report bytes in use, so add up the arrays */
     for (size_t i = 0; i < arrays->kind_count; i++)
         in_use += arrays->kind[i].bytes * arrays->kind[i].count;
     in_use = arrays->bytes_in_use > in_use ? arrays->bytes_in_use : in_use;
@@ -281,7 +284,7 @@ static void refusal_add(gw_model *model, gwi_process *process, const gw_event *e
 static void state_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint64_t field = event->arg[0], value = event->arg[1];
-    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a report without a failure */
+    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a new report begins, one without a failure */
         if (process->allocator_now >= 0)
             settle(process, &model->allocator[process->allocator_now]);
         process->allocator_now = -1;
@@ -357,8 +360,8 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
     }
 }
 
-/* A caching allocator retries a failed request itself. The program has recovered if it later launched much work and
- * waited for it. */
+/* A caching allocator retries a failed request itself. So the program counts as recovered only if it launched at least
+ * 64 kernels after the report and waited for the GPU. */
 static void settle_recovery(gw_model *model, gw_allocator_report *report)
 {
     enum { LAUNCHES_MANY = 64 };
@@ -373,8 +376,8 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
         report->recovery = GW_RECOVERED_BY_WORK;
 }
 
-/* The history is limited, so a block without a time is older than the oldest entry left in it. This assumes that the
- * oldest entry is in the first time span. */
+/* The allocator's history has a limited length, so a block without a time was allocated before the oldest entry. This
+ * entry is assumed to lie in the first time span, so return the end of that span. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns)
 {
     if (report->peak_count == 0)

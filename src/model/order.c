@@ -2,15 +2,17 @@
  *
  * The hook reports calls that order work on the GPU. It numbers these steps over all threads (gw_order_step), and
  * reports them before an event that frees memory. Only copies and fills are tracked. For each copy, this file stores
- * the streams on which later work comes after it, and the events that were recorded after it. A wait for such an event
- * adds a stream. The copy counts as ended once the host waited for such an event or stream, a query reported that its
- * work was done, or a host function was queued behind the copy. A block is reported if it is freed in a stream that
- * does not come after the copy, or by the host before the copy has ended.
+ * the streams on which later work runs after the copy, and the CUDA events that were recorded after it. If another
+ * stream waits for such an event, this stream is stored, too. The copy counts as ended once the host waited for such an
+ * event or stream, a query reported that its work was done, or a host function was queued behind the copy. A block is
+ * reported if it is freed in a stream whose later work need not run after the copy, or by the host before the copy has
+ * ended.
  *
  * If anything is unknown, the copy counts as ordered and is dropped, so that no false report is made. Examples are a
  * gap in the numbers, an event recorded before the first known step, captured work, or a wait by other means. Calls
  * that wait for the device as a side effect (freeing plain memory, unloading a module) count as waits, too. Launches
- * are not steps. At the end, the threads' rings show whether launches may have ordered the work. */
+ * are not steps. After the last event, the launches in the threads' rings are counted, because a launch may have
+ * ordered the work. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -25,7 +27,7 @@ typedef struct copy {
     uint32_t tid;
     uint16_t fn;
     bool is_fill;
-    bool on_blocking;  /* one of its streams is a blocking stream or the default stream */
+    bool on_blocking;  /* one of the streams in `stream` is a blocking stream or the default stream */
     bool all_blocking; /* later work in the default stream and in all blocking streams runs after the copy */
     uint64_t stream[GW_ORDER_STREAMS_MAX];
     uint32_t stream_count;
@@ -35,14 +37,14 @@ typedef struct copy {
 } copy;
 
 typedef struct gwi_order {
-    uint32_t last;  /* number of the last step */
-    bool range_due; /* the next event must be the range of `due`, the newest copy */
+    uint32_t last;  /* number of the last step that was read */
+    bool range_due; /* the next event must be ORDER_RANGE, with the addresses of the newest copy, `due` */
     copy due;
     copy item[COPIES_MAX]; /* oldest first */
     uint32_t count;
-    uint64_t known_event[KNOWN_EVENTS]; /* events recorded by known steps; a ring */
+    uint64_t known_event[KNOWN_EVENTS]; /* CUDA events recorded by steps that were read; a ring of the newest */
     uint32_t known_count;
-    uint64_t looked; /* number of objects examined */
+    uint64_t looked; /* number of objects that is_asynchronous() has examined so far */
 } gwi_order;
 
 /* ---- streams ---- */
@@ -52,7 +54,8 @@ static bool is_legacy(uint64_t stream)
     return stream == 0 || stream == STREAM_LEGACY;
 }
 
-/* True if the stream is implicitly ordered with the default stream. */
+/* True if the driver orders the stream with the default stream: if it is a blocking stream, or the default stream
+ * itself. */
 static bool is_blocking(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
@@ -69,7 +72,7 @@ static bool has_stream(const copy *it, uint64_t stream)
     return false;
 }
 
-/* True if work that is put into `stream` now runs after the copy. */
+/* True if work that is now queued in `stream` runs after the copy. */
 static bool is_after(const gwi_process *process, const copy *it, uint64_t stream)
 {
     return has_stream(it, stream) || (it->all_blocking && is_blocking(process, stream)) ||
@@ -82,7 +85,7 @@ static void forget(gwi_order *order, uint32_t index)
     order->count--;
 }
 
-/* Note that later work in `stream` comes after the copy. False if there is no room for the stream; the caller then
+/* Note that later work in `stream` runs after the copy. False if there is no room for another stream; the caller then
  * drops the copy. */
 static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
 {
@@ -96,8 +99,8 @@ static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
     return true;
 }
 
-/* Note work that is put into a stream. Work in the default stream runs after earlier work in all blocking streams, and
- * before their later work. */
+/* Note that work was queued in a stream. Work in the default stream runs after earlier work in all blocking streams,
+ * and before their later work. */
 static void note_work(gwi_process *process, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -128,8 +131,8 @@ static bool has_event(const copy *it, uint64_t event)
     return false;
 }
 
-/* A copy keeps its event even if the program records the event again. At worst, a copy counts as ordered although it is
- * not. */
+/* Note that a CUDA event was recorded in a stream. If the program records the event again, the older copies keep it. At
+ * worst, a copy then counts as ordered although it is not, so no false report is made. */
 static void record(gwi_process *process, uint64_t event, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -174,8 +177,8 @@ static void event_is_done(gwi_process *process, uint64_t event)
             forget(order, i);
 }
 
-/* A copy that does the same as an older copy comes after it. Everything that is ordered with the newer copy is also
- * ordered with the older one, so the older one is dropped. */
+/* Store a new copy. If an older copy has the same stream, addresses and size, the new one runs after it. Everything
+ * that is ordered with the new copy is then also ordered with the older one, so the older one is dropped. */
 static void add_copy(gwi_order *order, const copy *it)
 {
     for (uint32_t i = order->count; i-- > 0;) {
@@ -248,7 +251,7 @@ static void take_step(gwi_process *process, const gw_event *event)
     case GW_ORDER_EVENT_DONE:
         event_is_done(process, object);
         break;
-    default: /* CONTEXT_DONE, UNKNOWN and steps of later versions */
+    default: /* CONTEXT_DONE, UNKNOWN and steps of later versions: all copies count as ended */
         order->count = 0;
         break;
     }
@@ -297,9 +300,9 @@ static bool is_inside(const gwi_process *process, uint64_t at, bool host)
     return false;
 }
 
-/* True if both sides of the copy are known not to be pageable. For pageable memory, the driver itself waits, and
- * unknown memory counts as pageable. Searching a large ledger takes time, so after a few hundred million objects the
- * result is always false. */
+/* True if source and destination of the copy are known to be device or page-locked memory. For pageable memory, the
+ * driver itself waits; unknown memory counts as pageable. Searching a large ledger takes time, so once a few hundred
+ * million objects were examined, the result is always false. */
 static bool is_asynchronous(const gwi_process *process, const copy *it)
 {
     const uint64_t side[] = {it->to, it->is_fill ? it->to : it->from}, looked_max = UINT64_C(1) << 28;
@@ -322,7 +325,7 @@ static void add_unordered(gw_model *model, const gwi_process *process, const gw_
         return;
     }
     model->unordered_total++;
-    if (model->unordered_count == GW_UNORDERED_MAX) { /* keep the first half and the newest */
+    if (model->unordered_count == GW_UNORDERED_MAX) { /* if full, drop the oldest of the second half */
         size_t half = GW_UNORDERED_MAX / 2;
         memmove(&model->unordered[half], &model->unordered[half + 1], (half - 1) * sizeof *model->unordered);
         model->unordered_count--;
@@ -363,9 +366,9 @@ static uint64_t free_stream(const gw_event *event)
     return stream;
 }
 
-/* True if the copy used this block and may have been running when the block was freed. A copy that is older than the
- * block, or began after the free, used another block at the same address. A copy that began before the process's last
- * wait for the device has ended. */
+/* True if the copy used this block and may have been running when the block was freed. A copy that began before the
+ * block was allocated, or after the free, used another block at the same address. A copy that began before the process
+ * last waited for the device has ended. */
 static bool is_of_its_time(const gwi_process *process, const copy *it, const gwi_object *block, const gw_event *event)
 {
     return it->t_ns >= block->t_ns && it->t_ns < event->t_ns && it->t_ns > process->t_waited_ns;
@@ -442,9 +445,10 @@ void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event
 
 /* ---- the end: evidence from the rings ---- */
 
-/* Find the first call in the thread's ring that may have been made after `t_ns`. False if such calls may be missing.
- * Calls that share one reading of the clock have the time of the first of them. So in another thread, the last calls
- * with an earlier time may have been made after `t_ns`. */
+/* Find the first call in the thread's ring that may have been made after `t_ns`. Returns false if such calls may be
+ * missing. A thread reads the clock only once for up to eight calls, so a call may be later than its recorded time. So
+ * if `t_ns` is the time of another thread (`same_thread` is false), the last calls with an equal, earlier time are
+ * included. */
 static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread, size_t *ret_first)
 {
     size_t first = 0;
@@ -484,8 +488,8 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
         const gw_ring_call *call = &thread->ring[i];
         if (call->is_graph_launch)
             it->graph_count++;
-        /* A fill in the legacy stream orders work like a launch. In a program without pools, the hook reports no step
-         * for it. */
+        /* A fill in the legacy stream orders work like a launch. In a program without pools, the hook records no step
+         * for such a fill. */
         if (call->is_launch || gw_begins(call->fn_name, "cuMemset"))
             it->default_count += is_legacy(call->stream);
         if (call->is_launch)
@@ -509,7 +513,7 @@ static bool ends_waiting(const gw_ring_call *call)
            strstr(call->fn_name, "AddCallback") != NULL || (call->is_copy && strstr(call->fn_name, "Async") == NULL);
 }
 
-/* Return the time of the process's last call by which the host may have waited for any work. */
+/* Return the time of the process's last call in which the host may have waited for GPU work. 0: none. */
 static uint64_t last_wait(const gw_model *model, uint32_t pid)
 {
     uint64_t t_ns = 0;
@@ -524,7 +528,8 @@ static uint64_t last_wait(const gw_model *model, uint32_t pid)
     return t_ns;
 }
 
-/* True if page-locked memory to which the copy could write was alive until the end of the run or of its context. */
+/* True if a page-locked block of at least `bytes`, to which the copy may have written, was never freed: it was alive at
+ * the end of the run, or when a context ended after `t_ns`. */
 static bool has_host_block(const gw_model *model, const gwi_process *process, uint64_t bytes, uint64_t t_ns)
 {
     for (size_t i = 0; i < model->teardown_count; i++) {

@@ -130,7 +130,7 @@ static void by_callback(void)
     tell(GW_ORDER_HOST_FUNC, 0x1234, B);
 }
 
-/* Waits for an event whose record was not seen, so the event may follow the copy. */
+/* Stream A waits for an event whose record was not seen. The event may have been recorded after the copy. */
 static void by_unknown_event(void)
 {
     copy_on(B);
@@ -190,7 +190,7 @@ static void by_time(void)
     gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8 * mib, 0, A);
 }
 
-/* More events than the model can store for a copy. */
+/* Records more events after the copy than the model can store, so the model must drop the copy. */
 static void by_much(void)
 {
     copy_on(B);
@@ -284,7 +284,7 @@ static void what_does_not_order_is_noted(void **state)
     }
 }
 
-/* Blocking streams wait for the default stream, and the default stream waits for them. */
+/* Work in blocking streams waits for earlier work in the default stream, and the other way round. */
 static void blocking_streams_follow_the_default_stream(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void blocking_streams_follow_the_default_stream(void **state)
     expect_count(1);
 }
 
-/* Launches between the copy and the free must be counted from the rings. */
+/* The launches between the copy and the free must be counted with the help of the rings. */
 static void launches_in_between_are_counted(void **state)
 {
     (void)state;
@@ -338,10 +338,10 @@ static void launches_in_between_are_counted(void **state)
     assert_true(model->unordered[0].launches_known);
     assert_true(model->unordered[0].on_blocking);
     assert_int_equal(model->unordered[0].default_count, 1);
-    assert_int_equal(model->unordered[0].launch_count, 2); /* into B and into the default stream */
+    assert_int_equal(model->unordered[0].launch_count, 2); /* one launch in B and one in the default stream */
     gw_model_free(model);
 
-    begin(NON_BLOCKING); /* later work in B and C runs after the copy; each launch counts once */
+    begin(NON_BLOCKING); /* later work in B and C runs after the copy; the launch in C must count only once */
     copy_on(B);
     tell(GW_ORDER_RECORD, EVENT, B);
     tell(GW_ORDER_WAIT, EVENT, C);
@@ -355,7 +355,7 @@ static void launches_in_between_are_counted(void **state)
     assert_int_equal(model->unordered[0].launch_count, 2);
     gw_model_free(model);
 
-    begin(0); /* a fill in the legacy stream has no step, but is in the rings */
+    begin(0); /* a fill in the legacy stream has no step, so it must be found in the rings */
     copy_on(B);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, LEGACY);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, C);
@@ -391,7 +391,7 @@ static void host_memory_given_back_too_early(void **state)
     gw_model_free(model);
 
     begin(NON_BLOCKING);
-    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* the opposite direction */
+    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* this copy only reads from the host memory that is freed */
     gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
     expect_count(0);
     begin(NON_BLOCKING);
@@ -401,7 +401,7 @@ static void host_memory_given_back_too_early(void **state)
     expect_count(0);
 }
 
-/* If there are many frees, the model must keep the first and the last ones. */
+/* If there are more reported frees than the model can store, the first and the last ones must be kept. */
 static void many_are_bounded(void **state)
 {
     (void)state;

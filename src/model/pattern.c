@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* Of all matches so far, [left, right) is the one with the highest end. Inside it, earlier results can be reused. */
+/* Compute the Z function. [left, right) is the match so far that ends last. For an index inside it, an earlier result
+ * can be reused. */
 static void find_matches(const uint64_t *number, uint32_t count, uint32_t *match)
 {
     match[0] = count;

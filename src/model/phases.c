@@ -1,4 +1,4 @@
-/* Phases that the program named, and the memory that was kept from each phase. */
+/* Stores the phases that the program named, and groups memory by the phase in which it was allocated. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
 
@@ -8,7 +8,8 @@ enum { PHASES_MAX = 1 << 16 };
 
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    process->last_failure = -1; /* a later failure is a new one, even if it is equal */
+    /* after this phase begins, a failure is a new one, even if it equals the last failure */
+    process->last_failure = -1;
     if (model->phase_count >= PHASES_MAX ||
         !gwi_room(model, &model->phase, model->phase_count, &model->inner->phase_capacity, sizeof(gw_phase)))
         return;
@@ -66,7 +67,8 @@ void gwi_phases_sort(gw_model *model)
     if (model->phase_count == 0)
         return;
     for (size_t i = 0; i < model->phase_count; i++)
-        model->phase[i].alike = (uint32_t)i; /* for phases with equal times, the later one counts */
+        /* by_time() sorts phases with equal times by this index, so the later one counts */
+        model->phase[i].alike = (uint32_t)i;
     qsort(model->phase, model->phase_count, sizeof *model->phase, by_time);
     gw_phase **order = malloc(model->phase_count * sizeof *order);
     if (order == NULL) {
@@ -86,7 +88,7 @@ void gwi_phases_sort(gw_model *model)
 
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns)
 {
-    size_t low = 0, high = model->phase_count; /* the first later phase is in low..high */
+    size_t low = 0, high = model->phase_count; /* the index of the first phase after `t_ns` is in low..high */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const gw_phase *phase = &model->phase[middle];
@@ -133,7 +135,8 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
 {
     if (!names_phases(model, pid))
         return 0;
-    /* One group per phase, then one for known times outside of all phases, and one for unknown times. */
+    /* One group per phase, then one for blocks that were allocated outside of all phases, and one for blocks whose
+     * allocation time is unknown. */
     size_t groups = model->phase_count + 2;
     gw_kept *kept = calloc(groups, sizeof *kept);
     if (kept == NULL)

@@ -33,10 +33,10 @@ static void test_phases_follow_each_other(void **state)
     phase("load", 0);
     uint64_t load = feed.t_ns;
     gw_feed_wait(&feed, second_ns);
-    phase("", 0); /* no phase from here on */
+    phase("", 0); /* an empty name ends the phase */
     uint64_t none = feed.t_ns;
     gw_feed_wait(&feed, second_ns);
-    phase("train", second_ns / 2); /* reported late */
+    phase("train", second_ns / 2); /* reported half a second after it began */
     uint64_t train = feed.t_ns - second_ns / 2;
     feed.pid = 200;
     phase("child", 0);
@@ -77,7 +77,7 @@ static void test_kept_is_grouped_by_name(void **state)
     assert_true(kept[0].t_last_ns - kept[0].t_first_ns >= 2 * second_ns);
     assert_string_equal(kept[1].phase->name, "check");
     assert_int_equal(kept[1].bytes, 6 * mib);
-    assert_null(kept[2].phase); /* allocated before the first phase */
+    assert_null(kept[2].phase); /* the block that was allocated before the first phase */
     assert_true(kept[2].time_known);
     assert_int_equal(kept[2].bytes, mib);
     assert_int_equal(gw_model_kept(model, GW_FEED_PID, end->live, end->live_count, kept, 1), 1);
@@ -89,7 +89,7 @@ static void test_kept_is_grouped_by_name(void **state)
     gw_model_free(model);
 }
 
-/* Equal refusals in a row are one failure, unless a phase begins in between. */
+/* Equal refusals in a row are one failure, unless a phase begins between them. */
 static void test_a_phase_parts_failures(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The processes and threads of a run. A pid that was reused refers to the newest process. */
+/* Stores the processes and threads of a run. If a pid was reused, it stands for the newest process with that pid. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static gwi_pid *pid_of(gw_model *model, uint32_t pid)
 
 /* ---- processes ---- */
 
-/* The usage of every process before its first object. Never written, so all values stay 0. */
+/* The usage of every process that has created no object yet. Never written, so all values stay 0. */
 gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES];
 
 GWI_RARE gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns)
@@ -124,7 +124,8 @@ static bool thread_is(const void *context, uint32_t index)
     return key->thread[index].pid == key->pid && key->thread[index].tid == key->tid;
 }
 
-/* Add the thread with that index to the threads of its pid. */
+/* Add the thread with index `index` in gw_model.thread to the list of its pid, and to thread_table. False if there is
+ * no memory. */
 static bool link_thread(gw_model *model, uint32_t hash, size_t index)
 {
     gwi_pid *entry = pid_of(model, model->thread[index].pid);

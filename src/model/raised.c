@@ -1,4 +1,4 @@
-/* The uncaught exception that ended a Python interpreter (hook/torch/observer_raised.c).
+/* Adds the uncaught exception that ended a Python interpreter (from hook/torch/observer_raised.c) to stderr.
  *
  * If stderr contains the exception, the text from stderr is used, because it has more details. Otherwise (stderr may go
  * to /dev/null), the exception is added to the text as if it had been the last output to stderr. */
@@ -32,7 +32,8 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
 
 /* True if the exception ended the process. An exception ends an interpreter with status 1, an interrupt with status 130
  * or SIGINT. With any other status, the program continued after the exception: debuggers and test runners also set
- * Python's last exception, which the hook reads. */
+ * Python's last exception, which the hook reads. If the status is unknown, the result is true for a child and false for
+ * the command. */
 static bool ended_by_it(const gw_process *process)
 {
     if (process->raised == NULL)
@@ -43,8 +44,9 @@ static bool ended_by_it(const gw_process *process)
            process->exit.signal == SIGNAL_INTERRUPT;
 }
 
-/* Return the last line that begins a message: "ValueError: ...". *ret_bytes is the length of the line, at least 1.
- * Empty lines are skipped: a class may have an empty name, and a damaged recording may contain any text. */
+/* Return the last line that begins a message, such as "ValueError: ...", NULL if there is none. *ret_bytes is the
+ * length of the line, at least 1. Empty lines are skipped: a class may have an empty name, and a damaged recording may
+ * contain any text. */
 static const char *exception_line(const gw_process *process, size_t *ret_bytes)
 {
     const char *found = NULL, *end = process->raised + process->raised_bytes;
@@ -64,8 +66,9 @@ static const char *exception_line(const gw_process *process, size_t *ret_bytes)
     return found;
 }
 
-/* Return the process whose exception is reported. This is the first exception, because later ones may only follow from
- * it. But an exception of the command itself takes precedence, unless it only reports that a child failed. */
+/* Return the process whose exception is reported, NULL if there is none. This is the process with the first exception,
+ * because later exceptions may only follow from the first. But an exception of the command itself takes precedence,
+ * unless it only reports that a child failed. */
 static const gw_process *first_raised(const gw_model *model)
 {
     const gw_process *first = NULL;
@@ -83,7 +86,8 @@ static const gw_process *first_raised(const gw_model *model)
     return first;
 }
 
-/* True if the traceback of the last exception begins at the top level of a program, not in a called function. */
+/* True if the traceback of the last exception begins at the top level of a program, not in a function. Input to the
+ * interactive console does not count as a program. */
 static bool is_from_top(const char *raised)
 {
     const char *last = NULL;
@@ -125,7 +129,7 @@ void gwi_raised_finish(gw_model *model)
     if (facts->text_bytes > 0 && facts->text[facts->text_bytes - 1] != '\n')
         gwi_stderr_part(model, process->t_raised_ns, "\n", 1);
     facts->inside_pid = process->pid;
-    /* The exception of a child ended the command only if the command has an exception, too. */
+    /* A child's exception counts as having ended the command only if the command has an exception, too. */
     const gw_process *command = model->command;
     facts->inside_from_top =
         is_from_top(process->raised) && (process == command || (command != NULL && command->raised != NULL));

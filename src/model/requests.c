@@ -10,12 +10,12 @@ _Static_assert((ROOM_MAX & (ROOM_MAX - 1)) == 0, "a power of two");
 
 struct gwi_requests {
     gwi_request *item; /* indexed by order, modulo `room`; owned */
-    uint64_t room;     /* a power of two, or 0 */
+    uint64_t room;     /* number of elements of `item`: a power of two, or 0 */
     uint64_t newest;   /* order of the newest request */
     uint64_t oldest;
 };
 
-/* Double the room. A request is stored at its order modulo the room. */
+/* Double the room. A request is stored at index `order` modulo `room`, so each one moves to its new index. */
 static bool grow(gwi_requests *list)
 {
     uint64_t room = list->room == 0 ? ROOM_MIN : list->room * 2;
@@ -103,8 +103,8 @@ static int by_time(const void *left, const void *right)
     return (*a)->t_ns < (*b)->t_ns ? -1 : (*a)->t_ns > (*b)->t_ns;
 }
 
-/* Count the work between requests from the rings. A thread that only requests memory does no work itself, but the rings
- * of other threads contain their work, unless it is too old. */
+/* Count the work before each request in the rings of all threads. A thread that only requests memory does no work
+ * itself; the rings of other threads contain their work, unless it is so old that newer calls have replaced it. */
 static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
 {
     size_t room = 0, calls = 0, at = 0;
@@ -149,7 +149,7 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
     if (list == NULL || snapshot == NULL || snapshot->order < list->oldest)
         return NULL;
     uint64_t last = snapshot->order < list->newest ? snapshot->order : list->newest;
-    gw_request *copy = malloc((last - list->oldest + 2) * sizeof *copy); /* one more for the refused request */
+    gw_request *copy = malloc((last - list->oldest + 2) * sizeof *copy); /* with room for the refused request */
     size_t count = 0;
     for (uint64_t order = list->oldest; copy != NULL && order <= last; order++) {
         const gwi_request *from = &list->item[order & (list->room - 1)];
@@ -184,7 +184,8 @@ static int by_bytes(const void *left, const void *right)
     return (*a)->bytes < (*b)->bytes ? -1 : (*a)->bytes > (*b)->bytes;
 }
 
-/* Put requests of the same size into a group. The group is used for requests whose call site is unknown. */
+/* Give requests of the same size the same group number, which stands in for an unknown call site. False if there is no
+ * memory. */
 static bool group_by_size(gw_request *list, size_t count)
 {
     gw_request **ordered = malloc(count * sizeof(gw_request *));
@@ -202,7 +203,7 @@ static bool group_by_size(gw_request *list, size_t count)
 }
 
 /* Compute the live bytes and the frees before each request from the live bytes at the end. Blocks that are older than
- * the list and were freed during it are unknown. */
+ * the list and were freed during it are unknown, so the live bytes before their free are too low. */
 static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
 {
     uint64_t *ended = calloc(count + 1, sizeof *ended), *ends = calloc(count + 1, sizeof *ends), alive = 0, frees = 0;
@@ -228,7 +229,7 @@ static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count)
 {
     size_t count = report->request_count;
-    gw_request *list = count == 0 ? NULL : malloc((count + 1) * sizeof *list); /* one more for the refused request */
+    gw_request *list = count == 0 ? NULL : malloc((count + 1) * sizeof *list); /* with room for the refused request */
     for (size_t i = 0; list != NULL && i < count; i++) {
         const gw_allocator_request *from = &report->request[i];
         bool ended = from->freed && from->freed_order >= from->order;

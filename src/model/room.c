@@ -1,4 +1,5 @@
-/* Memory for the model: growing arrays and copies of texts. A failure is recorded in the model's `nomem`. */
+/* Allocates memory for the model: growing arrays and copies of texts. If memory runs out, the model's `nomem` is
+ * set. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"

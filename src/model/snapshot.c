@@ -1,13 +1,14 @@
 /* Snapshots of the ledger.
  *
- * A program that fails allocations on purpose, or runs at the limit of its card, may need ten thousand pictures of a
- * ledger with a million blocks. A verdict uses only one or two of them. So a picture stores only two numbers: how many
- * allocations and how many frees the process had made. A block is in the picture if the first number includes its
- * allocation and the second number does not include its free. A freed block that is in a picture is copied to the
- * process's graves. At the end, the list of any picture can be made from the live blocks and the graves.
+ * A program that fails allocations on purpose, or runs at the limit of its card, may need ten thousand snapshots of a
+ * ledger with a million blocks. A verdict uses only one or two of them. So a snapshot (in the code also: a picture)
+ * does not list the live blocks, but stores two numbers: how many allocations and how many frees the process had made.
+ * A block is in the picture if the first number includes its allocation and the second number does not include its
+ * free. When a block that is in a picture is freed, a copy of it is stored in the process's graves. At the end, the
+ * list of any picture can be made from the live blocks and the graves.
  *
- *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 before it), alloc C (3), alloc fails
- *     in the picture: B alive, made 2nd; A dead, made 1st, 0 frees before its own. Not in it: C, made 3rd. */
+ *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 frees before), alloc C (3), alloc fails
+ *     in the picture: B (alive, made 2nd) and A (dead, made 1st, 0 frees before its own); not: C (made 3rd) */
 #include "gwi_inner.h"
 #include "gwi_sort.h"
 
@@ -25,7 +26,7 @@ static void settle_order(const gw_model *model, gwi_process *process)
         process->grave_count = 0;
 }
 
-/* Remove a picture from the process's pictures. Its list can no longer be made. */
+/* Remove a picture from the `pictured` of its process. The picture's list of blocks can then no longer be made. */
 static void unlist(gw_model *model, int index)
 {
     gwi_picture *picture = &model->inner->picture[index];
@@ -42,8 +43,8 @@ static void unlist(gw_model *model, int index)
     settle_order(model, process);
 }
 
-/* Make room for a failure's picture. If there are too many, drop one from the middle, so that the first half and the
- * newest ones are kept. */
+/* Make room for the picture of a failure. If the process already has GWI_PICTURES_MAX of them, drop the oldest of the
+ * second half, so that the first half and the newest ones are kept. */
 static void make_way(gw_model *model, gwi_process *process)
 {
     uint32_t failures = 0;
@@ -69,7 +70,8 @@ static void list(gw_model *model, gwi_process *process, int index)
     settle_order(model, process);
 }
 
-/* Return the index of a free place in the arrays, which the caller fills. Returns -1 if there is no memory. */
+/* Return the index of an unused element of gw_model.snapshot and gwi_model.picture, which the caller fills. Returns -1
+ * if there is no memory. */
 static int place_new(gw_model *model)
 {
     gwi_model *inner = model->inner;
@@ -93,8 +95,8 @@ bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int 
     return snapshot->order == facts->alloc_order && snapshot->frees == facts->free_order;
 }
 
-/* Find the previous failure's picture if nothing was allocated or freed since, so that both failures share it. Returns
- * -1 if there is none. */
+/* Return the index of the previous failure's picture if it is of the same device and nothing was allocated or freed
+ * since, so that both failures share this picture. Returns -1 otherwise. */
 static int find_same(const gw_model *model, const gwi_process *process, int device)
 {
     if (process->pictured_count == 0)
@@ -157,8 +159,9 @@ void gwi_snapshot_release(gw_model *model, int index, bool needed)
 
 /* ---- graves ---- */
 
-/* True if a freed block is in a picture. Both numbers increase from one picture to the next. So it is enough to check
- * the first picture after the block's allocation, which has the fewest frees. */
+/* True if a freed block is in any picture of the process. The numbers of allocations and frees never decrease from one
+ * picture to the next. So it is enough to check the first picture after the block's allocation, because it has the
+ * fewest frees. */
 static bool is_pictured(const gw_model *model, const gwi_process *process, const gwi_grave *grave)
 {
     uint32_t low = 0, high = process->pictured_count;
@@ -182,8 +185,8 @@ static void clear_graves(const gw_model *model, gwi_process *process)
     process->grave_count = kept;
 }
 
-/* Make room for one more grave. Drop graves that are in no picture. If there are still too many, drop pictures from the
- * middle. */
+/* Make room for one more grave. If the array is full, drop graves that are in no picture. If there are still too many,
+ * drop pictures from the middle. */
 static bool grave_room(gw_model *model, gwi_process *process)
 {
     if (process->grave_count < process->grave_capacity)
@@ -247,8 +250,8 @@ static bool gather(const gw_model *model, const gwi_process *process, gw_snapsho
     return true;
 }
 
-/* Compute the pages of small blocks. Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B. The driver keeps a
- * page while one of its blocks is alive. */
+/* Compute how many pages the small blocks occupy. Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B. The
+ * driver keeps a page while one of its blocks is alive. */
 static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
 {
     uint64_t page_last = UINT64_MAX, used = 0, large = 0;
@@ -273,7 +276,7 @@ static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
     snapshot->small_idle_bytes = held > used ? held - used : 0;
 }
 
-/* Sort the list by address to measure its pages, then by allocation. */
+/* Sort the list by address to measure its pages, then in the order of allocation. False if there is no memory. */
 static bool put_in_order(gw_snapshot *snapshot)
 {
     size_t count = snapshot->live_count;
@@ -315,7 +318,7 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
 
 /* ---- the end of a process ---- */
 
-/* Return the device on which the process has the most memory, or -1 if it has none. */
+/* Return the index of the device on which the process has the most live bytes, or -1 if it has none. */
 int gwi_fullest_device(const gw_process *facts)
 {
     int fullest = -1;

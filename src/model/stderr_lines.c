@@ -32,7 +32,7 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-/* Return the place in `text` where the first of `parts` that it contains begins, or NULL. */
+/* Search `text` for each of `parts` in turn. Return a pointer to the first one found, NULL if there is none. */
 static const char *find_any(const char *text, const char *const *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -114,8 +114,8 @@ bool gwi_stderr_is_about_child(const char *text)
     return HAS_ANY(line, child_words);
 }
 
-/* Return the length of the exception's name if the line begins with one: a dotted name, then ": " or the end of the
- * line. Returns 0 if it does not. */
+/* If the line begins with the name of an exception (a dotted name, then ":" or the end of the line), return the length
+ * of the name. Otherwise, return 0. */
 static size_t exception_name_bytes(const char *line)
 {
     size_t count = 0;
@@ -170,7 +170,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->child_exception, t_ns, line, true);
     enum { LINES_SINCE_MAX = 120 };
     if (about_child && facts->exception.seen && state->lines_since_exception < LINES_SINCE_MAX) {
-        /* the child's own traceback came just before and has more details */
+        /* keep the exception of the child's own traceback, which came just before and has more details */
         state->in_traceback = false;
         return;
     }
@@ -201,7 +201,8 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
     model->inner->stderr_state.lines_since_exception++;
     const char *oom = FIND_ANY(line, oom_words);
     if (oom != NULL) {
-        /* XLA prints the whole instruction, which is longer than a kept line, before the message. */
+        /* XLA prints the whole instruction before the message. If the line is too long to be stored, store it from the
+         * message on. */
         const char *kept = strlen(line) < GW_STDERR_LINE_MAX ? line : oom;
         keep(&facts->oom, t_ns, kept, false);
         keep(&facts->oom_last, t_ns, kept, true);
@@ -236,7 +237,8 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->xla_dump, t_ns, line, false);
 }
 
-/* Make room for `more` bytes. If the text would become too long, drop the middle. False if there is no memory. */
+/* Make room for `more` bytes at the end of the stored text of stderr. If the text would exceed TEXT_BYTES_MAX, drop its
+ * middle. False if there is no memory. */
 static bool make_text_room(gw_model *model, size_t more)
 {
     gw_stderr_facts *facts = &model->stderr_facts;

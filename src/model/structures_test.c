@@ -37,8 +37,8 @@ static bool is_value(const void *context, uint32_t value)
     return *(const uint32_t *)context == value;
 }
 
-/* Add and erase values at random. `hashes` is the number of different hashes: with few hashes, long chains of buckets
- * are full. */
+/* Add and erase values at random. `hashes` is the number of different hashes. If there are few, many values have the
+ * same hash and fill several successive buckets. */
 static void churn_table(uint32_t hashes)
 {
     enum { VALUES = 3000, TURNS = 60000 };
@@ -64,7 +64,8 @@ static void churn_table(uint32_t hashes)
         if (spot.bucket != NULL)
             gwi_table_erase(&table, spot);
     }
-    for (uint32_t i = 0; i <= table.mask; i++) /* every count of passed values is 0 again */
+    /* all values were erased, so no bucket may count a value that passed it */
+    for (uint32_t i = 0; i <= table.mask; i++)
         assert_int_equal(table.bucket[i].passed_count, 0);
     gwi_table_free(&table);
 }
@@ -137,8 +138,8 @@ static void test_pattern(void **state)
 
 /* ---- looking ahead ---- */
 
-/* Make a random event. Use few addresses and processes, so that prefetched data is often outdated when the event is
- * fed. */
+/* Make a random event. Use few addresses and processes, so that the data that was prefetched for an event has often
+ * changed when the event is fed. */
 static gw_event make_event(uint64_t t_ns)
 {
     static char texts[GWI_AHEAD_MAX][512];
@@ -158,7 +159,7 @@ static gw_event make_event(uint64_t t_ns)
         event.text_bytes = (uint32_t)(random_next() % sizeof texts[0]);
         memset(text, 'a' + (int)(random % 26), event.text_bytes);
         text[event.text_bytes] = '\0';
-        event.text = text; /* like a reader's text, valid only until the next group of events */
+        event.text = text; /* as with a reader, the text is valid only until the next events are made */
     }
     return event;
 }
@@ -180,7 +181,8 @@ static gw_model *model_of(bool ahead_too)
             continue;
         }
         event[count++] = item.event;
-        if (count >= 1 + i / 100 % GWI_AHEAD_MAX || i == EVENTS) { /* batches of all sizes */
+        /* feed batches of all sizes, from 1 to GWI_AHEAD_MAX */
+        if (count >= 1 + i / 100 % GWI_AHEAD_MAX || i == EVENTS) {
             gwi_ahead_feed(model, event, count);
             count = 0;
         }

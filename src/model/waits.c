@@ -1,14 +1,15 @@
-/* Finds the work that had certainly ended when a process was last drained.
+/* Finds the GPU work that had certainly ended when a process was last drained.
  *
  * A wait for one stream shows nothing about another stream. So the calls of the rings are processed from the newest to
- * the oldest. At each call, `walk` contains the streams whose older work was waited for:
+ * the oldest. At each call, `walk` contains the streams and CUDA events whose older work has ended, because a later
+ * call waited for it. This is the work that each kind of call (left) proves to have ended:
  *
  *     cuStreamSynchronize(s), a query of s that succeeded     all older work of s
  *     the same for the legacy default stream                  also all older work of all blocking streams
  *     cuEventSynchronize(e), a query of e that succeeded      all work of the stream before the last record of e
- *     cuStreamWaitEvent(s, e) before work that has ended      the same
+ *     cuStreamWaitEvent(s, e) before work that has ended      all work of the stream before the last record of e
  *     cuCtxSynchronize                                        everything
- *     a blocking copy between host and card                   all older work of its default stream, as above
+ *     a blocking copy between host and card                   all older work of the default stream that it uses
  *     work of a blocking stream that has ended                all older work of the legacy default stream
  *     work of the legacy default stream that has ended        all older work of all blocking streams
  *
@@ -31,11 +32,12 @@ typedef enum blocking { BLOCKING_NOT, BLOCKING_MAYBE, BLOCKING_SURELY } blocking
 typedef struct entry {
     gw_ring_call *call;
     uint64_t stream;
-    uint32_t tid, at; /* index in its thread's ring */
+    uint32_t tid, at; /* `at`: index of the call in the thread's ring */
     bool captured;
 } entry;
 
-typedef struct mark { /* whether older work of a stream, or work before the last record of an event, is over */
+/* whether older work of a stream, or work before the last record of a CUDA event, is over; `key`: its handle */
+typedef struct mark {
     uint64_t key;
     over over;
     blocking blocking;
@@ -89,7 +91,7 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
     if (stream == LEGACY)
-        return BLOCKING_NOT; /* "blocking" describes other streams, which wait for this one */
+        return BLOCKING_NOT; /* only other streams can be blocking, which means that they wait for the legacy stream */
     if ((stream & 7) == PER_THREAD)
         return BLOCKING_SURELY;
     if (!gwi_object_find(process, GWI_SPACE_STREAM, stream, &index))
@@ -98,7 +100,7 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
 }
 
 /* Limit a result for a default stream to OVER_MAYBE if there are several contexts. Each context has default streams of
- * its own, and a hot call does not record which context was current. */
+ * its own, and the recording of a hot call does not contain the context that was current. */
 static over limited(const walk *w, uint64_t stream, over level)
 {
     bool is_default = stream == LEGACY || (stream & 7) == PER_THREAD;
@@ -127,14 +129,15 @@ static void mark_stream(walk *w, uint64_t stream, over level)
 
 /* ---- processing the calls ---- */
 
-/* Return whether the host waits for this copy, and so for all work before the copy in its stream. */
+/* Return whether the host certainly, maybe or never waits for this copy, and so for all older work in its stream. */
 static over copy_waits(const char *name)
 {
     bool async = strstr(name, "Async") != NULL;
     if (!async && (gw_begins(name, "cuMemcpyHtoD") || gw_begins(name, "cuMemcpyDtoH")))
         return OVER_SURELY;
     if (async && !gw_begins(name, "cuMemcpyDtoH"))
-        return OVER_NOT; /* with pageable memory, an asynchronous copy to the host waits, too */
+        /* among asynchronous copies, only those to the host may wait: they do if the memory is pageable */
+        return OVER_NOT;
     return gw_begins(name, "cuMemcpyDtoD") ? OVER_NOT : OVER_MAYBE;
 }
 
@@ -145,7 +148,8 @@ static void take_event(walk *w, uint64_t event, over level)
         it->over = most(it->over, level);
 }
 
-/* Mark the earlier work that this call proves to have ended. `stream` is the mark of the call's own stream. */
+/* Find out whether the work of this call has ended, and mark the earlier work that has then ended, too. `stream` is the
+ * mark of the call's own stream. */
 static void take_work(walk *w, const entry *at, const mark *stream)
 {
     const char *name = at->call->fn_name;
@@ -153,7 +157,8 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     at->call->waited = level == OVER_SURELY;
     at->call->maybe_waited = level != OVER_NOT;
     bool is_record = gw_begins(name, "cuEventRecord");
-    over shown = is_record ? least(level, OVER_MAYBE) : level; /* uncertain whether a record waits for other streams */
+    /* it is uncertain whether the record of an event waits for other streams */
+    over shown = is_record ? least(level, OVER_MAYBE) : level;
     if (stream->blocking != BLOCKING_NOT)
         mark_stream(w, LEGACY, stream->blocking == BLOCKING_SURELY ? shown : least(shown, OVER_MAYBE));
     else if (at->stream == LEGACY)
@@ -166,7 +171,7 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     if (event == NULL || event->over == OVER_NOT)
         return;
     mark_stream(w, at->stream, event->over);
-    event->over = OVER_NOT; /* an earlier record of the event is another point in the stream */
+    event->over = OVER_NOT; /* the wait for the event proves nothing about earlier records of it */
 }
 
 static void take(walk *w, const entry *at)
@@ -233,14 +238,14 @@ static void gather(walk *w, const gw_thread *thread, const gwi_process *process)
     }
 }
 
-/* The latest times up to which threads may have waited in calls that their rings no longer contain. */
+/* The latest times at which threads may have waited in calls that their rings no longer contain. */
 typedef struct beyond {
-    uint64_t latest_ns, second_ns; /* over all threads; 0: no such thread */
+    uint64_t latest_ns, second_ns; /* the two latest times of all threads; 0: no such thread */
     const gw_thread *latest;       /* the thread of latest_ns */
 } beyond;
 
-/* Return the latest time at which the thread may have waited in a call that its ring no longer contains. 0: there is no
- * such call. */
+/* Return the latest time at which the thread may have waited in a call that its ring no longer contains, 0 if there is
+ * no such call. */
 static uint64_t beyond_of(const gw_thread *thread)
 {
     if (thread->ring_count == 0)

@@ -52,7 +52,7 @@ static void wait_event(uint64_t stream)
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, stream);
 }
 
-/* Return the state of the launch number `nth`, counted by thread and then by time. */
+/* Return the state of the launch with index `nth`, counted thread by thread and within a thread by time. */
 static became of_launch(const gw_model *model, size_t nth)
 {
     for (size_t i = 0; i < model->thread_count; i++) {
@@ -77,7 +77,7 @@ static void expect(became first, became second)
     gw_model_free(model);
 }
 
-/* Launch on two streams and wait for one stream. */
+/* Launch on two streams, wait for one stream, and check the state of both launches. */
 static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became first_is, became second_is)
 {
     begin();
@@ -111,12 +111,12 @@ static void the_legacy_stream_and_the_blocking_ones(void **state)
     (void)state;
     two_streams(BLOCKING, 0, 0, OVER, OVER);
     two_streams(BLOCKING, BLOCKING_2, LEGACY, OVER, OVER);
-    two_streams(A, 0, 0, OPEN, OVER); /* a non-blocking stream is not affected */
+    two_streams(A, 0, 0, OPEN, OVER); /* a wait for the legacy stream proves nothing about a non-blocking stream */
     two_streams(0, BLOCKING, BLOCKING, OVER, OVER);
     two_streams(BLOCKING, 0, BLOCKING, OVER, OPEN);
     two_streams(0, A, A, OPEN, OVER);
-    /* The legacy stream's work comes after the first blocking stream's and before the second's. So a wait for the
-     * second proves that the first has ended, too. */
+    /* The fill in the legacy stream runs after the launch in the first blocking stream and before the launch in the
+     * second. So a wait for the second stream proves that the first launch has ended, too. */
     begin();
     launch(BLOCKING);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 64, 0);
@@ -135,7 +135,7 @@ static void the_per_thread_stream(void **state)
     launch(A);
     gw_feed_hot(&feed, "cuStreamSynchronize_ptsz", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OPEN);
-    begin(); /* each thread has a default stream of its own */
+    begin(); /* each thread has its own default stream, so this wait of another thread proves nothing */
     launch(PER_THREAD);
     launch(A);
     feed.tid = OTHER_THREAD;
@@ -151,7 +151,7 @@ static void the_whole_context(void **state)
     launch(UNSEEN);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OVER);
-    begin(); /* with two contexts, it is unknown which one was synchronised */
+    begin(); /* there are two contexts, and it is unknown which one was synchronised */
     feed.context = 0;
     gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xdddd, 0, 0, GW_CONTEXT_PLAIN);
     launch(A);
@@ -163,27 +163,27 @@ static void the_whole_context(void **state)
 static void events(void **state)
 {
     (void)state;
-    begin(); /* only work before the record has ended */
+    begin(); /* a wait for an event proves only that work before the event's record has ended */
     launch(A);
     record(A);
     launch(A);
     gw_feed_hot(&feed, "cuEventSynchronize", GW_COUNT_SYNC, EVENT, 0);
     expect(OVER, OPEN);
-    begin(); /* A's work has ended, and A waited for B's work */
+    begin(); /* the second launch has ended, and before it A waited for B's work */
     launch(B);
     record(B);
     wait_event(A);
     launch(A);
     sync(A);
     expect(OVER, OVER);
-    begin(); /* A was synchronised before it waited for B */
+    begin(); /* A was synchronised before A waited for B, so this proves nothing about B */
     launch(B);
     record(B);
     launch(A);
     sync(A);
     wait_event(A);
     expect(OPEN, OVER);
-    begin(); /* only the last record counts */
+    begin(); /* only work before the last record of the event has ended */
     launch(A);
     record(A);
     launch(B);
@@ -205,7 +205,8 @@ static void queries_and_blocking_copies(void **state)
     launch(A);
     gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
     expect(OVER, OPEN);
-    begin(); /* a copy into pageable memory waits, a copy into page-locked memory does not */
+    /* a copy into pageable memory waits, one into page-locked memory does not; which one this is, is unknown */
+    begin();
     launch(A);
     launch(B);
     gw_feed_hot(&feed, "cuMemcpyDtoHAsync_v2", GW_COUNT_COPY, 64, A);
@@ -221,7 +222,8 @@ static void what_is_not_known(void **state)
 {
     (void)state;
     two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* it is unknown whether UNSEEN is a blocking stream */
-    begin();                                /* the older calls of another thread are no longer in its ring */
+    /* another thread may have waited in older calls that its ring no longer contains */
+    begin();
     launch(A);
     launch(B);
     feed.tid = OTHER_THREAD;
@@ -229,7 +231,7 @@ static void what_is_not_known(void **state)
     for (int i = 0; i < GW_RING_ENTRIES; i++)
         gw_feed_hot(&feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, 64, A);
     expect(MAYBE, MAYBE);
-    begin(); /* now the ring of that thread contains all of its calls */
+    begin(); /* now the ring of the other thread contains all of its calls */
     launch(A);
     launch(B);
     feed.tid = OTHER_THREAD;

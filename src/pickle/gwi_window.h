@@ -1,4 +1,4 @@
-/* Reads a file through a small window, from beginning to end. */
+/* Reads a file from beginning to end, through a buffer of GWI_WINDOW_BYTES. */
 #ifndef GW_PICKLE_WINDOW_H
 #define GW_PICKLE_WINDOW_H
 
@@ -12,7 +12,7 @@ enum { GWI_WINDOW_BYTES = 1 << 16 };
 typedef struct gwi_window {
     int fd; /* -1: closed */
     size_t at, filled;
-    uint64_t passed; /* offset of the window in the file */
+    uint64_t passed; /* offset in the file of the first byte in `data` */
     unsigned char data[GWI_WINDOW_BYTES];
 } gwi_window;
 
@@ -24,7 +24,7 @@ static inline uint64_t gwi_window_offset(const gwi_window *window)
     return window->passed + window->at;
 }
 
-/* Read exactly `count` bytes. Returns GW_CORRUPT if the file ends before that, GW_IO if reading fails. */
+/* Read exactly `count` bytes. Returns GW_CORRUPT if the file ends before the last of them, GW_IO if reading fails. */
 GW_MUST_CHECK gw_status gwi_window_take(gwi_window *window, void *to, size_t count, gw_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* The pickle machine: a stack, marks, a memo, and the opcodes for plain data. */
+/* Runs the opcodes of a pickle: a stack of values, marks on the stack, and a memo of values that the file refers to
+ * later. */
 #include "gwi_store.h"
 #include "gwi_window.h"
 
@@ -87,10 +88,10 @@ enum opcode {
 enum {
     PROTOCOL_MIN = 2,
     PROTOCOL_MAX = 5,
-    BATCH = 1000, /* picklers fill containers in batches of this size */
+    BATCH = 1000, /* picklers add items to containers in batches of this size */
     TEXT_BYTES_MAX = 1 << 24,
     LONG_BYTES_MAX = 255,
-    VALUE_ABSENT = 0xff /* type of a memo entry that was not set */
+    VALUE_ABSENT = 0xff /* type of a memo entry to which no value was written */
 };
 
 typedef struct machine {
@@ -99,7 +100,7 @@ typedef struct machine {
     gw_pickle_options options;
     gw_pickle_value *stack; /* owned */
     uint64_t stack_count, stack_capacity;
-    uint64_t *mark; /* heights of the stack at the marks; owned */
+    uint64_t *mark; /* stack_count at the time of each MARK; owned */
     uint64_t mark_count, mark_capacity;
     gw_pickle_value *memo; /* owned */
     uint64_t memo_count, memo_capacity;
@@ -188,7 +189,7 @@ static gw_status complete(machine *m, uint32_t index, gw_error *err)
     return st;
 }
 
-/* If the value is a container, complete the container, and replace the value if the container was folded. */
+/* If the value is a container, mark it as complete. If `fold` replaced the container, set *value to the replacement. */
 static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
 {
     if (!is_container(*value))
@@ -199,7 +200,8 @@ static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
     return st;
 }
 
-/* Move the values from index `height` on into the container just below them. */
+/* Move the values on the stack from index `height` on into the container just below them, which must have the given
+ * type. */
 static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error *err)
 {
     uint64_t count = m->stack_count - height;
@@ -251,7 +253,7 @@ static gw_status do_empty(machine *m, unsigned type, gw_error *err)
     return st == GW_OK ? push_number(m, (gw_pickle_type)type, index, err) : st;
 }
 
-/* Make a tuple of the values from index `height` on. */
+/* Replace the values on the stack from index `height` on by a tuple of them. */
 static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
 {
     uint32_t index;
@@ -290,7 +292,7 @@ static gw_status memo_put(machine *m, uint64_t number, gw_error *err)
     gw_status st = need(m, 1, err);
     if (st != GW_OK)
         return st;
-    /* Picklers count from 0, so a much higher number means that the file is damaged. */
+    /* Picklers number the memo entries from 0, so a number far beyond the last entry means that the file is damaged. */
     if (number > m->memo_count + 65536)
         return gw_fail(err, GW_CORRUPT, "memo entry %" PRIu64 " after %" PRIu64, number, m->memo_count);
     st = gwi_store_room(m->store, &m->memo, number + 1, &m->memo_capacity, sizeof *m->memo, err);
@@ -345,7 +347,8 @@ static gw_status do_text(machine *m, unsigned length_bytes, gw_error *err)
     return st == GW_OK ? push_number(m, GW_PICKLE_TEXT, id, err) : st;
 }
 
-/* Read a little-endian two's complement number of any length. */
+/* Read an integer: first its length, a number of `length_bytes` bytes, then its bytes, in little-endian two's
+ * complement. */
 static gw_status do_long(machine *m, unsigned length_bytes, gw_error *err)
 {
     unsigned char raw[LONG_BYTES_MAX];
@@ -385,7 +388,7 @@ static gw_status do_float(machine *m, unsigned none, gw_error *err)
     unsigned char raw[8];
     uint64_t bits = 0;
     gw_status st = gwi_window_take(&m->window, raw, sizeof raw, err);
-    for (size_t i = 0; i < sizeof raw; i++) /* floats are big-endian */
+    for (size_t i = 0; i < sizeof raw; i++) /* unlike integers, floats are big-endian */
         bits = bits << 8 | raw[i];
     return st == GW_OK ? push_number(m, GW_PICKLE_FLOAT, bits, err) : st;
 }
@@ -410,7 +413,7 @@ static gw_status do_mark(machine *m, unsigned none, gw_error *err)
     return st;
 }
 
-/* Skip the length of a frame. It only says how many bytes may be read at once. */
+/* Read the length of a frame and ignore it, because it only helps a reader to read the frame as a whole. */
 static gw_status do_frame(machine *m, unsigned none, gw_error *err)
 {
     (void)none;
@@ -438,7 +441,8 @@ static gw_status refuse(unsigned char opcode, gw_error *err)
                    "opcode %s is not supported: gpuwhy reads only plain data, not calls and objects", name);
 }
 
-/* The opcodes for plain data: the function, and its argument (a type, a count, or the bytes of a length or number). */
+/* The opcodes for plain data: the function, and its argument (a type, a count, a truth value, or the number of bytes of
+ * a length or of a number). `run` is NULL for all other opcodes. */
 static const struct {
     gw_status (*run)(machine *m, unsigned argument, gw_error *err);
     unsigned argument;
@@ -505,7 +509,7 @@ static gw_status enter_names(machine *m, gw_error *err)
     return st;
 }
 
-/* Read the whole file. If an opcode fails, *ret_offset is its offset. */
+/* Read the whole file. If an opcode fails, *ret_offset is its offset in the file. */
 static gw_status run(machine *m, uint64_t *ret_offset, gw_error *err)
 {
     *ret_offset = 0;

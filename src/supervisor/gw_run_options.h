@@ -10,14 +10,14 @@ typedef struct gw_run_options {
     const char *gpu;           /* "real" or "virtual:CARD[,..]" */
     uint64_t memory_bytes;     /* memory size that the GPUs report to the program; 0: their real size */
     const char *output;        /* path of the recording; NULL: a new file in the state folder */
-    uint64_t record_bytes_max; /* 0: no limit */
+    uint64_t record_bytes_max; /* size limit of the recording; 0: no limit */
     bool quiet;
     const char *json;       /* file for the verdict as JSON, "-" for standard output; NULL: none */
-    const char *on_failure; /* "print" or a shell command; NULL: do nothing before the program ends */
+    const char *on_failure; /* after a failure: "print" the verdict, or run this shell command; NULL: neither */
     bool core;
     bool blame;
     bool deep;
-    const char *hang_after; /* seconds, or "off"; NULL: off on a terminal, otherwise 300 */
+    const char *hang_after; /* seconds, or "off"; NULL: "off" on a terminal without kill_on_hang, otherwise 300 */
     bool kill_on_hang;
     bool no_attach;
     bool no_sites;
@@ -31,13 +31,14 @@ typedef struct gw_run_options {
 
 typedef struct gw_supervisor gw_supervisor;
 
-/* Judge the recording in the run folder `folder`. If it shows the failure or the hang in question, report it and
- * return true. */
+/* Judge the recording in progress, which is in the run folder `folder`. If the verdict is a failure
+ * (gw_run_judges.failure) or a hang (gw_run_judges.hang), report it and return true. */
 typedef bool gw_run_judge(gw_supervisor *run, const char *folder, void *user);
 
 typedef struct gw_run_judges {
-    gw_run_judge *failure; /* --on-failure: called some seconds after a failure, until it has returned true once */
-    gw_run_judge *hang;    /* --hang-after: called on a hang; if it returns true, --kill-on-hang ends the program */
+    gw_run_judge *failure; /* --on-failure: called a few seconds after each failure, until it has returned true */
+    /* --hang-after: called after each hang, until it has returned true; --kill-on-hang then ends the program */
+    gw_run_judge *hang;
     void *user;
 } gw_run_judges;
 

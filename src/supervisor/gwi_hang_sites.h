@@ -1,4 +1,4 @@
-/* Records the stacks of a hang as call sites. */
+/* Records the stacks of a hanging process's threads as call sites. */
 #ifndef GWI_HANG_SITES_H
 #define GWI_HANG_SITES_H
 
@@ -11,12 +11,12 @@ struct gw_stack_thread;
 typedef struct gwi_hang_stacks {
     gw_hang_watch *watch;
     const struct gw_stack_process *process;
-    const gw_item *like; /* all records get its time and pid */
+    const gw_item *like; /* an item whose time and pid are used for every recorded item */
     gw_hang_sink put;
     void *user;
     uint64_t for_ns;     /* time since the process last made progress */
     uint32_t code_first; /* id of the process's first Python code object */
-    bool full;           /* no unused ids are left */
+    bool full;           /* no unused ids are left: no more stacks are recorded */
 } gwi_hang_stacks;
 
 /* Record the files and the Python code that the process's stacks refer to, as events MAPPED, PYTHON_CODE and

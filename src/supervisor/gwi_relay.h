@@ -7,11 +7,12 @@
 #include <stdatomic.h>
 
 struct gwi_stderr_tail {
-    _Atomic uint64_t total;   /* number of bytes read so far; the next byte is stored at index total % size */
-    _Atomic uint64_t written; /* number of these bytes that were passed on */
+    /* number of bytes read so far; the next byte is stored in bytes[total % sizeof bytes] */
+    _Atomic uint64_t total;
+    _Atomic uint64_t written; /* number of these bytes that were written to our stderr */
     _Atomic bool ended;
-    _Atomic pid_t copier;     /* 0: not started */
-    _Atomic pid_t supervisor; /* the supervisor's pid while it has a read end of the pipe too, else 0 */
+    _Atomic pid_t copier;     /* pid of the process that copies; 0: not started */
+    _Atomic pid_t supervisor; /* pid of the supervisor while it also holds a read end of the pipe, else 0 */
     _Atomic bool reader_gone; /* our stderr has no reader any more: the supervisor must close its read end too */
     char bytes[GWI_STDERR_BYTES_MAX];
 };

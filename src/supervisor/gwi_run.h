@@ -26,32 +26,32 @@ typedef struct gwi_doors {
     gw_path driver;         /* the driver that the facade loads; "" if none */
     gw_path folder;         /* the facade's folder */
     bool has_c10;           /* `folder` contains libgpuwhy-c10.so */
-    gw_path virtual_folder; /* folder of the virtual cards' shared state */
+    gw_path virtual_folder; /* folder of the virtual cards' shared state; "" for real cards */
     gw_path nvml_folder;    /* folder of the virtual cards' libnvidia-ml.so.1; "" for real cards */
     const char *virtual_specification;
 } gwi_doors;
 
-/* A source of drivers, selected with `--gpu NAME[:SPECIFICATION]`. Each source is a file source_*.c with one such
- * struct, and a row in doors.c. */
+/* A source of drivers, selected with `--gpu NAME[:SPECIFICATION]`. Each file source_*.c defines one gwi_gpu_source, and
+ * doors.c lists them all. */
 typedef struct gwi_gpu_source {
     const char *name;
-    /* Set doors->driver and the source's other fields. `specification` is the text after the colon, or "", and
-     * outlives the run. GW_USAGE: the specification is wrong. Other errors: the driver was not found. `err` has the
-     * reason. */
+    /* Set doors->driver and, for virtual cards, the other fields of `doors` that describe them. `specification` is the
+     * text after the colon, or "", and outlives the run. GW_USAGE: the specification is wrong. Other errors: the driver
+     * was not found. `err` has the reason. */
     gw_status (*choose)(gwi_doors *doors, const char *specification, const gwi_program *program, gw_error *err);
 } gwi_gpu_source;
 
 extern const gwi_gpu_source gwi_source_real, gwi_source_virtual;
 
-/* For virtual cards: put the folder of their nvidia-smi first in our own PATH, so that nvidia-smi can also be the
- * program to run. */
+/* For virtual cards: put the folder of their nvidia-smi first in our own PATH. The program inherits this PATH, and
+ * `gpuwhy run nvidia-smi` also starts this nvidia-smi. */
 void gwi_doors_path(const gw_run_options *options);
 /* Find the driver and write its facade. GW_USAGE: the options are wrong. Other errors: the hook cannot be loaded,
  * `open` is false and closed_why is set. `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                                           const char *run_folder, gw_error *err);
-/* In the child: set the environment variables. If `run_folder` is "", the hook records nothing. `handout` is the value
- * of GW_HANDOUT_VARIABLE, or "". */
+/* In the child, before exec: set the environment variables that load the hook and configure it. If `run_folder` is "",
+ * the hook records nothing. `handout` is the value of GW_HANDOUT_VARIABLE, or "". */
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                      const char *run_folder, const char *handout);
 
@@ -66,7 +66,7 @@ typedef struct gwi_handout {
 
 /* Open the socket. If this fails, processes that cannot create their own buffers are not recorded. */
 void gwi_handout_begin(gwi_handout *handout, const char *run_folder);
-/* Answer the pending requests. Never blocks. */
+/* Send a buffer to each process that has requested one. Never blocks. */
 void gwi_handout_look(gwi_handout *handout);
 void gwi_handout_end(gwi_handout *handout);
 
@@ -76,7 +76,7 @@ typedef struct gwi_record {
     gw_writer *writer;  /* owned; NULL if nothing is written, or if writing has stopped */
     gw_drain *drain;    /* owned; NULL if there is no run folder */
     gw_path path;       /* "" if there is no file */
-    gw_path spare_path; /* used instead if the disk of `path` is full; "" if none */
+    gw_path spare_path; /* path used if the disk of `path` becomes full; "" if none */
     bool is_on_spare;
     bool is_temporary; /* the file is in the run folder and is removed after the verdict */
     int lock_fd;       /* run.meta, locked so that gwi_run_folders_tidy() skips the folder; -1 if none */
@@ -85,11 +85,11 @@ typedef struct gwi_record {
     /* Set while events are recorded: */
     uint64_t failure_at_ns; /* run time of the last failure that may need a verdict; 0 if none since the last verdict */
     uint32_t processes;     /* number of processes whose calls were recorded */
-    uint32_t pids[4096];    /* pids of the first of these processes */
+    uint32_t pids[4096];    /* pids of the first 4096 of these processes */
     uint64_t failed_at_ns;  /* like failure_at_ns, but never reset */
     uint64_t out_of_memory_at_ns; /* run time of the last refused allocation; 0 if none */
-    uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded something */
-    uint32_t holders_told;        /* number of times that it recorded something */
+    uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */
+    uint32_t holders_told;        /* number of times that gwi_holders_record() recorded facts */
     struct gw_sites *sites;       /* owned; NULL if nothing is written */
 } gwi_record;
 
@@ -97,9 +97,9 @@ void gwi_record_init(gwi_record *record);
 /* Return the length of the recording's path without the ending ".gpuwhy". The names of files that belong to the
  * recording begin with this part. */
 int gwi_record_stem_bytes(const gwi_record *record);
-/* Create the file at `output`, or in the state folder if `output` is NULL. If that fails, create it in the run folder
- * and print the reason to stderr. Returns GW_OK even if nothing can be written, because the program runs anyway.
- * GW_USAGE: `output` already exists. */
+/* Create the recording's file at `options->output`, or in the state folder if that is NULL. If creating it fails,
+ * create it in the run folder and print the reason to stderr. Returns GW_OK even if nothing can be written, because the
+ * program runs anyway. GW_USAGE: `options->output` already exists. */
 GW_MUST_CHECK gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, const char *run_folder,
                                         char *const *argv, gw_error *err);
 /* Write the facts that every recording begins with: version, command line, machine, environment. */
@@ -108,7 +108,8 @@ void gwi_record_put(gwi_record *record, const gw_item *item);
 __attribute__((format(printf, 3, 4))) void gwi_record_fact(gwi_record *record, const char *key, const char *format,
                                                            ...);
 void gwi_record_stderr(gwi_record *record, gwi_stderr *capture);
-/* Move the contents of the buffers into the file. */
+/* Move the contents of the buffers into the file. Events of the last 2 ms stay in the buffers, unless `last` is
+ * true. */
 void gwi_record_drain(gwi_record *record, bool last);
 void gwi_record_close(gwi_record *record);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
@@ -117,12 +118,12 @@ uint64_t gwi_record_now_ns(const gwi_record *record);
 /* On a machine with several cards, record how they are connected, as fact "pci.peers" (bus.c). */
 void gwi_record_bus(gwi_record *record);
 
-/* Resolve the addresses of all call sites to names and record these (names.c). Takes at most GW_NAMES_HARD_MS. Source
- * lines are looked up only during the first GW_NAMES_SOFT_MS. */
+/* Resolve the addresses of all call sites to names and record the names (names.c). Takes at most GW_NAMES_HARD_MS of
+ * CPU time. Source lines are looked up only during the first GW_NAMES_SOFT_MS. */
 void gwi_record_names(gwi_record *record);
 
-/* After a refused allocation on a virtual card, record how much memory each process has on it, as facts "card.holder"
- * (holders.c). Records at most once a second, and at most GWI_HOLDERS_TOLD_MAX times. */
+/* After a refused allocation on a virtual card, record how much memory each process has on each virtual card, as facts
+ * "card.holder" (holders.c). Records at most once a second, and at most GWI_HOLDERS_TOLD_MAX times. */
 enum { GWI_HOLDERS_TOLD_MAX = 16 };
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
 
@@ -135,7 +136,7 @@ void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, 
 
 typedef struct gwi_senses {
     struct gw_sense *sense; /* owned; NULL if sampling is off */
-    gw_path nvml;           /* path of the virtual cards' NVML library */
+    gw_path nvml;           /* path of the virtual cards' NVML library; "" for real cards */
     char specification[1024], folder[PATH_MAX + 32];
     const char *environment[3];
 } gwi_senses;
@@ -151,7 +152,7 @@ void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status);
 typedef struct gwi_dumps {
     bool asked;
     bool is_temporary; /* the dumps are in the run folder and are removed with it */
-    gw_path pattern;   /* file name for the driver, with %p, %h, %t; "" if it was not set */
+    gw_path pattern;   /* file name given to the driver, with its %p, %h and %t; "" if none */
     uint64_t since_realtime_ns;
 } gwi_dumps;
 
@@ -160,7 +161,8 @@ typedef struct gwi_dumps {
 void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_folder);
 /* After the program's end: record the contents of the dumps as facts "gpucore.file" and "gpucore.fault". */
 void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command);
-/* Request no more dumps, so that a failing call returns its own error. */
+/* Stop requesting dumps for the programs that we start from now on. Without dumps, a failing call returns its error;
+ * with dumps, the driver aborts the process. */
 void gwi_dumps_forbid(void);
 
 /* ---- core dumps of processes (host_core.c) ---- */
@@ -173,13 +175,13 @@ void gwi_host_cores_take(gwi_record *record, pid_t command, int status);
 
 typedef struct gwi_watch {
     const char *run_folder; /* borrowed; set by the caller before the first call */
-    uint64_t next_at_ns;    /* monotonic */
+    uint64_t next_at_ns;    /* monotonic; time of the next look at all processes */
     uint64_t interval_ns;
     uint32_t unobserved[64]; /* pids reported as unobserved */
     uint32_t unobserved_count;
     struct {
         uint32_t pid, parent; /* parent 0: the supervisor */
-        uint64_t since_ns;    /* monotonic */
+        uint64_t since_ns;    /* monotonic; time at which the process became a suspect */
     } suspect[64];            /* processes that loaded the hook and a driver, but had no recorded call at `since_ns` */
     uint32_t suspect_count;
     struct {
@@ -190,7 +192,7 @@ typedef struct gwi_watch {
     struct {
         uint32_t pid;
         bool said;
-        uint64_t since_ns; /* monotonic */
+        uint64_t since_ns; /* monotonic; time at which the process was first found */
     } strange[64];         /* processes that were started without our environment variables */
     uint32_t strange_count;
     uint32_t mapped[256]; /* pids whose libraries were recorded */
@@ -206,8 +208,8 @@ typedef struct gwi_watch {
     uint32_t seen_count;
 } gwi_watch;
 
-/* Examine the command and its children: record the libraries of recorded processes, and report processes that use a
- * driver without the hook. Does nothing until the next look is due, unless `now` is true. */
+/* Examine the command and its descendants: record the libraries of recorded processes, and report processes that use a
+ * driver without the hook. If `now` is false and the next look is not due yet, examine only new processes. */
 void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now);
 /* After the last drain: record for each process whether it was observed ("process.coverage"), and report processes
  * that used a driver without any recorded event. */
@@ -219,7 +221,8 @@ typedef struct gwi_hangs {
     /* Judge the recording in the run folder. If it shows a hang, report it and return true. */
     bool (*judge)(void *user, const char *run_folder);
     void *user;
-    uint64_t after_ns, looked_at_ns; /* run time of the last look; after_ns is 0 if off */
+    /* after_ns: time without progress that is a hang, 0: off; looked_at_ns: run time of the last look */
+    uint64_t after_ns, looked_at_ns;
     bool kill, told;
     uint64_t killed_at_ns; /* run time of the last kill signal; 0 if none */
     gw_hang_watch watch;

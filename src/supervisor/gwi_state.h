@@ -24,7 +24,7 @@ struct gw_supervisor {
     gwi_watch watch;
     gwi_senses senses;
     pid_t child;
-    uint64_t started_at_ns; /* run time */
+    uint64_t started_at_ns; /* run time at which the program was started */
     int status;
     gwi_hangs hangs; /* --hang-after */
     /* --on-failure */
@@ -38,10 +38,10 @@ struct gw_supervisor {
     uint64_t parent_gone_at_ns; /* monotonic; 0 while the parent exists */
 };
 
-/* Set all fields to zero, but file descriptors to -1. */
+/* Store the options and `argv`, and start the run time. Set file descriptors to -1 and all other fields to zero. */
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv);
-/* Set up the run and start the program (supervisor.c). A result other than 0 is an exit status. The program was then
- * not started, and the caller must call gwi_supervisor_clean_up(). */
+/* Set up the run and start the program (supervisor.c). Returns GW_EXIT_OK (0) if the program was started. Any other
+ * result is an exit status for gpuwhy, and the caller must call gwi_supervisor_clean_up(). */
 int gwi_supervisor_start(gw_supervisor *run);
 /* Close everything that is open, and remove the run folder and old recordings. May be called even if the program was
  * not started. */
@@ -49,10 +49,10 @@ void gwi_supervisor_clean_up(gw_supervisor *run);
 
 /* Watch the program until it has ended (loop.c). */
 void gwi_loop_run(gw_supervisor *run);
-/* Wait until something happens or the next drain is due. */
+/* Wait until a signal arrives, a process requests a buffer, a recorded process ends, or the next drain is due. */
 void gwi_loop_wait(const gw_supervisor *run);
 
-/* After the program's end: record the last facts, with the names as the very last (finish.c). */
+/* After the program's end: record the last facts, and finally the names of the call sites (finish.c). */
 void gwi_finish_recording(gw_supervisor *run);
 
 #endif

@@ -1,18 +1,18 @@
 /* Records the program's stderr as evidence, without disturbing its reader.
  *
- *   a file         is read in place, from its size at the start of the run
- *   a terminal     is replaced by a second one of the same size and modes; a relay process copies to the first one
- *   a pipe         is replaced by a second one, which is copied in the same way
+ *   a file         is read in place, from the offset at which the program's output begins
+ *   a terminal     is replaced by a second one of the same size and modes; a relay process copies from it to the first
+ *   a pipe         is replaced by a second one, from which a relay process copies to the first
  *   anything else  is left alone
  *
- * If standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), it is recorded too. A file contains
- * the output of both anyway. A second pipe also replaces the program's standard output, so that the order of lines is
+ * If standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), it is recorded too. A file contains the
+ * output of both anyway. A second pipe also replaces the program's standard output, so that the order of lines is
  * preserved.
  *
  * The relay is a separate process, so that the program's stderr keeps working if the supervisor dies. A child of the
  * relay does the copying and is replaced if it is killed. The relay ends when the last writer has closed its end, or
- * when the reader of our stderr has gone. The program's next write then fails, as it would without gpuwhy. Only the
- * last GWI_STDERR_BYTES_MAX bytes are kept. */
+ * when our stderr has no reader any more. In the second case, the program's next write fails, as it would without
+ * gpuwhy. Only the last GWI_STDERR_BYTES_MAX bytes are kept for the recording. */
 #ifndef GWI_STDERR_H
 #define GWI_STDERR_H
 
@@ -39,18 +39,19 @@ typedef struct gwi_stderr {
     uint64_t bytes_taken;  /* offset of the next byte to return; in a file, relative to file_start */
 } gwi_stderr;
 
-/* Examine our stderr and prepare to record it. Never fails: if it cannot be recorded, it is left alone. */
+/* Examine our stderr and, if `wanted`, prepare to record it. Never fails: a stderr that cannot be recorded is left
+ * alone. */
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted);
-/* In the child, before exec: replace stderr. */
+/* In the child, before exec: replace stderr, and standard output if it is recorded too. */
 void gwi_stderr_enter(const gwi_stderr *capture);
-/* In the supervisor, after the fork: close the program's end. */
+/* In the supervisor, after the fork: close the end that the program writes to. */
 void gwi_stderr_began(gwi_stderr *capture);
 /* Replace the relay if it was killed. Call this when one of our children has ended. */
 void gwi_relay_look(gwi_stderr *capture);
-/* After the program's end: wait a short time for the relay to copy the rest of its output. */
+/* After the program's end: wait a short time for the relay to copy the rest of the program's output. */
 void gwi_stderr_settle(gwi_stderr *capture);
-/* Return the bytes since the last call, at most GWI_STDERR_BYTES_MAX; 0 if there are none. The caller frees
- * *ret_bytes. */
+/* Store the bytes that were written since the last call in *ret_bytes, at most the last GWI_STDERR_BYTES_MAX. Returns
+ * their number; 0 if there are none. The caller frees *ret_bytes. */
 size_t gwi_stderr_take(gwi_stderr *capture, char **ret_bytes);
 void gwi_stderr_end(gwi_stderr *capture);
 

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HANDED_MAX = 512 }; /* the number of processes that gwi_watch examines */
+enum { HANDED_MAX = 512 }; /* limit on the buffers of a run; watch.c examines at most this many processes, too */
 
 static bool fill_random(char *hex, size_t digits)
 {
@@ -86,7 +86,7 @@ static void answer(const gwi_handout *handout, const struct sockaddr_un *to, soc
     head->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
     ssize_t ignored = sendmsg(handout->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)ignored; /* on an error, the process is no longer waiting */
+    (void)ignored; /* if sending fails, the process no longer waits for the buffer */
 }
 
 /* Return the pid of a message's sender, as reported by the kernel; 0 if it is not in the message. */

@@ -19,7 +19,7 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
 {
     const char *text = options->hang_after;
     *hangs = (gwi_hangs){0};
-    if (text == NULL) /* at a terminal, the user can see that the program hangs */
+    if (text == NULL) /* the default is "off" at a terminal, where the user can see that the program hangs */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
         return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang cannot be combined with --hang-after off")
@@ -49,10 +49,12 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     process->told = false;
 }
 
-/* Record the hang of one process, once. Returns true if a hang was recorded. */
+/* If the process hangs, record this hang once. If a recorded hang of the process is over, record that too. Returns true
+ * if a hang was recorded. */
 static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
-    enum { TOLD_MAX = 8 }; /* a program with long kernels must not fill its recording with such records */
+    /* per process: a program with long kernels must not fill its recording with reported hangs */
+    enum { TOLD_MAX = 8 };
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
         tell_over(record, process);

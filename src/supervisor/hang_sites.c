@@ -37,7 +37,8 @@ static void tell_lines(const gwi_hang_stacks *it, uint32_t id, const uint8_t *ta
     }
 }
 
-/* Return the number of unused ids. `told` is the last one used. `poke` uses the ids from GW_HANG_NUMBERS_MAX on. */
+/* Return the number of unused ids. `told` is the last id that was used. `run` uses the ids below GW_HANG_NUMBERS_MAX,
+ * and `poke` the ids from this limit up to twice the limit. */
 static uint32_t numbers_left(uint32_t told)
 {
     return (told < GW_HANG_NUMBERS_MAX ? GW_HANG_NUMBERS_MAX : 2 * GW_HANG_NUMBERS_MAX) - 1 - told;

@@ -1,6 +1,6 @@
-/* Describes a hang as facts: for each thread the driver call it is in, what it waits for, and its stack. The data
- * comes from the kernel and from the process's memory. Makes no driver calls. A thread is stopped only if it cannot
- * notice this, and only briefly. */
+/* Describes a hang as facts: for each thread the driver call it is in, what it waits for, and its stack. The data comes
+ * from the Linux kernel and from the memory of the process; gpuwhy makes no driver calls for it. A thread is stopped
+ * only if it cannot notice the stop, and only briefly. */
 #include "gwi_hang_sites.h"
 
 #include "gw_api.h"
@@ -26,7 +26,9 @@ static bool uses_driver(const gw_watched_thread *thread)
     return thread != NULL && (thread->inside_fn_plus_1 != 0 || thread->questions > thread->questions_before);
 }
 
-/* Return true if this looks like a hang; false if the program may just be waiting for its next input. */
+/* Return true if the threads look like those of a hanging process: one of them is in a driver call or polls the GPU,
+ * all of them wait for locks or for the end of other threads, or one waits for a lock with a known owner. Otherwise,
+ * the program may just be waiting for its next input. */
 static bool looks_like_a_hang(const gw_hang_watch *watch, uint32_t pid, const gw_stack_process *threads)
 {
     bool all_wait = threads->thread_count > 0, owner_known = false;
@@ -34,7 +36,8 @@ static bool looks_like_a_hang(const gw_hang_watch *watch, uint32_t pid, const gw
         const gw_stack_thread *thread = &threads->thread[i];
         if (uses_driver(watched(watch, pid, thread->tid)))
             return true;
-        bool of_driver = gw_begins(thread->name, "cuda"); /* the driver's helper threads always wait for events */
+        /* ignored: the driver's helper threads always wait for events */
+        bool of_driver = gw_begins(thread->name, "cuda");
         all_wait = all_wait && (of_driver || thread->wait == GW_WAIT_LOCK || thread->wait == GW_WAIT_JOIN);
         owner_known = owner_known || (thread->wait == GW_WAIT_LOCK && thread->owner_tid != 0);
     }
@@ -59,8 +62,9 @@ static bool has_ended(const gw_stack_process *threads, uint32_t tid)
     return threads->threads_left_out == 0;
 }
 
-/* Return how often the GPU has answered "not ready" since the last progress. Returns 0 if the last such answer is not
- * recent: the thread may have seen that the work is done, and then gone to sleep. */
+/* Return how often queries of this thread have found the GPU busy since the process last made progress. Returns 0 if
+ * the last of these queries is not recent: a later query may have found that the work is done, and the thread may then
+ * have gone to sleep. */
 static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gw_watched_thread *seen)
 {
     if (seen == NULL || stacks->watch->now_ns - seen->not_ready_at_ns > stacks->for_ns / 10)
@@ -127,7 +131,7 @@ bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool 
     gwi_hang_stacks stacks = {.watch = watch, .process = threads, .like = &item, .put = put, .user = user};
     stacks.for_ns = watch->now_ns - process->since_ns;
     gwi_hang_stacks_begin(&stacks);
-    /* threads that use the driver first, because they explain the most */
+    /* Record the threads that use the driver first, because they explain the most. */
     for (int driver = 1; driver >= 0; driver--) {
         for (size_t i = 0, count = 0; i < threads->thread_count && count < THREADS_TOLD_MAX; i++) {
             const gw_stack_thread *thread = &threads->thread[i];

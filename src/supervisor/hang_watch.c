@@ -48,12 +48,14 @@ void gw_hang_watch_see(void *user, const gw_thread_look *look)
     gw_watched_process *process = process_of(watch, look->pid);
     gw_watched_thread *thread = thread_of(watch, look->pid, look->tid);
     if (process == NULL || thread == NULL)
-        return; /* there are more threads than we can watch; ignore the rest */
+        return; /* the table of processes or threads is full: ignore this thread */
     process->seen = true;
-    process->progress_now += look->progress + 1; /* +1, so that starting or ending a thread counts as progress */
+    /* +1 for each thread, so that starting or ending a thread counts as progress */
+    process->progress_now += look->progress + 1;
     if (thread->calls != look->calls || thread->inside_fn_plus_1 != look->inside_fn_plus_1)
         thread->inside_since_ns = watch->now_ns;
-    /* Calls other than queries and waits: the program is working, even if `progress` is unchanged. */
+    /* If the thread has made calls and none of them was a query or a wait, the program is working, even if `progress`
+     * is unchanged. */
     process->moved = process->moved || (thread->calls != look->calls && thread->questions == look->questions);
     thread->calls = look->calls;
     thread->progress = look->progress;

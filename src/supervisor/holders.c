@@ -32,8 +32,8 @@ static void read_command(gw_text *text, int pid)
     }
 }
 
-/* Append the name of the process's user from /etc/passwd, otherwise the uid. Other sources of names may need the
- * network. */
+/* Append the name of the process's user from /etc/passwd, or the uid if /etc/passwd does not list this user. Other
+ * sources of user names are not used, because they may need the network. */
 static void read_user(gw_text *text, int pid)
 {
     char path[64];
@@ -53,7 +53,8 @@ static void read_user(gw_text *text, int pid)
         fclose(list);
 }
 
-/* Record `holder`. If `is_ours`, its pid is valid in our pid namespace, so the process can be looked up. */
+/* Record `holder`. If `is_ours`, its pid is valid in our pid namespace, so add the user and the command line of the
+ * process. */
 static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *holder, bool is_ours)
 {
     gw_text user = {0}, command = {0}, text = {0};
@@ -67,7 +68,7 @@ static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *hold
     }
     gw_fact_holder_write(holder, &text);
     if (!is_ours)
-        gw_text_add_str(&text, " "); /* all versions of gpuwhy write this space */
+        gw_text_add_str(&text, " "); /* do not remove this space: all versions of gpuwhy have written it */
     gwi_record_fact(record, gw_fact_key_text(key), "%s", gw_text_str(&text));
     gw_text_free(&user);
     gw_text_free(&command);
@@ -83,7 +84,8 @@ static void put_virtual(gwi_record *record, const gw_virt_process *process, unsi
 
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors)
 {
-    const uint64_t apart_ns = 1000000000u; /* the verdict groups holders recorded at about the same time */
+    /* minimum time between two records, because the verdict groups holders by time */
+    const uint64_t apart_ns = 1000000000u;
     uint64_t now_ns = gwi_record_now_ns(record), told_ns = record->holders_told_at_ns;
     if (record->out_of_memory_at_ns <= told_ns || record->holders_told >= GWI_HOLDERS_TOLD_MAX ||
         (record->holders_told > 0 && now_ns < told_ns + apart_ns) || doors->virtual_folder[0] == '\0')
@@ -110,5 +112,6 @@ void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, 
         key = GW_FACT_DEVICE_HOLDER;
     else if (matched)
         key = GW_FACT_CARD_HOLDER;
-    put_holder(user, key, &holder, matched); /* if not matched, the pid may belong to another process here */
+    /* if `matched` is false, another process may have this pid in our namespace */
+    put_holder(user, key, &holder, matched);
 }

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { ENTRIES_MAX = 1 << 16, CORES_MAX = 16 };
-/* File time stamps may be this much too early, because they are taken from the last clock tick. */
+/* Allow for file time stamps that are this many ns too early, because they are taken from the last clock tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 typedef struct search {
@@ -49,7 +49,8 @@ static bool read_setting(const char *name, char *out, size_t bytes_max)
     return out[0] != '\0';
 }
 
-/* Convert a file name with the kernel's %p, %e, ... to a pattern for fnmatch(). Returns false if it is too long. */
+/* Convert the file name in core_pattern, with the kernel's %p, %e, ..., to a pattern for fnmatch(). `with_pid`: the
+ * kernel appends a dot and the pid if the name contains no %p. Returns false if the pattern is too long. */
 static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -72,8 +73,8 @@ static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_
     return true;
 }
 
-/* Find the folder in which this run's core dumps are written. Returns NULL on success, otherwise the reason as a
- * static string. */
+/* Find the folder in which this run's core dumps are written, and the pattern of their names. Returns NULL on success,
+ * otherwise the reason for the failure, as a static string. */
 static const char *find_place(search *it)
 {
     char setting[512], uses_pid[8] = "0";

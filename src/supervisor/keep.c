@@ -85,7 +85,7 @@ static gw_status read_keep(json_object *root, const char *path, gw_keep_limits *
     return st == GW_OK ? read_number(keep, path, "days", &limits->days, err) : st;
 }
 
-/* Read a small file. The caller frees *ret_text, which is NULL if there is no such file. */
+/* Read a file, at most its first 64 KiB. The caller frees *ret_text, which is NULL if there is no such file. */
 static gw_status read_file(const char *path, char **ret_text, gw_error *err)
 {
     enum { BYTES_MAX = 64 << 10 };
@@ -148,9 +148,9 @@ gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err)
 
 enum { STEM_MAX = 64 };
 typedef struct recording {
-    char stem[STEM_MAX]; /* "20261123-223518-30021", the beginning of all its file names */
+    char stem[STEM_MAX]; /* "20261123-223518-30021", the beginning of the names of all its files */
     uint64_t bytes;
-    time_t t_s;   /* when one of its files was last written */
+    time_t t_s;   /* time at which one of its files was last written */
     bool is_used; /* a supervisor is still writing it */
     bool goes;    /* chosen for removal */
 } recording;
@@ -178,8 +178,8 @@ static bool has_known_end(const char *end)
     return digits != NULL && strcmp(digits, ".cudacore") == 0;
 }
 
-/* Copy YYYYMMDD-HHMMSS-PID[-N] from the name of a recording as in gwi_recording_name(), or of a file that belongs to
- * one. Returns false for other files. */
+/* Copy YYYYMMDD-HHMMSS-PID[-N] from the name of a recording (see gwi_recording_name()), or of a file that belongs to a
+ * recording. Returns false for other files. */
 static bool stem_of(const char *name, char out[STEM_MAX])
 {
     const char *at = skip_digits(name, 8);

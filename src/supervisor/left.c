@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const time_t old_seconds = 24 * 3600;
-/* A younger folder may belong to a supervisor in another pid namespace that has not locked it yet. */
+/* A folder younger than this may belong to a supervisor in another pid namespace that has not locked the folder yet. */
 static const time_t young_seconds = 10;
 
 /* ---- users of a folder ---- */
@@ -63,7 +63,7 @@ static bool has_writers(const char *path)
 
 /* ---- moving ---- */
 
-/* Copy a file, but leave holes instead of zeros, because a buffer is mostly empty. */
+/* Copy `bytes` bytes of a file, but leave holes instead of zeros, because a buffer is mostly empty. */
 static bool copy_bytes(int from, int to, off_t bytes)
 {
     enum { STEP = 65536 };
@@ -117,7 +117,7 @@ static bool copy_files(const char *from, const char *to)
     return good;
 }
 
-/* Move the run folder to the state folder. On false, it was not moved. */
+/* Move the run folder to the state folder. Returns false if this fails; the run folder is then unchanged. */
 static bool move_to_state(const char *folder, int pid)
 {
     gw_path state, wanted;
@@ -155,8 +155,9 @@ int gwi_run_folder_lock(const char *folder, bool alone)
     return fd;
 }
 
-/* Return true if the folder contains the last events of a recording in our state folder. If the recording is
- * elsewhere, its user may have another state folder, and would not find the run folder in ours. */
+/* Return true if the folder contains the last events of a recording in our state folder. If the recording is in any
+ * other folder, return false: the user who reads it may have another state folder, and gpuwhy would then not find the
+ * run folder in ours. */
 static bool belongs_to_us(const char *folder)
 {
     gw_path recording, state;

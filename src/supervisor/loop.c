@@ -1,5 +1,5 @@
-/* The main loop while the program runs: drains the buffers, looks for changes, passes signals on, and judges if
- * requested. */
+/* The main loop while the program runs: drains the buffers, looks for changes, passes signals on, and judges failures
+ * and hangs if requested. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -38,7 +38,8 @@ static void look_at_failures(gw_supervisor *run)
         run->run_folder[0] == '\0')
         return;
     if (now - since < failure_lasts_ns && now < run->judged_at_ns + judge_again_ns)
-        return; /* the program may still recover, but repeated failures must not delay the verdict forever */
+        /* wait, because the program may still recover; if failures keep coming, wait at most judge_again_ns */
+        return;
     if (now < run->judged_at_ns + failure_lasts_ns)
         return;
     run->judged_at_ns = now;
@@ -49,7 +50,7 @@ static void look_at_failures(gw_supervisor *run)
 /* ---- --end-with-parent ---- */
 
 /* If a server starts programs through gpuwhy, our parent is the server and the program's parent is us. When the server
- * ends, the program does not see a change of its parent, so we have to end it. */
+ * ends, the parent of the program does not change, so the program cannot notice it, and we have to end the program. */
 static void look_at_parent(gw_supervisor *run)
 {
     static const uint64_t patience_ns = 5000000000u;
@@ -73,7 +74,7 @@ static bool is_filled(const gw_supervisor *run, double ratio)
 
 void gwi_loop_wait(const gw_supervisor *run)
 {
-    /* Wake up when a process ends: the cause is easiest to read before its parent has waited for it. */
+    /* Wake up when a recorded process ends: its exit status is easiest to read before its parent has waited for it. */
     struct pollfd waited[] = {
         {.fd = run->signals.fd, .events = POLLIN},
         {.fd = run->handout.fd, .events = POLLIN},

@@ -1,4 +1,4 @@
-/* Resolves the addresses of call sites to names while the files still exist. */
+/* Resolves the addresses of call sites to names while the mapped files still exist. */
 #include "gwi_run.h"
 
 #include "gw_sites.h"

@@ -92,7 +92,8 @@ gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
                    file, self, self);
 }
 
-/* A tmpfs is fast, and its pages can be reserved, so that writing to them never kills the program. */
+/* Return true for a tmpfs. It is fast, and its pages can be reserved, so that writing to them never kills the
+ * program. */
 static bool is_memory(uint64_t type)
 {
     return type == TMPFS_MAGIC_NUMBER;
@@ -104,8 +105,8 @@ bool gwi_is_in_memory(const char *path)
     return statfs(path, &fs) == 0 && is_memory((uint32_t)fs.f_type);
 }
 
-/* Local file systems that can reserve blocks as well. Other file systems, above all on a network, may fail to store a
- * page when it is written, and that kills the program. */
+/* Return true for a local file system that can reserve blocks, as a tmpfs can. On other file systems, above all on a
+ * network, writing to a mapped page may fail, and that kills the program. */
 static bool is_local_disk(uint64_t type)
 {
     static const uint64_t types[] = {0xef53 /* ext4 */, 0x58465342 /* xfs */, 0x9123683e /* btrfs */,
@@ -116,8 +117,9 @@ static bool is_local_disk(uint64_t type)
     return found;
 }
 
-/* Folders in which run folders are created, best first. The last one is the state folder. run_root() returns NULL if
- * there is no such folder, or if other users could rename our files in it. */
+/* Folders in which run folders are created, best first. The first one is named by an environment variable, and the last
+ * one is the state folder. run_root() returns NULL if the folder does not exist, or if other users could rename our
+ * files in it. */
 static const char *const run_roots[] = {"XDG_RUNTIME_DIR", "/dev/shm", "/tmp", "/var/tmp", "state"};
 enum { RUN_ROOT_COUNT = sizeof run_roots / sizeof run_roots[0] };
 
@@ -132,7 +134,8 @@ static const char *run_root(size_t index, gw_path out)
     return named != NULL && gw_own_path(named, out) ? out : NULL;
 }
 
-/* On a full file system there is no room for our buffers and the shared state of virtual cards. */
+/* Return true if the file system has the wanted type, and enough room for our buffers and the shared state of virtual
+ * cards. */
 static bool is_usable(const char *path, bool (*has_type)(uint64_t type))
 {
     struct statfs fs;
@@ -165,7 +168,8 @@ gw_status gwi_run_folder_make(gw_path out, bool *ret_is_on_disk, gw_error *err)
     return *ret_is_on_disk ? make_on(is_local_disk, out, err) : GW_OK;
 }
 
-/* Uses descriptors and follows no links, so that no other folder is emptied. Takes ownership of `fd`. */
+/* Remove the files in a folder, and its subfolders down to `depth` levels. Uses descriptors and follows no links, so
+ * that no other folder is emptied. Takes ownership of `fd`. */
 static void remove_entries(int fd, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -193,8 +197,8 @@ void gwi_folder_remove(const char *path)
     rmdir(path);
 }
 
-/* Return true for a real folder that only we can read and write. Other users may create folders with our names in
- * /dev/shm. */
+/* Return true for a folder, not a link, that only we can read and write. Other users may create folders with our names
+ * in /dev/shm. */
 static bool is_private(int root, const char *name)
 {
     struct stat folder;
@@ -268,7 +272,7 @@ static const char *home(void)
     return entry == NULL || entry->pw_dir[0] != '/' ? NULL : entry->pw_dir;
 }
 
-/* Return $variable/gpuwhy, or home/standard/gpuwhy if the variable is not set. The folder is not created. */
+/* Store $variable/gpuwhy in `out`, or home/standard/gpuwhy if the variable is not set. The folder is not created. */
 static gw_status user_folder(const char *variable, const char *standard, gw_path out, gw_error *err)
 {
     const char *base = getenv(variable);
@@ -306,8 +310,9 @@ static bool can_hold_code(const char *path)
            access(path, W_OK | X_OK) == 0;
 }
 
-/* Candidates, best first. A program that starts as root may continue as another user, who must be able to read the
- * libraries too. So root's libraries are not stored in its home. */
+/* Store the path of candidate `index` for the folder of our libraries, best first. A program that starts as root may
+ * continue as another user, who must be able to read the libraries too. So root's libraries are not stored in root's
+ * home, unless XDG_CACHE_HOME is set. */
 static gw_status code_folder(size_t index, gw_path out)
 {
     switch (index) {

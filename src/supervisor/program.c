@@ -47,7 +47,8 @@ static gw_status find_in_path(const char *name, gw_path out, gw_error *err)
                 return GW_OK;
             }
             if (st == GW_IO && found == GW_MISSING && access(candidate, F_OK) == 0)
-                found = gw_fail(err, GW_IO, "%s", why.text); /* a later folder may contain an executable one */
+                /* keep searching: a later folder may contain an executable file with this name */
+                found = gw_fail(err, GW_IO, "%s", why.text);
         }
         if (path[bytes] == '\0')
             return found;
@@ -135,7 +136,8 @@ static uint64_t file_offset(const elf_file *image, uint64_t address)
     return UINT64_MAX;
 }
 
-/* Return the entries before DT_NULL. There are none if the dynamic section is missing or damaged. */
+/* Return the entries of the dynamic section before DT_NULL, and their number in *ret_count. The number is 0 if the
+ * dynamic section is missing or damaged. */
 static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count)
 {
     *ret_count = 0;

@@ -26,7 +26,7 @@
 extern char **environ;
 
 static const uint64_t sync_every_ns = 1000000000u;
-/* Size limit of a recording in the run folder, which occupies memory. */
+/* Size limit in bytes of a recording in the run folder, because a run folder on a tmpfs occupies memory. */
 static const uint64_t temporary_bytes_max = 64u << 20;
 
 static const char *const *function_names(void)
@@ -81,7 +81,7 @@ static void create_temporary(gwi_record *record, const char *run_folder)
         gw_say("cannot record: %s", err.text);
 }
 
-/* If the disk becomes full, continue the recording in the run folder, so that there is a verdict. */
+/* Prepare for a full disk: the writer then continues the recording in the run folder, so that there is a verdict. */
 static void use_spare(gwi_record *record, const char *run_folder)
 {
     gw_path path = "";
@@ -270,7 +270,7 @@ static void put_limits(gwi_record *record)
 }
 
 /* Record facts that help to align the recordings of several hosts: the kernel's estimate of the clock error, and the
- * boot to which the monotonic clock belongs. */
+ * boot_id, because each boot has its own monotonic clock. */
 static void put_clock(gwi_record *record)
 {
     struct timex clock = {0};
@@ -370,8 +370,8 @@ void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *co
 
 /* ---- draining ---- */
 
-/* Return true for success, and for errors that programs often provoke on purpose, to find something out. Judging the
- * run after each of them would be noise. */
+/* Return true for success, and for errors that programs often provoke on purpose, for example to find out whether there
+ * is a GPU. A verdict after each such error would be noise. */
 static bool is_probe(uint16_t result)
 {
     return result == 0 || result == 100 || result == 201 || result == 500 || result == 600 || result == 704 ||
@@ -392,8 +392,8 @@ static void look_at(gwi_record *record, const gw_item *item)
     }
 }
 
-/* Record the rank that the launcher assigned. It cannot be read if the program sets its rank later, or if the process
- * has ended. */
+/* Record the rank that the launcher assigned. The rank is missing if the program sets it later, or if the process has
+ * already ended. */
 static void put_rank(gwi_record *record, uint32_t pid)
 {
     enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
@@ -448,7 +448,7 @@ bool gwi_record_has_process(const gwi_record *record, uint32_t pid)
     for (uint32_t i = 0; i < record->processes && i < sizeof record->pids / sizeof record->pids[0]; i++)
         if (record->pids[i] == pid)
             return true;
-    /* if not all pids were stored, it may be one of the others */
+    /* if there was no room for all pids, assume that `pid` is among the others */
     return record->processes > sizeof record->pids / sizeof record->pids[0];
 }
 

@@ -1,4 +1,4 @@
-/* Processes that copy the program's stderr to ours. */
+/* Starts the processes that copy the program's stderr to ours, and replaces them if they are killed. */
 #include "gwi_relay.h"
 
 #include "gw_filter.h"
@@ -24,8 +24,8 @@ enum { COPY_BYTES = 64 << 10, COPIERS_MAX = 1000 };
 _Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
                "what was read and not yet passed on is still there");
 
-/* Write the bytes that were read but not yet written. They are in shared memory, so if a copier is killed, the next
- * one continues at the same place. */
+/* Write the bytes that were read from the program but not yet written to `fd`. They are in shared memory, so if a
+ * copier is killed, the next one continues at the same place. Returns false if writing fails. */
 static bool pass_on(int fd, gwi_stderr_tail *tail)
 {
     uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
@@ -68,11 +68,12 @@ static void note_window_change(int signal)
     window_changed = 1;
 }
 
-/* The readers of our other descriptors must see their end when the program ends, not when the relay ends. */
+/* Close all descriptors but two. The relay may outlive the program, and as long as it keeps a pipe open, the reader of
+ * this pipe does not see the end of its input. */
 static void close_all_but(int first, int second)
 {
     DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL) { /* there is no /proc */
+    if (folder == NULL) { /* there is no /proc: close the descriptors below 1024 */
         for (int fd = 0; fd < 1024; fd++)
             if (fd != first && fd != second)
                 close(fd);
@@ -88,8 +89,8 @@ static void close_all_but(int first, int second)
 }
 
 /* Wait until there are bytes to copy. Returns false if the reader of our stderr has closed its end of the pipe. The
- * relay then ends at once, so that the program's next write fails as it would without gpuwhy. Otherwise only the write
- * after it would fail. */
+ * relay then ends at once, so that the program's next write fails as it would without gpuwhy. Without this check, the
+ * relay would find out only when it copies the program's next write, and that write would still succeed. */
 static bool wait_for_more(int source, bool is_pipe)
 {
     struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
@@ -117,7 +118,8 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
     }
 }
 
-/* Move `count` bytes from the pipe `source` to the pipe at our stderr. Returns false if its reader has gone. */
+/* Move `count` bytes from the pipe `source` to the pipe at our stderr. Returns false if our stderr has no reader any
+ * more. */
 static bool move(int source, size_t count)
 {
     while (count > 0) {
@@ -136,13 +138,14 @@ static bool move(int source, size_t count)
 
 /* Copy from one pipe to another. The kernel moves the bytes in one step, so a copier that is killed at any moment
  * neither loses nor repeats output. Before each move, tee() copies the bytes to a third pipe, from which we read them.
- * Returns false if this does not work here; nothing was moved then. */
+ * Returns false if tee() fails from the start; nothing was moved then. */
 static bool move_until_end(int source, gwi_stderr_tail *tail)
 {
     static char bytes[COPY_BYTES];
     int look[2];
     bool works = false;
-    /* Bytes that a killed copier has read were also moved, or will be read again. */
+    /* What a killed copier has read was already moved to our stderr, or is still in the pipe and will be read again. So
+     * no read bytes are waiting to be written. */
     atomic_store_explicit(&tail->written, atomic_load(&tail->total), memory_order_release);
     if (pipe2(look, O_CLOEXEC) < 0)
         return false;
@@ -170,7 +173,8 @@ static bool is_pipe(int fd)
 }
 
 /* After the reader of our stderr has gone, the program's next write must fail. Therefore wake the supervisor with
- * SIGCHLD and wait until it has closed its read end. Do not wait forever: the supervisor may be stopped or dead. */
+ * SIGCHLD and wait until it has closed its read end of the program's pipe. Do not wait forever: the supervisor may be
+ * stopped or dead. */
 static void let_supervisor_close(gwi_stderr_tail *tail)
 {
     enum { WAIT_MS = 300 };
@@ -192,7 +196,8 @@ static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
     _exit(0);
 }
 
-/* A child copies the program's output. If it is killed or stopped, another one replaces it. */
+/* Start a child that copies the program's output. If this child is killed or stopped, start another one. After
+ * COPIERS_MAX children, or if none can be started, copy in this process. */
 static void copy_by_child(int source, gwi_stderr_tail *tail)
 {
     for (int i = 0; i < COPIERS_MAX; i++) {
@@ -216,7 +221,7 @@ static void copy_by_child(int source, gwi_stderr_tail *tail)
     copy_until_end(source, tail);
 }
 
-/* Wait for the copier of a relay that was killed. Two copiers at the same time would mix up the output. */
+/* Wait until the copier of a killed relay has ended. Two copiers at the same time would mix up the output. */
 static void wait_for_end_of(pid_t copier)
 {
     int fd = -1;

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Discard the output of the second run, so that nobody mistakes it for output of the first run. */
+/* Discard the standard output of the second run, so that it is not mistaken for output of the first run. Returns a copy
+ * of the old standard output's descriptor, for output_back(); -1: there is none. */
 static int output_to_nowhere(void)
 {
     int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -37,7 +38,8 @@ static gw_status name_second(const gw_supervisor *first, gw_path out)
     return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", gwi_record_stem_bytes(&first->record), first->record.path);
 }
 
-/* On GW_EXIT_OK, second->status and its recording are valid. */
+/* Run the program again. On GW_EXIT_OK, second->status is the program's status, and the file `recording` is
+ * complete. */
 static int run_second(const gw_supervisor *first, gw_supervisor *second, const char *recording)
 {
     gwi_supervisor_init(second, &first->options, first->argv);
@@ -49,7 +51,8 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     second->options.on_failure = second->options.json = NULL;
     second->options.quiet = true;
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-    gwi_dumps_forbid(); /* the launch itself should return the error */
+    /* without dumps, a failing launch returns its error; with dumps, the driver aborts the process */
+    gwi_dumps_forbid();
     if (first->input_at >= 0)
         (void)!lseek(STDIN_FILENO, first->input_at, SEEK_SET);
     int output = output_to_nowhere();

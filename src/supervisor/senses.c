@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* Maximum time to wait for the cards' last values at the end of a run. This usually takes a few ms, but NVML may hang
- * or the machine may be busy. */
+/* Maximum time to wait for the cards' last values at the end of a run. Reading these values usually takes a few ms, but
+ * NVML may hang or the machine may be busy. */
 enum { LAST_WAIT_MS = 2000 };
 static const uint64_t worth_a_last_look_ns = 1000000000u;
 
@@ -63,7 +63,7 @@ void gwi_senses_look(gwi_senses *senses, gwi_record *record)
     gw_sense_look(senses->sense, &now, &sink);
 }
 
-/* Skip the last sample for a short program that used no GPU and succeeded: it would explain nothing. */
+/* Skip the last sample for a short program that used no GPU and succeeded: the sample would explain nothing. */
 void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status)
 {
     bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;

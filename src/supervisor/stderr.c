@@ -1,4 +1,4 @@
-/* Copies the program's stderr to our own stderr and into the recording. */
+/* Replaces the program's stderr if a relay must copy it (relay.c), and returns what the program has written to it. */
 #include "gwi_relay.h"
 
 #include "gw_text.h"
@@ -17,7 +17,7 @@
 
 enum {
     SETTLE_MS_MAX = 1000,
-    SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr does not read */
+    SETTLE_BLOCKED_MS_MAX = 10000, /* limit on the time during which the reader of our stderr does not read */
     SETTLE_QUIET_MS = 20
 };
 
@@ -63,7 +63,7 @@ static void begin_pipe(gwi_stderr *capture)
             capture->child_fd = ends[1];
         else
             close(ends[1]);
-        close(ends[0]); /* the relay and source_fd have their own copies */
+        close(ends[0]); /* the relay has its own copy of this descriptor, and so does source_fd */
     }
 }
 
@@ -118,7 +118,7 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
         capture->not_recorded = "cannot start a process that copies stderr";
-    /* If stderr is a terminal, standard output stays on the real one. */
+    /* If stderr is a terminal, the program's standard output stays on the real terminal. */
     capture->with_stdout = capture->not_recorded == NULL && !isatty(STDERR_FILENO) && is_also_stdout(&ours);
 }
 
@@ -139,8 +139,8 @@ void gwi_stderr_began(gwi_stderr *capture)
 
 /* ---- reading ---- */
 
-/* Return true if the copier sleeps until there is more to copy. On a busy machine it may be runnable but not running
- * yet. */
+/* Return true if the copier sleeps until there is more to copy. On a busy machine, the copier may be ready to run but
+ * not running yet; it then still has bytes to copy. */
 static bool relay_sleeps(const gwi_stderr *capture)
 {
     char path[48], line[256] = "";
@@ -238,7 +238,8 @@ void gwi_stderr_end(gwi_stderr *capture)
     if (capture->source_fd >= 0)
         close(capture->source_fd);
     if (capture->relay_pid > 0)
-        waitpid(capture->relay_pid, NULL, WNOHANG); /* it may outlive us if children of the program still write */
+        /* the relay may outlive us if children of the program still write to it */
+        waitpid(capture->relay_pid, NULL, WNOHANG);
     if (capture->tail != NULL)
         munmap(capture->tail, sizeof *capture->tail);
     *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};

@@ -207,7 +207,7 @@ static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret
     return (ssize_t)used;
 }
 
-/* Return true if another gpuwhy run started the process, which then records into that run's folder. */
+/* Return true if another gpuwhy run started the process. The process is then recorded by that run. */
 static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
 {
     static const char name[] = "GPUWHY_RUN_DIR=";
@@ -224,8 +224,8 @@ static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
 }
 
 /* Return true if the environment of the process does not contain the facade's folder. A launcher has then started the
- * process with another environment, so neither the process nor its children load the hook. If the environment cannot
- * be read, return true if we lack the permission. */
+ * process with another environment, so neither the process nor its children load the hook. Also returns true if we lack
+ * the permission to read the environment. *ret_why receives the reason. */
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char buffer[64 << 10];
@@ -239,7 +239,7 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
 }
 
 /* Record a process if neither it nor its children will load the hook. During exec() the environment is empty for a
- * moment, so record the process only if a later look finds the same. */
+ * moment, so record the process only if a second look, at least exec_ns after the first, finds the same. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
     static const uint64_t exec_ns = 20000000u;
@@ -308,7 +308,8 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
                         "pid %d uses %s, and its calls were not recorded", (int)pid, driver);
 }
 
-/* On a busy machine a forked child may be seen before its parent's first call is drained. */
+/* Check the parent again at the end: on a busy machine, a forked child may have been listed as a suspect before its
+ * parent's first call was drained. */
 static bool is_child_of_recorded(const gwi_record *record, uint32_t parent)
 {
     return parent != 0 && gwi_record_has_process(record, parent);
@@ -339,7 +340,8 @@ void gwi_watch_last(gwi_watch *watch, gwi_record *record)
     gw_text_free(&text);
 }
 
-/* Return the newest pid of the system, or 0 if unknown. If it has not changed, no process was started since then. */
+/* Return the newest pid of the system, or 0 if unknown. If it is the same as at the last look, no process was started
+ * in between. */
 static uint32_t newest_pid(void)
 {
     unsigned pid = 0;
@@ -360,8 +362,8 @@ static void forget_gone(gwi_watch *watch)
     watch->young_count = kept;
 }
 
-/* Examine new children more often than other processes. A child without the hook may run for a second, but start and
- * end between two full looks, and would be missed. Each new child is examined a few times, which takes little CPU
+/* Examine new children more often than other processes. A child without the hook may run for only a second, start and
+ * end between two looks at all processes, and be missed. Each new child is examined a few times, which takes little CPU
  * time. */
 static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
 {

@@ -1,5 +1,6 @@
-/* Demangle names and shorten them to what a programmer would write. libstdc++'s demangler is opened at run time,
- * because a C program should not depend on it. If libstdc++ is not installed, C++ names are not demangled. */
+/* Demangle names and shorten them to what a programmer would write. The demangler of libstdc++ or libc++abi is loaded
+ * at run time, because a C program should not depend on a C++ library. If neither library is installed, C++ names are
+ * not demangled. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -62,7 +63,8 @@ static size_t parameters_at(const char *name)
     return strlen(name);
 }
 
-/* Return the position of the name after its return type. Only template functions have a return type in their name. */
+/* Return the position at which the name without its return type begins. `end` is the end of the name without
+ * parameters. Only the names of template functions contain a return type. */
 static size_t return_type_end(const char *name, size_t end)
 {
     int depth = 0;

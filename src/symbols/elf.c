@@ -1,8 +1,8 @@
 /* Read symbol tables and DWARF with elfutils.
  *
- * All addresses of one file are looked up together, in one pass over its symbol tables. The functions of all files come
- * first and the source lines second, so that a deadline loses lines but no function names. libdwfl is not used: it
- * would find more debug files, but it can also contact servers on the network. */
+ * All addresses of one file are looked up together, in one pass over its symbol tables. The functions of all files are
+ * looked up first and the source lines second. So if the time is over early, lines are missing, but function names are
+ * not. libdwfl is not used: it would find more debug files, but it can also contact servers on the network. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
@@ -33,7 +33,7 @@ typedef struct image { /* one ELF file */
     size_t id_bytes;
 } image;
 
-typedef struct unit_range { /* the range [low, high) of a compilation unit */
+typedef struct unit_range { /* a range of addresses [low, high) that belongs to a compilation unit */
     uint64_t low, high;
     Dwarf_Die unit, split;
 } unit_range;
@@ -52,7 +52,8 @@ static bool image_open(image *it, const char *path, struct stat *ret_status)
 {
     *it = (image){.fd = -1};
     if (gw_plain_open(path, true, &it->fd, NULL) != GW_OK)
-        return stat(path, ret_status) == 0 && !S_ISREG(ret_status->st_mode); /* exists, but is not read */
+        /* the path exists, but is not a regular file */
+        return stat(path, ret_status) == 0 && !S_ISREG(ret_status->st_mode);
     if (fstat(it->fd, ret_status) != 0)
         return true;
     it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);
@@ -157,7 +158,7 @@ static gw_symbol_state object_open(object *it, const gw_symbol *symbol, uint64_t
 
 typedef struct wanted { /* one address of the current file */
     uint64_t address;
-    size_t index;     /* index of the symbol */
+    size_t index;     /* index in the caller's array of symbols */
     const char *name; /* from the symbol table, lives as long as the object; NULL: not found yet */
     uint64_t value;
     int rank;
@@ -182,7 +183,8 @@ static size_t first_from(const wanted *list, size_t count, uint64_t address)
     return low;
 }
 
-/* Return the rank of a symbol. If a function has several names, a name that is visible to other files is preferred. */
+/* Return the rank of a symbol. If a function has several names, the name with the highest rank is used: a global name,
+ * which other files can use, before a weak one, before a local one. */
 static int rank_of(const GElf_Sym *symbol)
 {
     int binding = GELF_ST_BIND(symbol->st_info);
@@ -234,7 +236,8 @@ static void take_tables(Elf *elf, wanted *list, size_t count)
     }
 }
 
-/* Give the addresses in an unnamed part of a function the name of that function. */
+/* Some addresses are in an unnamed part of a function, which the compiler moved away. Give them the name of that
+ * function. */
 static void take_owners(Elf *elf, Elf *debug, wanted *list, size_t count)
 {
     gwi_parts *parts = NULL;
@@ -299,8 +302,8 @@ static bool range_add(object *it, size_t *capacity, const unit_range *range)
     return true;
 }
 
-/* Build an index from addresses to compilation units. Files compiled by GCC do not need it, because GCC writes such an
- * index itself. */
+/* Build an index from addresses to compilation units. It is needed only if the file's own index does not contain an
+ * address. Files compiled by GCC have such an index. */
 static void make_ranges(object *it, uint64_t deadline_ns)
 {
     enum { LOOK_EVERY = 64 };
@@ -337,7 +340,7 @@ static bool find_in_ranges(const object *it, uint64_t address, Dwarf_Die *ret_un
         else
             count = middle;
     }
-    enum { LOOK_BACK = 16 }; /* ranges of units do not overlap, except in damaged files */
+    enum { LOOK_BACK = 16 }; /* a few ranges are enough, because ranges of units overlap only in damaged files */
     for (size_t i = low; i-- > 0 && low - i <= LOOK_BACK;) {
         if (address < it->range[i].high) {
             *ret_unit = it->range[i].unit;
@@ -362,8 +365,8 @@ static bool find_unit(object *it, uint64_t address, uint64_t deadline_ns, Dwarf_
     return find_in_ranges(it, address, ret_unit, ret_split);
 }
 
-/* Return the function's name. The mangled name has the most information, except in Rust's new scheme, which is not
- * demangled. The caller owns the result. */
+/* Return the function's name. The mangled name is preferred, because it has the most information. Names in Rust's new
+ * scheme cannot be demangled, so the plain name is used for them. The caller owns the result. NULL: unknown. */
 static char *function_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
@@ -475,8 +478,8 @@ static void tell_function(const reading *how, const wanted *it)
     free(name);
 }
 
-/* Add ".part.0" to the name of the outermost frame. In DWARF, a part that the compiler moved away has the name of the
- * whole function, so the function would appear to call itself. */
+/* Add ".part.0" to the name of the outermost frame. In DWARF, a part that the compiler moved out of a function has the
+ * name of the whole function, so the function would appear to call itself. */
 static void mark_part(frames *it)
 {
     char *name = NULL;
@@ -532,8 +535,8 @@ static bool is_same_file(const gw_symbol *a, const gw_symbol *b)
     return a->build_id == b->build_id && strcmp(a->path, b->path) == 0;
 }
 
-/* True for files of the distribution or the driver. They are read last, because their source lines do not help the
- * user. */
+/* True for files of the distribution or the driver. These files are read last, because their source lines do not help
+ * the user. */
 static bool is_system(const char *path)
 {
     return gw_begins(path, "/usr/") || gw_begins(path, "/lib");

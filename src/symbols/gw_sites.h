@@ -35,14 +35,15 @@ typedef enum gw_whose {
     GW_WHOSE_PACKAGE,   /* installed software: site-packages, system libraries */
     GW_WHOSE_FRAMEWORK, /* PyTorch, JAX, TensorFlow, ... */
     GW_WHOSE_RUNTIME,   /* never the user's frame */
-    GW_WHOSE_NOBODY     /* frame without any name */
+    GW_WHOSE_NOBODY     /* no function, source file or mapped file is known */
 } gw_whose;
 
 typedef struct gw_frame {
     const char *function; /* NULL: not known */
     const char *file;     /* source file; NULL: not known */
     const char *module;   /* mapped file of a native frame; NULL: not known, or a Python frame */
-    /* native frames only: address of the call in the module's symbol table; without a module, in the process */
+    /* native frames only: address of the call as in the symbol table of `module`; without a module, as in the
+     * process */
     uint64_t address;
     uint32_t line; /* 0: not known */
     uint8_t whose; /* gw_whose: the owner */
@@ -55,7 +56,7 @@ typedef struct gw_stack {
     const gw_frame *frame; /* array, innermost frame first */
     size_t count;
     size_t user;    /* index of the user's frame; equal to `count` if there is none */
-    unsigned flags; /* gw_site_flag */
+    unsigned flags; /* gw_site_flag bits */
     bool unplaced;  /* the position of the Python frames among the native ones is not known */
 } gw_stack;
 
@@ -68,18 +69,19 @@ void gw_sites_free(gw_sites *sites);
 bool gw_sites_feed(gw_sites *sites, const gw_item *item);
 bool gw_sites_feed_event(gw_sites *sites, const gw_event *event); /* the same for an event */
 
-/* Return the number of the site `id` in the process that currently runs as `pid`. Returns 0 if `id` is 0, a limit is
- * reached, or there is no memory. An id may be used before its records arrive; its stack is unknown until then. */
+/* Return the number of the site `id` in the process that has this pid at this point of the recording. Returns 0 if `id`
+ * is 0, a limit is reached, or there is no memory. An id may be used before its records arrive; its stack is unknown
+ * until then. */
 uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id);
 uint32_t gw_sites_count(const gw_sites *sites); /* numbers run from 1 to this count */
 
 /* Look up the names that the recording lacks, in the files of this machine. Limits and results are as for
  * gw_symbols_resolve(). */
 GW_MUST_CHECK gw_status gw_sites_resolve(gw_sites *sites, uint32_t soft_ms, uint32_t hard_ms, gw_error *err);
-/* Time limits for looking up names, at the end of a run and in commands that read a recording. */
+/* Limits on CPU time for looking up names, at the end of a run and in commands that read a recording. */
 enum { GW_NAMES_SOFT_MS = 400, GW_NAMES_HARD_MS = 1500 };
 
-/* Return all names, to write them to the recording. The array is borrowed until the next call on `sites`. */
+/* Return all names, to write them to the recording. The array is borrowed, and valid until the next call on `sites`. */
 const gw_symbol *gw_sites_symbols(const gw_sites *sites, size_t *ret_count);
 
 /* Return the stack of a site. Returns NULL if `number` is 0, no frames were recorded, or there is no memory. */

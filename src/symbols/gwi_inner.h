@@ -7,7 +7,8 @@
 /* Callbacks for the results while files are read. A later result for a symbol replaces an earlier one. Strings are
  * valid only during the call. */
 typedef struct gwi_listener {
-    /* The next results come from the file of symbol `index`; `lines`: from the file's debug information. */
+    /* The next results come from the file of symbol `index`. `lines`: they come from its debug information; otherwise,
+     * from its symbol tables. */
     void (*begin)(void *user, size_t index, bool lines);
     void (*found)(void *user, size_t index, uint8_t state, const gw_symbol_frame *frame, uint32_t count);
     void *user;
@@ -16,8 +17,8 @@ typedef struct gwi_listener {
 /* Which part of a symbol's file to skip because reading it has crashed a child. */
 enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 
-/* elf.c: look up all symbols in this process. No lines are looked up after `deadline_ns` (gw_processor_ns()). `avoid`
- * has one entry per symbol (GWI_AVOID_...); NULL: skip nothing. */
+/* elf.c: look up all symbols with the state NOT_ASKED in this process. No lines are looked up after `deadline_ns`,
+ * which is CPU time as from gw_processor_ns(). `avoid` has one entry per symbol (GWI_AVOID_...); NULL: skip nothing. */
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener);
 

@@ -8,8 +8,8 @@
 
 typedef struct gwi_parts gwi_parts;
 
-/* Prepare a file. `elf` must stay open until gwi_parts_close(). Returns NULL if the file has no data about parts, or
- * there is no memory. */
+/* Prepare a file. `elf` must stay open until gwi_parts_close(). Returns NULL if there is no memory, or if the file is
+ * not for x86-64 or has no call frame information that we can read. */
 gwi_parts *gwi_parts_open(Elf *elf);
 void gwi_parts_close(gwi_parts *parts); /* takes NULL */
 /* Return the start of the function to which the code at this address belongs. Returns 0 if the code is not a moved

@@ -20,7 +20,8 @@ typedef struct gwi_code { /* code of a Python function; text is NULL if it was n
 } gwi_code;
 
 /* Stacks have three writers: the hook, a framework, and the reader that observes the process from outside. Each writer
- * has its own ids, which start at 0. */
+ * has its own ids. Here they are stored without the writer's first id (such as GW_SITE_OUTSIDE_FIRST), so they start at
+ * 0. */
 enum { GWI_WRITERS = 3 };
 typedef struct gwi_codes {
     gwi_code *code;
@@ -31,10 +32,10 @@ typedef struct gwi_numbers {
     uint32_t count;
 } gwi_numbers;
 
-typedef struct gwi_program { /* one program run by a pid; it ends at exit or exec */
+typedef struct gwi_program { /* one program of a process, from its start until it ends or executes another program */
     uint32_t pid, parent_plus_1;
     uint32_t index;       /* index in gw_sites.program */
-    uint32_t next_plus_1; /* index + 1 of the next older program whose pid is in the same chain; 0: none */
+    uint32_t next_plus_1; /* 1 + index of the next older program with the same pid % GWI_PROGRAM_CHAINS; 0: none */
     uint64_t start_realtime_ns;
     bool started; /* start_realtime_ns is known */
     gwi_mapping *mapping;
@@ -45,8 +46,8 @@ typedef struct gwi_program { /* one program run by a pid; it ends at exit or exe
 } gwi_program;
 
 typedef struct gwi_site {
-    uint32_t program;       /* index */
-    uint32_t sequence;      /* last mapping's sequence when the site was recorded */
+    uint32_t program;       /* index in gw_sites.program */
+    uint32_t sequence;      /* sequence of the program's newest mapping when the site was recorded; 0: none */
     uint32_t python_number; /* the site whose Python frames are borrowed; 0: none */
     unsigned flags;
     uint16_t frame_count, frames_have;
@@ -61,19 +62,20 @@ struct gw_sites {
     uint32_t program_count;
     size_t program_capacity;
     gwi_program *last;
-    uint32_t chain_plus_1[GWI_PROGRAM_CHAINS]; /* by pid: index + 1 of the newest program in the chain; 0: none */
-    gwi_site *site;                            /* owned; number 1 is at index 0 */
+    /* per pid % GWI_PROGRAM_CHAINS: 1 + index of the newest program; 0: none */
+    uint32_t chain_plus_1[GWI_PROGRAM_CHAINS];
+    gwi_site *site; /* owned; number 1 is at index 0 */
     uint32_t site_count;
     size_t site_capacity;
     uint64_t frames_kept, bytes_kept;
     gw_symbol *symbol; /* owned */
     size_t symbol_count, symbol_capacity;
-    uint32_t *slot; /* hash table of symbols, index + 1 in each slot; owned */
+    uint32_t *slot; /* hash table with 1 + index of a symbol in each slot, 0: empty; owned */
     size_t slot_count;
     uint32_t collected; /* number of sites whose addresses are among the symbols */
-    void *path;         /* a tree of tsearch() with the texts of gwi_intern(), which it owns */
+    void *path;         /* tree of tsearch(), which owns the texts of gwi_intern() */
     size_t path_count;
-    uint64_t *means; /* keys of helper functions, in ascending order; owned */
+    uint64_t *means; /* hashes of the helper functions (means.c), in ascending order; owned */
     size_t means_count;
     bool means_found;
     char *cwd, *script, *script_folder, *executable; /* owned; NULL: not known */
@@ -82,13 +84,13 @@ struct gw_sites {
     uint64_t begun_realtime_ns;
 };
 
-/* Return the file that was mapped at `address` when the program's newest mapping had this sequence. Returns NULL if it
- * is not known. */
+/* Return the mapping that contained `address` when the program's newest mapping had the number `sequence`. Returns NULL
+ * if it is unknown. */
 const gwi_mapping *gwi_mapping_at(const gw_sites *sites, const gwi_program *program, uint32_t sequence,
                                   uint64_t address);
 /* Returns NULL if the code was never recorded. */
 const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id);
-/* Returns NULL if there is no such symbol. */
+/* Returns NULL if there is no symbol with this address. */
 const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64_t build_id, uint64_t address);
 
 /* stack.c: build the stack of a site, but do not look for the user's frame. Returns NULL as gw_sites_stack() does. */

@@ -1,6 +1,7 @@
 /* Find helper functions in the user's own code, such as "xmalloc" and "tensor_new". A function is a helper if three or
  * more other functions of the user reach the driver through one or two of its lines. The user is then interested in the
- * helper's caller. A function is also a helper if a helper calls it and its stacks use at most two of its lines. */
+ * helper's caller. A function is also a helper if another helper calls it and at most two of its lines appear in
+ * stacks. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -11,11 +12,12 @@
 
 enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 1 << 14 };
 
-typedef struct passing { /* one stack that contains this function */
+/* a function in one stack: hashes of the function and of its caller, and the function's line */
+typedef struct passing {
     uint64_t function, caller, line;
 } passing;
 
-/* Return a key of the function of a frame. */
+/* Return a hash of the names of a frame's function and file. */
 static uint64_t key_of(const gw_frame *frame)
 {
     uint64_t hash = GW_HASH_START;
@@ -84,7 +86,8 @@ static bool gather(gathering *to, const gw_stack *stack)
     return true;
 }
 
-/* True if a function is a helper. `list` is sorted by caller. */
+/* True if a function is a helper. `list` has one element for each stack that contains the function, sorted by
+ * caller. */
 static bool is_means(passing *list, size_t count)
 {
     size_t callers = 0, lines = 0;
@@ -106,7 +109,8 @@ static bool is_known(const gw_sites *sites, uint64_t function)
     return false;
 }
 
-/* True if a helper calls this function, and its stacks use at most LINES_MAX of its lines. */
+/* True if a helper calls this function, and at most LINES_MAX of its lines appear in stacks. `list` has one element for
+ * each stack that contains the function. */
 static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
 {
     uint64_t line[LINES_MAX];

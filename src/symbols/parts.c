@@ -1,11 +1,11 @@
 /* Find the function to which code without a symbol belongs. Compilers move rarely executed code out of a function
- * ("f.cold"), and a stripped file has no name for that part. In Debian's CPython 3.14, most of the evaluation loop is
- * such code.
+ * ("f.cold"), and a stripped file has no name for that part. In Debian's CPython 3.14, most of the evaluation loop was
+ * moved out in this way.
  *
  * The call frame information distinguishes a part from a function: at the start of a function, only the return address
  * is on the stack. The jumps in a part reveal its function: they lead into the middle of the function, and no other
- * code jumps there. Any bytes that look like a jump are treated as a jump, because random bytes rarely give such a
- * target. x86-64 only. */
+ * code jumps there. The code is not disassembled: any bytes that look like a jump count as one, because random bytes
+ * rarely look like a jump into the middle of a function. x86-64 only. */
 #include "gwi_parts.h"
 
 #include <dwarf.h>
@@ -23,7 +23,7 @@ struct gwi_parts {
     uint32_t count;
     uint64_t base;                                /* address that the offsets are relative to */
     uint64_t code_end;                            /* end of the file's code */
-    uint64_t known_begin, known_end, known_owner; /* last result of gwi_part_owner() */
+    uint64_t known_begin, known_end, known_owner; /* range of addresses and result of the last gwi_part_owner() */
 };
 
 static int32_t offset_at(const uint8_t *at)
@@ -156,7 +156,7 @@ static uint64_t jumped_into(const gwi_parts *it, const uint8_t *code, uint64_t b
 {
     uint64_t owner = 0, lead = 0, all = 0, hits = 0;
     for (unsigned pass = 0; pass < 2;
-         pass++) { /* pass 0 finds the candidate for the majority, pass 1 counts its jumps */
+         pass++) { /* pass 0 finds the only function that can have the majority, pass 1 counts the jumps into it */
         for (uint64_t at = 0; at < bytes; at++) {
             unsigned jump = jump_bytes(code + at, bytes - at);
             uint64_t to = begin + at + jump + (uint64_t)(int64_t)(jump == 0 ? 0 : offset_at(code + at + jump - 4));

@@ -146,7 +146,7 @@ typedef struct listening {
     uint8_t *found; /* owned: state of each symbol that this call found */
     char *buffer;   /* owned */
     size_t used, capacity;
-    size_t at_index; /* index of the last BEGIN */
+    size_t at_index; /* `index` of the last BEGIN message */
     bool at_lines, begun, nomem;
 } listening;
 

@@ -43,7 +43,7 @@ static void a_killed_child_is_not_waited_for_without_limit(void **state)
     resolve(0, true);
 }
 
-/* The child has sent all that it found. */
+/* The same for a child that has finished: all its results have arrived. */
 static void nor_is_one_that_has_finished(void **state)
 {
     (void)state;

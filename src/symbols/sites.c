@@ -124,8 +124,8 @@ static gwi_program *program_of(gw_sites *sites, uint32_t pid)
     return program != NULL ? program : program_add(sites, pid);
 }
 
-/* Add a process. If a reader continues with the live buffers, it reports a process twice. The same pid and start time
- * mean the same process. */
+/* Add a process. A reader that continues from the recording to the live buffers reports a process twice. The same pid
+ * and start time mean the same process. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);
@@ -192,8 +192,9 @@ static gwi_site *site_at(gw_sites *sites, uint32_t number)
     return number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
 }
 
-/* Return the writer of an id. Ids of a framework start at `framework`, ids of the reader from outside at `outside`, and
- * the hook has the lower ids. *ret_at is the index among the writer's own ids. */
+/* Return the writer of an id: 0 the hook, 1 a framework, 2 the reader from outside. Ids of a framework start at
+ * `framework`, ids of the reader from outside at `outside`, and the hook has the lower ids. *ret_at is the index among
+ * the writer's own ids. */
 static unsigned writer_of(uint64_t id, uint32_t framework, uint32_t outside, uint64_t *ret_at)
 {
     *ret_at = id;
@@ -244,7 +245,7 @@ static bool site_event(gw_sites *sites, const gw_event *event)
     site->flags = (unsigned)event->arg[2];
     if ((site->flags & GW_SITE_PYTHON_BORROWED) != 0 && event->arg[3] <= UINT32_MAX) {
         uint32_t lender = gw_sites_number(sites, event->pid, (uint32_t)event->arg[3]);
-        /* gw_sites_number() may have moved the array */
+        /* look up the site again, because gw_sites_number() may have moved the array */
         site = site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0]));
         site->python_number = lender;
     }
@@ -391,7 +392,7 @@ static bool code_event(gw_sites *sites, const gw_event *event)
     code->table_bytes = event->arg[3] <= TABLE_BYTES_MAX ? (uint32_t)event->arg[3] : 0;
     code->table_have = event->arg[3] <= TABLE_BYTES_MAX
                            ? 0
-                           : 1; /* 1: the table was not recorded, which is not the same as an empty table */
+                           : 1; /* 1 differs from table_bytes: no table was recorded, so the lines are unknown */
     sites->bytes_kept += event->text_bytes + code->table_bytes;
     code->table = calloc(code->table_bytes + 1u, 1);
     return code->table != NULL;
@@ -506,7 +507,8 @@ static gw_symbol_frame *copy_frames(const gw_symbol_frame *frame, uint32_t count
     return copy;
 }
 
-/* True if another machine may be able to look up a name that the supervisor could not. */
+/* True if the supervisor did not examine the file, or not in time. Another machine may then be able to look up the
+ * name. */
 static bool is_worth_another_try(uint8_t state)
 {
     return state == GW_SYMBOL_NOT_ASKED || state == GW_SYMBOL_UNSUPPORTED || state == GW_SYMBOL_LATE;

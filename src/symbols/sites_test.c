@@ -86,7 +86,7 @@ static uint64_t build_id_of(const struct dl_phdr_info *info)
 }
 
 static gw_sites *feeding;
-static const char *instead; /* used in place of this program's path */
+static const char *instead; /* path to report instead of this program's path; NULL: none */
 
 static int feed_mapping(struct dl_phdr_info *info, size_t bytes, void *user)
 {
@@ -373,8 +373,8 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
     gw_sites *sites = a_python_program();
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
     expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
-    /* The native stack enters Python twice, and the native frame between the two entries must stay there. One of the
-     * two native frames is in a part of the evaluation loop that the compiler moved away. */
+    /* The native stack enters Python twice, and the native frame between the two entries must stay between them. The
+     * second frame of the evaluation loop is in a part that the compiler moved out of the loop's function. */
     const uint64_t nested[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), PYTHON(IN_CALL), PYTHON(IN_COLD),
                                FRAME(3, false), FRAME(1, true),  FRAME(2, true)};
     expect_stack(sites, nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
@@ -411,7 +411,7 @@ static void a_thread_without_python_borrows(void **state)
     assert_int_equal(stack->count, 3);
     assert_int_equal(stack->flags, GW_SITE_PYTHON_BORROWED);
     assert_string_equal(stack->frame[stack->user].function, "train");
-    /* a site that borrows from itself gets no frames */
+    /* a site that borrows from itself gets no borrowed frames */
     feed_event(sites, GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
     feed_event(sites, GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
     assert_int_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 503))->count, 1);

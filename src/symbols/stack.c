@@ -164,7 +164,7 @@ static const char *plain_name(gw_sites *sites, const char *function, bool *ret_p
 }
 
 /* True if the previous frame is a moved part of this frame's function. Both are then shown as one frame, the part's
- * frame, because the part has the line. */
+ * frame, because only the part contains the line that was running. */
 static bool is_rest_of(const building *it, const gw_frame *frame)
 {
     const gw_frame *part = it->count == 0 ? NULL : &it->frame[it->count - 1];

@@ -2,7 +2,7 @@
 #include "gwi_sites.h"
 
 /* Return the index of the user's frame: the innermost frame of the most specific owner. Helper functions are skipped if
- * another frame has the same owner. Returns `count` if there is none. */
+ * an outer frame of the same owner is not a helper. Returns `count` if there is no such frame. */
 static size_t find_user(const gw_sites *sites, const gw_frame *frame, size_t count)
 {
     size_t best = count;

@@ -148,7 +148,8 @@ static bool is_own(const gw_sites *sites, const gw_frame *frame)
     const char *file = frame->file != NULL ? frame->file : frame->module;
     if (file == NULL)
         return false;
-    if (frame->python && file[0] != '/') /* a path relative to the working folder, or code that is not from a file */
+    /* a relative path is in the working folder; any other such name is code without a file */
+    if (frame->python && file[0] != '/')
         return true;
     return lies_in(file, sites->cwd) || lies_in(file, sites->script_folder);
 }
@@ -176,6 +177,6 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
     }
     if (!frame->python && frame->module == NULL)
         return frame->function == NULL ? GW_WHOSE_NOBODY
-                                       : GW_WHOSE_FRAMEWORK; /* the framework gave this frame its name */
+                                       : GW_WHOSE_FRAMEWORK; /* only a framework names frames without a module */
     return is_own(sites, frame) ? GW_WHOSE_OWN : GW_WHOSE_USER;
 }

@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-/* True if the file starts like a pickle; gw_torch_snapshot_model() can then check whether it is a snapshot. Returns
+/* True if the file starts like a pickle. gw_torch_snapshot_model() checks whether the pickle is a snapshot. Returns
  * false also if the file cannot be read. */
 bool gw_torch_is_snapshot(const char *path);
 

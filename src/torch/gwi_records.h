@@ -6,11 +6,12 @@
 #include "gw_pickle.h"
 
 typedef struct gwi_torch_frame {
-    uint32_t file, name; /* ids of texts in the pickle */
+    uint32_t file, name; /* text ids in the pickle: path of the source file, name of the function */
     int32_t line;        /* -1: not known */
 } gwi_torch_frame;
 
-/* A stack: `count` frame numbers in the pool, starting at `first`, innermost first. Stack 0 is the unknown stack. */
+/* A stack: the numbers of its `count` frames are in gwi_torch.pool from index `first` on, innermost frame first. Stack
+ * 0 is the unknown stack. */
 typedef struct gwi_torch_stack {
     uint32_t first, count;
 } gwi_torch_stack;
@@ -27,19 +28,19 @@ typedef struct gwi_torch_segment {
     uint32_t device;
     bool is_expandable;
     uint64_t address, bytes;
-    gw_pickle_value blocks; /* list of folded blocks (GWI_TAG_BLOCK) */
+    gw_pickle_value blocks; /* list of the segment's blocks, as folded values (GWI_TAG_BLOCK) */
 } gwi_torch_segment;
 
 typedef struct gwi_torch_entry {
     uint8_t action; /* gw_allocator_action */
     uint32_t stack;
-    uint64_t address; /* for an OOM: free bytes of the device */
+    uint64_t address; /* of a block or segment; for an out-of-memory error: free bytes of the device */
     uint64_t bytes;
     uint64_t time_us; /* 0: not known */
 } gwi_torch_entry;
 
-/* Record types, as the tags of folded values. The number of a folded value is the index of the record that replaces a
- * dict or a list. */
+/* Record types. A dict or list that was converted to a record is replaced by a folded value: its tag is the type of the
+ * record, and its number is the index of the record. */
 enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
@@ -77,9 +78,9 @@ enum {
 typedef struct gwi_torch {
     gw_pickle *pickle; /* owned */
     gw_pickle_value root;
-    gwi_torch_frame *frame; /* owned; number 0 is unused */
+    gwi_torch_frame *frame; /* owned; index 0 is unused */
     size_t frame_count, frame_capacity;
-    gwi_torch_stack *stack; /* owned; number 0 is the unknown stack */
+    gwi_torch_stack *stack; /* owned; index 0 is the unknown stack */
     size_t stack_count, stack_capacity;
     uint32_t *pool; /* frame numbers of all stacks; owned */
     size_t pool_count, pool_capacity;
@@ -98,7 +99,8 @@ typedef struct gwi_torch {
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
 
-/* Return the list of the devices' histories ("device_traces" in the root). Its type is NONE if it is missing. */
+/* Return the list of the devices' histories ("device_traces" in the root). If the root has no such list, the type of
+ * the returned value is NONE. */
 gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
 
 #endif

@@ -1,4 +1,5 @@
-/* Convert dicts to records. As soon as a dict is complete, its keys show which type of record it is. */
+/* Convert the dicts and lists of a pickle to records while the pickle is read. As soon as a dict is complete, its keys
+ * show the type of the record. */
 #include "gwi_records.h"
 
 #include "gw_array.h"
@@ -44,7 +45,8 @@ static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
     return hash;
 }
 
-/* Make room for one more entry in a hash table, which stays at most half full. `again` returns the hash of an entry. */
+/* Make room for one more entry in a hash table, which stays at most half full. `again` returns the hash of an entry.
+ * Returns false if there is no memory. */
 static bool table_room(const gwi_torch *torch, uint32_t **slot, size_t *slot_count, size_t count,
                        uint64_t (*again)(const gwi_torch *torch, uint32_t number))
 {
@@ -91,15 +93,15 @@ static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t 
             return GW_OK;
         }
     }
-    torch->frame_count += torch->frame_count == 0; /* number 0 is unused */
+    torch->frame_count += torch->frame_count == 0; /* frame number 0 is unused */
     torch->frame[torch->frame_count] = frame;
     torch->frame_slot[at] = (uint32_t)torch->frame_count;
     *ret_number = torch->frame_count++;
     return GW_OK;
 }
 
-/* Return the number of the stack whose `count` frames are at the end of the pool. The frames stay in the pool only if
- * the stack is new. */
+/* Return the number of the stack whose `count` frames are stored just after the end of the pool (pool_count). If the
+ * stack is new, its frames become part of the pool. If the same stack is already stored, they are dropped. */
 static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_number, gw_error *err)
 {
     const uint32_t *frames = torch->pool + torch->pool_count;
@@ -146,7 +148,7 @@ static gw_status fold_frame(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     gwi_torch_frame frame = {.line = -1};
     uint64_t line, number = 0;
     if (!text_at(pickle, dict, GWI_NAME_filename, &frame.file) || !text_at(pickle, dict, GWI_NAME_name, &frame.name))
-        return GW_OK; /* not a frame */
+        return GW_OK; /* not a frame: leave the dict unchanged */
     if (gw_pickle_get_number(pickle, dict, GWI_NAME_line, &line) && line <= INT32_MAX)
         frame.line = (int32_t)line;
     gw_status st = frame_number(torch, frame, &number, err);
@@ -173,7 +175,8 @@ static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_requested_size, &block.requested_bytes);
     block.stack = stack_at(pickle, dict);
     if (gw_pickle_get(pickle, dict, GWI_NAME_history, &history) && gw_pickle_count(pickle, history) > 0) {
-        /* Before PyTorch 2.1, a block has a history, and its newest entry comes first. */
+        /* Before PyTorch 2.1, the stack and the requested size of a block are in the history of the block. The newest
+         * entry of the history comes first. */
         gw_pickle_value last = gw_pickle_at(pickle, history, 0, NULL);
         block.stack = block.stack != 0 ? block.stack : stack_at(pickle, last);
         if (block.requested_bytes == 0)
@@ -214,7 +217,7 @@ static gw_allocator_action action_of(const char *name)
         GW_ALLOCATOR_ACTIONS(GW_X)
 #undef GW_X
     };
-    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* later actions are gpuwhy's own summaries, not PyTorch's actions */
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* LIVE_PEAK and later actions are gpuwhy's, not PyTorch's */
         if (strcmp(name, texts[i]) == 0)
             return (gw_allocator_action)i;
     return GW_ACTION_OTHER;
@@ -285,7 +288,7 @@ static gw_pickle_value torch_segments(const gwi_torch *torch)
 {
     gw_pickle_value list = {0};
     if (torch->root.type == GW_PICKLE_LIST)
-        return torch->root; /* PyTorch before 2.0 saved only the segments */
+        return torch->root; /* PyTorch before 2.0: the root itself is the list of segments */
     (void)gw_pickle_get(torch->pickle, torch->root, GWI_NAME_segments, &list);
     return list;
 }

@@ -24,15 +24,15 @@ typedef struct feeder {
     gw_model *model;
     uint64_t first_us;                /* oldest time in all histories; 0: the snapshot has no times */
     uint64_t now_ns;                  /* time of the facts that are written now */
-    uint8_t *told_stack, *told_frame; /* 1: the site or the code object was written; owned */
+    uint8_t *told_stack, *told_frame; /* 1: the site of this stack, or the code of this frame, was written; owned */
     gw_error *err;
-    gw_status status; /* first failure; no facts are written after it */
+    gw_status status; /* status of the first failure, after which no facts are written; GW_OK: none */
 } feeder;
 
 /* The history of one device. */
 typedef struct trace {
     uint32_t device;
-    const uint32_t *entry; /* borrowed */
+    const uint32_t *entry; /* indices into gwi_torch.entry, oldest first; borrowed */
     size_t count;
     bool has_times;
 } trace;
@@ -40,7 +40,7 @@ typedef struct trace {
 /* The memory of a device at one moment. */
 typedef struct moment {
     size_t end;                 /* number of history entries before the moment */
-    const gwi_torch_entry *oom; /* the out-of-memory error at this moment; NULL: it is the time of the snapshot */
+    const gwi_torch_entry *oom; /* out-of-memory error at this moment; NULL: the snapshot was taken at this moment */
     uint64_t t_ns;
     gw_live_set live;
     uint64_t live_bytes, reserved_bytes;
@@ -90,8 +90,8 @@ static uint64_t time_of(const feeder *f, const gwi_torch_entry *entry)
     return entry->time_us >= f->first_us && f->first_us != 0 ? (entry->time_us - f->first_us) * 1000 : 0;
 }
 
-/* Return the age of something that happened at `t_ns`. Entries are not sorted by time, so the time may be in the
- * future. */
+/* Return the age of something that happened at `t_ns`. Entries are not sorted by time, so `t_ns` may be later than
+ * f->now_ns. The age is then 0. */
 static uint64_t age_since(const feeder *f, uint64_t t_ns)
 {
     return t_ns < f->now_ns ? f->now_ns - t_ns : 0;
@@ -118,7 +118,8 @@ static void tell_frame(feeder *f, uint32_t number)
     feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + number, 0, 0, 0}, text);
 }
 
-/* Return the site of a stack. The first call for a stack writes the site and its frames. */
+/* Return the site of a stack. The first call for a stack writes the site and its frames. Returns 0 for the unknown
+ * stack. */
 static uint32_t site_of(feeder *f, uint32_t stack)
 {
     if (stack == 0)
@@ -159,7 +160,8 @@ static uint64_t block_bytes(const gwi_torch_block *block)
  * that freed the block. The stack of the allocation is in an earlier entry of the history. */
 enum { STACK_NOT_MET = -1 };
 
-/* Replace the placeholders in the set of live blocks at entry `end` by the stacks of the allocations. */
+/* Replace the placeholders in the set of live blocks at entry `end` by the stacks of the allocations. The stack becomes
+ * 0 (unknown) if the history does not contain the allocation. */
 static void name_stacks(const feeder *f, const trace *t, gw_live_set *live, size_t end)
 {
     for (size_t i = end; i-- > 0;) {
@@ -197,7 +199,7 @@ static void step_back(moment *at, const gwi_torch_entry *entry)
     }
 }
 
-/* Add the blocks of one device as they are stored in the snapshot. */
+/* Add the live blocks of one device, and the size of its segments, to `at`, as they are stored in the snapshot. */
 static void add_blocks(const feeder *f, uint32_t device, moment *at)
 {
     for (size_t i = 0; i < f->torch->segment_count; i++) {
@@ -214,12 +216,13 @@ static void add_blocks(const feeder *f, uint32_t device, moment *at)
                 gw_live_set_add(&at->live, address, block_bytes(block), block->stack);
                 at->live_bytes += block_bytes(block);
             }
-            address += block->bytes; /* blocks are adjacent; older versions do not store their addresses */
+            address += block->bytes; /* older PyTorch stores no addresses, but blocks are adjacent */
         }
     }
 }
 
-/* Allocate the set of live blocks, which the caller frees. Returns false if there is no memory. */
+/* Allocate an empty set of live blocks for the moment. The caller frees at->live.entry. Returns false if there is no
+ * memory. */
 static bool moment_make(const feeder *f, const trace *t, moment *at)
 {
     at->live.entry_count = gw_live_set_room(f->torch->block_count + t->count);
@@ -228,7 +231,8 @@ static bool moment_make(const feeder *f, const trace *t, moment *at)
 }
 
 /* Return the last out-of-memory error after which no request of at least that size succeeded, or NULL if there is none.
- * `*ret_handled` is the last out-of-memory error after which such a request succeeded, or NULL. */
+ * `*ret_index` is its index in the history. `*ret_handled` is the last out-of-memory error after which such a request
+ * succeeded, or NULL. */
 static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *ret_index,
                                        const gwi_torch_entry **ret_handled)
 {
@@ -383,13 +387,13 @@ static void tell_blocks(feeder *f, const trace *t, const moment *at)
     free(list);
 }
 
-/* Walk back from the moment to the start of the history and fill in `spans`. Returns the index of the first entry after
- * the peak of live bytes. */
+/* Walk back from the moment to the start of the history, and store in `spans` the highest and lowest live bytes over
+ * time. Returns the index of the first entry after the peak of live bytes. */
 static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_spans *spans)
 {
     uint64_t highest = at.live_bytes;
     size_t peak = at.end;
-    at.live = (gw_live_set){0}; /* this walk needs only the byte counts */
+    at.live = (gw_live_set){0}; /* this walk only counts bytes; it must not change the caller's set of live blocks */
     for (size_t i = at.end; i-- > 0;) {
         const gwi_torch_entry *entry = entry_at(f, t, i);
         bool counts = entry->action == GW_ACTION_ALLOC || entry->action == GW_ACTION_FREE;
@@ -427,7 +431,7 @@ static void tell_history(feeder *f, const trace *t, moment *at)
         if (entry->action == GW_ACTION_ALLOC)
             fact(f, GW_EV_ALLOCATOR_HISTORY, 0, entry->action, entry->address, entry->bytes, age_of(f, entry));
     }
-    for (size_t i = at->end; i-- > peak;) /* restore the live blocks of the peak */
+    for (size_t i = at->end; i-- > peak;) /* restore the set of blocks that were live at the peak */
         step_back(at, entry_at(f, t, i));
     name_stacks(f, t, &at->live, peak);
     tell_held(f, &at->live, peak < t->count && t->has_times ? age_of(f, entry_at(f, t, peak)) : 0);
@@ -460,8 +464,8 @@ static void tell_device(feeder *f, const trace *t)
         step_back(&at, entry_at(f, t, at.end - 1));
     f->now_ns = at.oom != NULL && t->has_times ? time_of(f, at.oom) : end_ns;
     if (at.oom != NULL) {
-        /* If the card had enough free memory, PyTorch refused the request because of its own limit. That limit is the
-         * reserved memory, or at most one request more than that. */
+        /* If the card had enough free memory for the request, PyTorch refused the request because of its own limit. The
+         * limit is at least the reserved memory, and less than the reserved memory plus the request. */
         bool own_limit = at.oom->address >= at.oom->bytes;
         fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, own_limit ? 0 : at.oom->address,
              t->device);
@@ -481,7 +485,7 @@ static void tell_device(feeder *f, const trace *t)
     state(f, t->device, GW_ALLOCATOR_HISTORY_TOTAL, t->count);
     name_stacks(f, t, &at.live, at.end);
     tell_blocks(f, t, &at);
-    tell_history(f, t, &at); /* must be last: it changes the set of live blocks back to that of the peak */
+    tell_history(f, t, &at); /* must be last: it replaces the set of live blocks by that of the peak */
     free(at.live.entry);
 }
 

@@ -74,7 +74,7 @@ static void facts_of_the_fixture(void **state)
     assert_int_not_equal(kept->site, weight->site);
     assert_true(weight->t_ns < kept->t_ns);
     assert_int_not_equal(report->wanted_site, 0);
-    /* the holders at the peak must add up to the peak */
+    /* the bytes of all holders at the peak must add up to the peak of live bytes */
     uint64_t held_bytes = report->held_rest.bytes, peak_bytes = 0;
     for (size_t i = 0; i < report->held_count; i++)
         held_bytes += report->held[i].bytes;
@@ -85,7 +85,8 @@ static void facts_of_the_fixture(void **state)
     gw_model_free(model);
 }
 
-/* Return the verdict on the copy, or NULL if the copy was refused with a clear message. */
+/* Return the verdict on the snapshot in the file copy_path. Returns NULL if the file was rejected with a clear
+ * message. */
 static gw_verdict *verdict_of_copy(void)
 {
     gw_model *model = NULL;
@@ -113,7 +114,8 @@ static uint32_t next_random(uint32_t *seed)
     return *seed;
 }
 
-/* Change, remove or duplicate bytes, or cut off the end. */
+/* Copy the intact snapshot to `data`, then change, remove or duplicate some bytes, or cut off the end. Returns the new
+ * size in bytes. */
 static size_t damage(unsigned char *data, uint32_t *seed)
 {
     size_t bytes = sound_bytes;
@@ -164,9 +166,9 @@ static void ten_thousand_damaged_copies(void **state)
     }
     print_message("%u refused, %u the same cause, %u undetermined, %u another one\n", refused, same, undetermined,
                   other);
-    assert_true(refused > COPIES / 4); /* otherwise the damage is too small */
+    assert_true(refused > COPIES / 4); /* if fewer copies are rejected, the damage is too small for this test */
     assert_true(same > 0);
-    /* A changed number can give another valid snapshot, but this is rare. */
+    /* A changed number can result in a valid snapshot with another cause, but this is rare. */
     assert_true(other * 100 < COPIES);
 }
 
@@ -203,7 +205,7 @@ static void other_files(void **state)
     assert_false(gw_torch_is_snapshot(copy_path));
 }
 
-/* An empty snapshot gives no cause, but does not count as healthy either. */
+/* The verdict on an empty snapshot names no cause, but it is not "clean" either. */
 static void empty_snapshot(void **state)
 {
     (void)state;
@@ -216,8 +218,9 @@ static void empty_snapshot(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The threads of a program may read the clock in another order than they allocate. A block with a later time than the
- * out-of-memory after it is a new block, not one of unknown age. */
+/* The threads of a program may read the clock in another order than they allocate. So an allocation may have a later
+ * time than the out-of-memory error that follows it in the history. The age of its block must then be zero, not
+ * unknown. */
 static void a_block_from_after_the_failure_is_new(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Faults of kernels, and launches that were refused. */
+/* Tests verdicts on faults of kernels and on refused launches. */
 #include "run_testlib.h"
 
 static void feed_illegal_address(void)
@@ -37,7 +37,7 @@ static void feed_kernel_fault_other(void)
 static void test_device_faults_near_another_code(void **state)
 {
     (void)state;
-    fault_with(304); /* the operating system refused a call: not a cause in the catalogue */
+    fault_with(304); /* the operating system refused a call; the catalogue has no cause for 304 */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(says("304"));
@@ -50,7 +50,7 @@ static void test_device_faults_near_another_code(void **state)
     close_program(1);
     expect_fault("launch-timeout", GW_ESTABLISHED);
     judge_close();
-    fault_with(911); /* fault of an external device: not a cause in the catalogue */
+    fault_with(911); /* fault of an external device; the catalogue has no cause for 911 */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(says("911"));
@@ -106,7 +106,7 @@ static const row rows[] = {
     FAULT(illegal_address, "illegal-address", GW_ESTABLISHED,
           .says = {"class_report", "a reset does not help", "50.01 ms"}, .then = {"cuDevicePrimaryCtxRetain"}),
     FAULT(illegal_address_is_a_fault_even_with_exit_0, "illegal-address", GW_ESTABLISHED),
-    /* a lost event could contradict the cause */
+    /* the 7 lost events could contradict the cause, which is therefore only supported */
     FAULT(illegal_address_near_lost_events, "illegal-address", GW_SUPPORTED, .advice = {"7 events were lost"}),
     FAULT(misaligned_access, "misaligned-access", GW_ESTABLISHED),
     FAULT(kernel_fault_other, "kernel-fault-other", GW_ESTABLISHED),

@@ -77,7 +77,7 @@ static void no_card_and_another_end(void **state)
     expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* still running */
     expect_unproven("no-device-visible");
-    start_without_a_card(); /* lines of gpuwhy follow on stderr */
+    start_without_a_card(); /* the last lines on stderr are from gpuwhy itself and do not count */
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_ESTABLISHED);
@@ -96,7 +96,7 @@ static void went_on_and_ended_in_silence(void **state)
         {"", 1, GW_SUPPORTED},
         {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE, falling back to the CPU\n", 1, GW_SUPPORTED},
         {"prog: no CUDA device: using the CPU instead\n", 1, GW_SUPPORTED},
-        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* printed before the failure */
+        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* not about the failure, although it names the GPU */
         {"loaded 100 images\n", 1, GW_SUPPORTED},
         {"2026-01-02 10:11:12.123456: E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no "
          "CUDA-capable device is detected\n",
@@ -106,7 +106,7 @@ static void went_on_and_ended_in_silence(void **state)
         {"ERROR:train:cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_SUPPORTED},
         {"UserWarning: CUDA initialization: cuInit failed\n", 1, GW_SUPPORTED},
         {TRACE "RuntimeError: No CUDA GPUs are available\nfalling back to CPU\n", 1, GW_SUPPORTED},
-        {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* by os._exit(3) */
+        {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* os._exit(3) ended the program */
         /* counterparts: the program itself prints that this failure ended it */
         {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_ESTABLISHED},
         {"prog: cuInit returned 100\n", 2, GW_ESTABLISHED},
@@ -216,7 +216,7 @@ static void an_old_driver_in_an_exception(void **state)
     } rows[] = {
         {"/usr/bin/python3.12", TRACE TOO_OLD "\n", false, 1, GW_SUPPORTED},
         {"/usr/bin/python3.12", TRACE TOO_OLD "\n", true, 1, GW_ESTABLISHED},
-        {"/usr/bin/prog", TRACE TOO_OLD "\n", false, 3, GW_SUPPORTED}, /* by os._exit(3) */
+        {"/usr/bin/prog", TRACE TOO_OLD "\n", false, 3, GW_SUPPORTED}, /* os._exit(3) ended the program */
         {"/usr/bin/prog", TRACE TOO_OLD "\nfalling back to CPU\n", false, 1, GW_SUPPORTED},
         {"/usr/bin/prog", TRACE TOO_OLD "\n", false, 1, GW_ESTABLISHED},
     };
@@ -269,7 +269,7 @@ static void two_cudnn_that_were_outlived(void **state)
     expect("cudnn-mixed-libraries", GW_ESTABLISHED);
     with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\nfalling back to the CPU\n");
     expect("cudnn-mixed-libraries", GW_SUPPORTED);
-    with_two_cudnn_until(TRACE "RuntimeError: " MISMATCH "\n", 0, 3); /* by os._exit(3) */
+    with_two_cudnn_until(TRACE "RuntimeError: " MISMATCH "\n", 0, 3); /* os._exit(3) ended the program */
     expect("cudnn-mixed-libraries", GW_SUPPORTED);
     with_two_cudnn_until(MISMATCH "\n", second_ns, 1);
     expect("cudnn-mixed-libraries", GW_ESTABLISHED);
@@ -341,7 +341,8 @@ static void a_forked_child_that_coped(void **state)
     expect("fork-after-init", GW_ESTABLISHED);
 }
 
-/* A destructor frees memory that a reset had already freed. With `told`, a failed test has ended the program. */
+/* A destructor frees memory that a reset had already freed. With `told`, the exception of a failed test ended the
+ * program. */
 static void a_free_after_the_reset_at_the_end(void **state)
 {
     (void)state;
@@ -468,7 +469,7 @@ static void a_neighbour_of_what_may_be_a_leak(void **state)
     expect_unproven("gpu-oom-other-process");
 }
 
-/* Feed steps that free all their memory. Only the last `keeping_steps` steps keep a little. */
+/* Feed 20 steps. Each step frees all its memory, except that the last `keeping_steps` steps keep 256 MiB each. */
 static void run_beside_a_neighbour(int keeping_steps)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -503,8 +504,8 @@ static void a_neighbour_of_a_small_leak(void **state)
     expect("gpu-oom-other-process", GW_ESTABLISHED);
 }
 
-/* Feed another process of this run that allocates `bytes` of 2,000 MiB. Then the program finds no room for a
- * context. */
+/* Feed another process of this run that allocates `bytes` of the card's 2,000 MiB. The driver then refuses the
+ * program's first context for lack of memory. */
 static void start_beside(uint64_t bytes)
 {
     gw_feed_open(&feed, 2000 * mib);
@@ -520,7 +521,7 @@ static void start_beside(uint64_t bytes)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The ledger contains the other process's allocations. That process also has a context on the card. Its memory counts
+/* The ledger contains the allocations of the other process, which also has a context on the card. This memory counts
  * even if the card was not sampled. */
 static void no_context_beside_a_recorded_process(void **state)
 {

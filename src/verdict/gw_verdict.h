@@ -34,15 +34,16 @@ typedef struct gw_evidence {
     bool has_value;
     double value;
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
-    const char *source; /* static: "driver", "ledger", "observer", "stderr", "exit", "driver log", "card", "kernel log",
-                           "host", "log", "library log", "last good run" */
+    const char *source; /* static: "driver", "ledger", "observer", "stderr", "output", "python", "exit", "driver log",
+                           "core dump", "second run", "card", "kernel log", "host", "log", "library log", "tables",
+                           "last good run" */
     gw_weight weight;
 } gw_evidence;
 
 typedef struct gw_alternative {
     const char *cause; /* static id */
     gw_certainty certainty;
-    const char *summary, *told_by; /* static: the cause in words, and its proof; NULL: no question was asked */
+    const char *summary, *told_by; /* static: the cause in a sentence, and what proves it; NULL: no question asked */
 } gw_alternative;
 
 typedef struct gw_string_list {
@@ -50,37 +51,39 @@ typedef struct gw_string_list {
     size_t count;
 } gw_string_list;
 
-/* Where and when a run took place, and when its trouble began. Used to order the recordings of one job. */
+/* Where and when a run took place, and when its first trouble began: a failure, a hang or a bad end. Used to order the
+ * recordings of one job. */
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
     char *cwd;            /* owned; working directory of the command; NULL: not recorded */
     bool has_start;
-    uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic times are comparable within one boot */
-    bool clock_known;                               /* clock_error_ns is the kernel's estimate, not a default */
+    uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic times can be compared only within one boot */
+    bool clock_known;                               /* clock_error_ns was read from the kernel; false: it is 0 */
     bool clock_synchronised;
     uint64_t clock_error_ns; /* maximum error of the realtime clock at the start of the run */
     bool has_trouble;
-    uint64_t t_trouble_ns;   /* since the run began */
-    unsigned trouble_weight; /* 2: lost context or full card; 1: other failure or death; 0: none of these */
-    uint32_t pid;            /* 0: not known */
+    uint64_t t_trouble_ns; /* since the run began */
+    /* 2: the context was lost, or memory was refused; 1: a hang, or another bad end; 0: ended from outside, or well */
+    unsigned trouble_weight;
+    uint32_t pid; /* 0: not known */
     bool has_rank;
     uint32_t rank;
 } gw_verdict_run;
 
 /* A recording that was judged together with others. */
 typedef struct gw_verdict_part {
-    char *host, *recording, *headline; /* owned; may be NULL */
+    char *host, *recording, *headline; /* owned; NULL: not known */
     gw_verdict_status status;
     const char *cause; /* static id; NULL: none */
     bool has_offset;
-    double offset_s;      /* from the root's trouble to this one; negative: earlier */
-    double uncertainty_s; /* uncertainty of the offset */
+    double offset_s;      /* seconds from the root's trouble to this run's trouble; negative: this run's was earlier */
+    double uncertainty_s; /* possible error of offset_s, in seconds */
 } gw_verdict_part;
 
 /* A block of device memory that was live at the failure. */
 typedef struct gw_verdict_block {
     uint64_t address, bytes, t_ns;
-    bool has_time; /* the allocation time is known */
+    bool has_time; /* t_ns, the time of the allocation, is known */
 } gw_verdict_block;
 
 /* Memory that was live at the failure, grouped by the phase in which it was allocated. */
@@ -89,7 +92,7 @@ typedef struct gw_verdict_kept {
     bool time_known; /* false: allocation time and phase of these blocks are unknown */
     uint64_t bytes, count;
     uint64_t t_first_ns, t_last_ns;
-    gw_verdict_block *block; /* owned; the largest blocks, only if a single phase is judged */
+    gw_verdict_block *block; /* owned; the largest blocks; NULL unless the user asked for one phase */
     size_t block_count;
 } gw_verdict_kept;
 
@@ -106,7 +109,7 @@ typedef struct gw_where_frame {
     bool inlined; /* a native frame that was inlined into the next frame */
 } gw_where_frame;
 typedef struct gw_where {
-    const char *what;      /* static: what happened there */
+    const char *what;      /* static: what happened at this place */
     gw_where_frame *frame; /* owned; innermost first */
     size_t frame_count;
     size_t user;          /* index of the user's frame */
@@ -118,26 +121,26 @@ typedef struct gw_verdict_leak {
     const char *kind; /* static: "stream", "plain", ... */
     char *call;       /* owned; driver call that created the objects */
     uint32_t pid;
-    uint64_t made, left; /* left: still live at the end, or destroyed with their context */
-    uint64_t bytes;      /* bytes of the objects in `left`; 0: no size, or memory of another process */
+    uint64_t made, left; /* number created; number never freed: live at the end, or destroyed with their context */
+    uint64_t bytes;      /* of the objects in `left`; 0: they have no size, or are memory of another process */
     uint64_t t_first_ns, t_last_ns;
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
-/* One possible meaning of a question: the user asked about a code, a name or one message, not a recording or a log. */
+/* One possible meaning of the code, name or message that the user asked about (instead of a recording or a log). */
 typedef struct gw_verdict_meaning {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
     bool has_code;
     int code;
     char *name, *meaning, *hint; /* owned; NULL: none, or not known */
-    const char *verified;        /* static: "no", "partly", "yes" */
-    const char *source;          /* static; NULL: the operating system, or the message itself */
+    const char *verified;        /* static: "no", "partly", "yes": code and name are in the vendor's own text */
+    const char *source;          /* static: where the meaning was found; NULL: the operating system, or the message */
 } gw_verdict_meaning;
 typedef struct gw_verdict_question {
     char *text;                  /* owned */
     gw_verdict_meaning *meaning; /* owned; most likely first; NULL: not known */
     size_t meaning_count;
-    const char *command, *tells; /* static: command that shows which cause it is, and its result; NULL: none */
+    const char *command, *tells; /* static: command that shows which cause is right, and what it prints; NULL: none */
     gw_string_list misleading;   /* common but misleading advice about the code */
 } gw_verdict_question;
 
@@ -150,7 +153,7 @@ typedef struct gw_verdict {
     size_t evidence_count;
     gw_alternative *alternatives;
     size_t alternative_count;
-    gw_string_list ruled_out;    /* "other processes (0 B)" */
+    gw_string_list ruled_out;    /* excluded explanations: "other processes (0 B)" */
     gw_string_list consequences; /* later errors that are consequences of the root */
     gw_string_list next;         /* fixes, best first */
     gw_string_list left_alone;   /* one sentence for each stream with work that nothing has waited for */
@@ -166,11 +169,11 @@ typedef struct gw_verdict {
     struct gw_verdict_gpu {
         char *name;
         uint64_t bytes_total;
-        uint64_t bytes_limit; /* the guard's limit; 0: none */
+        uint64_t bytes_limit; /* limit that the user set (--memory); 0: none */
         bool is_virtual;
     } * gpus;
     size_t gpu_count;
-    bool is_coverage_known;    /* false: no recording was judged */
+    bool is_coverage_known;    /* the next two fields are valid; false: no recording was judged */
     size_t observed_count;     /* number of processes whose driver calls were recorded */
     gw_string_list unobserved; /* parts of the run that were not observed, one sentence each */
     char *recording;           /* path; NULL: none */
@@ -186,15 +189,15 @@ typedef struct gw_verdict {
     uint64_t t_failure_ns;
     char *failure_phase;   /* owned; NULL: outside all phases */
     bool context_lost;     /* no further GPU call of the failed process can succeed */
-    gw_verdict_kept *kept; /* largest first; empty: the program names no phases */
+    gw_verdict_kept *kept; /* live memory by phase, largest first; empty: the program names no phases */
     size_t kept_count;
-    gw_verdict_leak *leaks; /* only for a clean run; by process, largest first */
+    gw_verdict_leak *leaks; /* only for a clean run; grouped by process, largest first */
     size_t leak_count;
 } gw_verdict;
 
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
-/* Judge printed output with the same catalogue of causes. The certainty is limited to what a log can prove.
+/* Judge a text log by the same catalogue of causes. The certainty is limited to what a log can prove. Errors:
  * GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
 /* List the possible causes of a code or a name: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". A code
@@ -211,9 +214,9 @@ bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char
 
 /* Combine the verdicts on `count` >= 2 recordings of one job into one verdict. Each recording must have been judged
  * alone. The run whose trouble came first is the root, and the faults of the other runs are its consequences. The
- * verdict claims this order only if the times of the troubles differ by more than the clocks may. Within one boot of
- * one machine, all runs have the same clock. The caller keeps its verdicts. GW_UNSUPPORTED: two runs, named in `err`,
- * did not overlap in time; GW_NOMEM. */
+ * verdict claims this order only if the times of the troubles differ by more than the possible error of the clocks.
+ * Runs within one boot of one machine share a clock, without such an error. The caller still owns `runs`.
+ * GW_UNSUPPORTED: two runs, named in `err`, did not overlap in time; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
                                           gw_error *err);
 
@@ -230,8 +233,8 @@ typedef struct gw_cause_info {
     struct gw_cause_fixes {
         const char *framework, *fixes; /* NULL `fixes`: use the general fixes */
     } fixes_for[GW_CAUSE_FRAMEWORKS];
-    bool from_recording; /* false: only printed messages show this cause */
-    bool is_advice;      /* never the cause of a failure */
+    bool from_recording; /* false: no recorded event shows this cause, only messages */
+    bool is_advice;      /* only gives advice; never the cause of a failure */
 } gw_cause_info;
 /* Return all causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);
@@ -243,22 +246,22 @@ const char *gw_suggest_name(const char *word);
  * if `b` is longer than 80 characters. */
 size_t gw_name_edits(const char *a, const char *b);
 
-/* A kind of log line that points to a cause. Static strings. */
+/* A kind of log line that points to a cause. The strings are static. */
 typedef struct gw_cause_line {
-    const char *sign;    /* "TORCH_OOM", "CUDA error" */
+    const char *sign;    /* name of the sign: "TORCH_OOM", "CUDA error" */
     const char *which;   /* value of the sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
     const char *example; /* an example line, shortened; NULL: none */
     bool is_first;       /* this cause is the most likely one for such a line */
     bool is_only;        /* such a line has no other known cause */
 } gw_cause_line;
-/* List the log lines that point to a cause, most likely first. Returns their number. */
+/* List the log lines that point to a cause, most likely first. Returns their number, at most `count_max`. */
 size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max);
 
 /* A cause that has some of the words of a search. */
 typedef struct gw_cause_hit {
     const gw_cause_info *cause;
     size_t word_count; /* number of the words that matched */
-    unsigned weight;   /* a match in the id weighs most */
+    unsigned weight;   /* sum over these words; a match in the id weighs most */
 } gw_cause_hit;
 /* Find causes that have these words in their id, summary, fixes, proof or log lines, ignoring case. Sort them by the
  * number of matching words, then by weight. Returns the number of causes, at most `count_max`. */

@@ -122,7 +122,7 @@ static void feed_runtime_api_near_a_real_card(void)
     close_program(0);
 }
 
-/* Feed calls that also fail in healthy programs, at their start and end. */
+/* Feed calls that fail at the start and at the end of healthy programs, too. */
 static void ask_harmless(void)
 {
     gw_feed_call(&feed, "cuCtxGetDevice_v2", GW_EV_CALL, 201, 0, 0, 0, 0);

@@ -1,5 +1,5 @@
-/* Helpers for tests of verdicts: judge a recording made by a feed, and search the verdict. Each test has its own feed
- * and verdict. Only for cmocka tests. */
+/* Helpers for tests of verdicts: judge the recording that a feed (gw_feed.h) made, and search the verdict. Each test
+ * has its own feed and verdict. Only for cmocka tests. */
 #ifndef GW_JUDGE_TESTLIB_H
 #define GW_JUDGE_TESTLIB_H
 

@@ -1,7 +1,8 @@
-/* Refused requests, where fragmentation, another process or another library holds the memory. */
+/* Refused requests: the memory is fragmented, or another process or another library holds it. */
 #include "run_testlib.h"
 
-/* A pool keeps so much of the card's 16 GiB that a plain block does not fit. */
+/* Feed and judge a request for 6 GiB that fails because a pool keeps `kept` bytes of the card's 16 GiB. The program
+ * uses `used` bytes of the pool. */
 static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
 {
     enum { POOL = 0xb001, THRESHOLD = 4 };
@@ -70,8 +71,9 @@ static void feed_framework_fragmentation(void)
     close_program(1);
 }
 
-/* PyTorch may use 2867 MiB of 140 GiB. It reports this limit if `is_told`. With `by_driver`, the driver runs out of
- * memory instead. */
+/* Feed and judge a refusal on a card of 140 GiB where PyTorch may use only 2867 MiB. With `is_told`, PyTorch also
+ * reports this limit as a field of its state. With `by_driver`, the driver refuses the request, because the card is
+ * full. */
 static void at_own_limit(bool is_told, bool by_driver)
 {
     const uint64_t allowed = 2867 * mib, card = 140 * gib, left = by_driver ? 10 * mib : 134 * gib;
@@ -146,8 +148,8 @@ static void feed_other_process(void)
     close_program(1);
 }
 
-/* The model does not track devices beyond its table. It must not compute with their memory, or with the memory of
- * device 0 instead. */
+/* The model has no facts about devices beyond its table. The verdict must not use any memory for such a device, least
+ * of all the memory of device 0. */
 static void feed_a_refusal_beyond_the_table_is_not_of_the_first_card(void)
 {
     open_program(16 * gib);
@@ -195,8 +197,8 @@ static void feed_other_process_by_difference(void)
     close_program(1);
 }
 
-/* The request would have fitted without the unknown memory, but perhaps not without its part that is not in this
- * program's own context. */
+/* 4.5 GiB of the memory in use are not from recorded allocations. If another process held all of it, the request would
+ * have fitted without that process. But a part of it may be this program's own context. */
 static void feed_other_process_by_difference_near_its_own_context(void)
 {
     open_program(16 * gib);

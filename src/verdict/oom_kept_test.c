@@ -27,8 +27,9 @@ static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
 }
 
 /* A step fails immediately: a library's requests for two workspaces are refused, then the program's request for a
- * tensor. The program catches the exception. A smaller step uploads its batch, and its request of the same size is
- * refused within milliseconds. With `kept`, the memory of the first step is still live. */
+ * tensor. With `second`, the program catches the exception and tries a smaller step: it uploads the batch, and a
+ * request of the same size as the tensor's is refused within milliseconds. With `kept`, the memory of the first step is
+ * still live then. */
 static void fail_twice(bool kept, bool second)
 {
     open_torch(7 * gib);
@@ -61,7 +62,7 @@ static void feed_kept_exception_fails_at_once(void)
 
 static void also_kept_exception_fails_at_once(void)
 {
-    bool is_hypothesis = false; /* not judged while the first step is kept */
+    bool is_hypothesis = false; /* capacity stays a hypothesis while the first step's memory is kept */
     for (size_t i = 0; i < verdict->alternative_count; i++)
         is_hypothesis = is_hypothesis || (strcmp(verdict->alternatives[i].cause, "gpu-oom-capacity") == 0 &&
                                           verdict->alternatives[i].certainty == GW_HYPOTHESIS);
@@ -78,7 +79,8 @@ static void feed_kept_exception_near_a_library_that_tries(void)
     fail_twice(false, false);
 }
 
-/* Feed the maximum and minimum of live bytes in one span of 1 ms. Calls must be in order of time. */
+/* Feed the maximum and minimum of live bytes in one span of 1 ms, which began `ago_ms` before the failure. Feed the
+ * spans in order of time. */
 static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
 {
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
@@ -90,7 +92,8 @@ static void observe_block(uint64_t address, uint64_t bytes, uint64_t ago_ms)
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, address, bytes, ago_ms * 1000000, GW_BLOCK_LIVE);
 }
 
-/* Feed the blocks that one training keeps: weights, and two blocks for each of `kept` steps, 300 MiB and 76 MiB. */
+/* Feed the blocks that one training keeps: its weights, and for each of `kept` steps a block of 300 MiB and one of 76
+ * MiB. */
 static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
 {
     static const uint64_t weights[] = {7168, 512, 294912, 1024, 250880, 1536};
@@ -102,7 +105,8 @@ static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
     }
 }
 
-/* Feed steps that each allocate 900 MiB in addition to the kept memory, and free them. */
+/* Feed `count` spans of 1 ms in which the peak alternates between 900 MiB and 100 MiB above `base`, as in steps that
+ * free what they allocate. */
 static void observe_steps(uint64_t ago_ms, uint64_t count, uint64_t base)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -114,7 +118,7 @@ static void judge_two_trainings(bool first_is_kept)
     open_torch(4 * gib);
     gw_feed_wait(&feed, 2000000000);
     gw_feed_alloc(&feed, 3900 * mib);
-    /* as much memory is cached as requested, which does not prove fragmentation */
+    /* about as much memory is cached as requested, which does not prove fragmentation */
     observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
     if (first_is_kept)
         observe_training(900, 6, 0x100000000);
@@ -135,7 +139,7 @@ static void feed_a_leak_near_nothing_is_kept_of_the_first_run(void)
     judge_two_trainings(false);
 }
 
-/* The program copies its weights after some training, to compute an average. The sizes repeat, but this is not a second
+/* The program trains, and then copies its weights to compute an average. The sizes repeat, but this is not a second
  * run. */
 static void feed_a_leak_near_a_copy_of_the_weights(void)
 {
@@ -152,7 +156,8 @@ static void feed_a_leak_near_a_copy_of_the_weights(void)
     close_program(1);
 }
 
-/* Judge a loop that keeps some memory every few steps, as reported only by the observer. */
+/* Feed a loop that keeps a block every 50 ms. Only the observer reports these blocks. With `later_phase`, all blocks
+ * are allocated in the last 12 ms instead. */
 static void judge_kept_steps(bool later_phase)
 {
     open_torch(4 * gib);
@@ -184,8 +189,8 @@ static void feed_kept_steps_near_a_late_phase(void)
     judge_kept_steps(true);
 }
 
-/* Judge 12 kept blocks. The history begins 800 ms before the failure, so the first 3 blocks have no age. The process
- * first allocated memory `earlier_ns` before the history. */
+/* Feed 12 kept blocks. The history begins 800 ms before the failure, when the first 3 blocks already existed, so these
+ * have no age. The process first allocated memory `earlier_ns` before the history began. */
 static void judge_kept_steps_with_undated(uint64_t earlier_ns)
 {
     open_torch(4 * gib);
@@ -208,14 +213,14 @@ static void feed_kept_steps_of_which_some_have_no_age(void)
     judge_kept_steps_with_undated(1000000);
 }
 
-/* All known steps keep memory, but the history covers only the end of the run. */
+/* All steps in the history keep memory, but the history covers only the end of the run, so this may not be a leak. */
 static void feed_kept_steps_near_a_history_that_began_late(void)
 {
     judge_kept_steps_with_undated(5000000000);
 }
 
-/* Judge a run like kept_exception in which no block has an age. `history_ms` is the length of the history; 0: there is
- * none. */
+/* Judge a run as feed_kept_exception() feeds it, but in which no block has an age. `history_ms` is the length of the
+ * history; 0: there is none. */
 static void judge_kept_exception_without_ages(uint64_t history_ms)
 {
     open_torch(8 * gib);
@@ -252,13 +257,14 @@ static void test_kept_exception_near_ages_that_are_not_known(void **state)
     for (size_t i = 0; i < 2; i++) {
         judge_kept_exception_without_ages(too_short[i]);
         assert_string_equal(verdict->cause, "gpu-oom-capacity");
-        assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* it may be a leak */
+        assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* the memory may be a leak */
         assert_false(list_has(&verdict->ruled_out, "leak"));
         judge_close();
     }
 }
 
-/* The first pass of a deep model keeps a block of the same size for each layer. Its workspaces are freed. */
+/* The first pass of a deep model keeps a block of the same size for each layer, and frees its workspaces. This is not a
+ * leak. */
 static void feed_kept_steps_near_a_first_pass(void)
 {
     open_torch(4 * gib);
@@ -277,7 +283,7 @@ static const row rows[] = {
     FAULT(kept_exception, "gpu-oom-leak", GW_SUPPORTED, .says = {"exception"}),
     FAULT(kept_exception_fails_at_once, "gpu-oom-leak", GW_SUPPORTED, .value = {{(double)(1226 * mib), "bytes"}},
           .says = {"exception"}, .also = also_kept_exception_fails_at_once),
-    /* all live memory is newer than the first failure */
+    /* all live memory is newer than the first failure, so that failure kept nothing */
     FAULT(kept_exception_near_a_dropped_one, "gpu-oom-capacity", GW_SUPPORTED, .no_alternative = {"gpu-oom-leak"}),
     /* the program did not wait for anything between the refusals, so they belong to one step */
     FAULT(kept_exception_near_a_library_that_tries, "gpu-oom-capacity", GW_SUPPORTED,
@@ -291,7 +297,7 @@ static const row rows[] = {
     /* blocks without an age are not counted */
     FAULT(kept_steps_of_which_some_have_no_age, "gpu-oom-leak", GW_SUPPORTED,
           .value = {{(double)(9 * 290 * mib), "bytes"}}),
-    /* not established, because it may be a leak */
+    /* supported at most, because the memory may be a leak */
     FAULT(kept_steps_near_a_history_that_began_late, "gpu-oom-capacity", GW_SUPPORTED, .not_ruled_out = {"leak"}),
     TEST(test_kept_exception_of_blocks_older_than_the_history),
     TEST(test_kept_exception_near_ages_that_are_not_known),

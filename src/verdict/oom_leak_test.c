@@ -67,8 +67,8 @@ static void refuse_at(int where, uint64_t bytes)
     feed.site = 0;
 }
 
-/* Load a layer: stage, copy and wait for its parts, which stay live. `kept` receives their addresses; it may be
- * NULL. */
+/* Load a layer in PARTS parts, which stay live. Each part is copied through a staging block, which is then freed.
+ * `kept` receives the addresses of the parts; NULL: not wanted. */
 static void load_layer_of(uint64_t bytes, uint64_t *kept)
 {
     for (int k = 0; k < PARTS; k++) {
@@ -120,8 +120,8 @@ static void feed_second_run_of_loaded_layers(void)
     close_program(1);
 }
 
-/* Train twice, with different sizes at the same lines. The memory of the first training is kept, or freed before the
- * second. */
+/* Train twice, with different sizes at the same lines. With `keep`, the memory of the first training is still live in
+ * the second; otherwise it is freed before. */
 static void train_another_size(bool keep)
 {
     enum { LAYERS = 8 };
@@ -165,8 +165,8 @@ static void feed_second_run_near_layers_that_grow(void)
     close_program(1);
 }
 
-/* A thread loads parts of many sizes while another thread trains. By chance, the call sites of their requests
- * repeat. */
+/* A thread loads parts of many sizes while another thread trains. The call sites of all requests happen to repeat in
+ * the same order. */
 static void feed_second_run_near_two_threads(void)
 {
     open_loader();
@@ -182,8 +182,8 @@ static void feed_second_run_near_two_threads(void)
     close_program(1);
 }
 
-/* Several whole runs repeat each other. The newest run counts as the second or third, even if it failed in its training
- * steps. */
+/* Two complete runs, and a third one that fails in its training steps: the third counts as a repetition, although it is
+ * not complete. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void feed_leak_near_activations_of_one_pass(void)
     close_program(1);
 }
 
-/* Only allocations were recorded. This may be a pool allocated in pieces, or a loop that keeps its blocks. */
+/* Only allocations were recorded, so the blocks may be a pool allocated in pieces, or blocks that a loop keeps. */
 static void feed_equal_blocks_without_work(void)
 {
     open_program(2 * gib);
@@ -253,7 +253,7 @@ static void make_streams(int count)
         gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x100000 + (uint64_t)i, 0, 0, 0);
 }
 
-/* 46 equal JAX arrays fill the card; the program read `reads` results before it failed. */
+/* Feed a program that fails when 46 equal JAX arrays fill the card. It read `reads` results before the failure. */
 static void judge_jax_arrays(int reads)
 {
     open_program(4 * gib);
@@ -311,7 +311,8 @@ static void feed_context_leak(void)
     close_program(1);
 }
 
-/* Feed balanced steps, then a refusal that would not have happened without the `made` further contexts. */
+/* Feed balanced steps, then `made` further contexts, then a refused request for 200 MiB. The request might have fitted
+ * without these contexts. */
 static void train_in_contexts(int made)
 {
     open_program(3 * gib);

@@ -1,7 +1,8 @@
-/* Refused requests after events were lost: no verdict may rest on memory that may be missing. */
+/* Refused requests after events were lost: the events of some blocks may be missing, and no verdict may depend on these
+ * blocks. */
 #include "run_testlib.h"
 
-/* This process may have allocated the memory of unknown origin in the lost events. */
+/* If events were lost, this process itself may have allocated the memory of unknown origin. */
 static void test_other_process_by_difference_and_lost_events(void **state)
 {
     (void)state;
@@ -64,8 +65,8 @@ static void test_no_leak_explains_an_impossible_request(void **state)
     }
 }
 
-/* A few blocks that seem to be kept are not a leak if events were lost, because a context takes more memory than these
- * blocks. */
+/* A few blocks that seem to be kept are not reported as a leak if events were lost. The driver's numbers cannot confirm
+ * such blocks, because a context takes more memory than they do. */
 static void test_few_blocks_and_lost_events(void **state)
 {
     (void)state;
@@ -85,7 +86,8 @@ static void test_few_blocks_and_lost_events(void **state)
     judge_close();
 }
 
-/* Blocks that seem to be kept may have been freed in the lost events, unless the driver has as much memory in use. */
+/* Blocks that seem to be kept may have been freed in the lost events, unless the driver reports as much memory in use
+ * as these blocks have. */
 static void test_leak_and_lost_events(void **state)
 {
     (void)state;
@@ -111,7 +113,8 @@ static void test_leak_and_lost_events(void **state)
     }
 }
 
-/* The driver has as much memory in use as the ledger counted, so the lost events do not matter. */
+/* The lost events do not matter if the driver reports only as much memory in use as the ledger counted (card of 8 GiB).
+ * They do if the driver reports much more (card of 16 GiB). */
 static void test_driver_fragmentation_and_lost_events(void **state)
 {
     (void)state;
@@ -131,7 +134,8 @@ static void test_driver_fragmentation_and_lost_events(void **state)
     }
 }
 
-/* Train with a batch in each step, while another process uses the card. Each step leaves `keeps` bytes behind. */
+/* Train with a batch in each step, while another process uses the card. Each step keeps a block of at least `keeps`
+ * bytes; 0: no block. */
 static void train_beside_another(int steps, uint64_t keeps)
 {
     open_program(16 * gib);
@@ -149,8 +153,8 @@ static void train_beside_another(int steps, uint64_t keeps)
     close_program(1);
 }
 
-/* One step that kept a quarter of the program's memory may be the start of a leak. Then the request would have failed
- * even without the other process. */
+/* If a single step kept much memory, that may be the start of a leak, which may explain the refusal without the other
+ * process. So the other process is only a supported cause then. */
 static void test_other_process_and_a_first_step_that_keeps(void **state)
 {
     (void)state;

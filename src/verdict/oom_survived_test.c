@@ -1,12 +1,12 @@
-/* Refused requests that the program survived, and then another end. */
+/* Refused requests that the program survived, or seemed to survive, before it ended for another reason. */
 #include "run_testlib.h"
 
 typedef enum after {
     AFTER_NOTHING,
-    AFTER_RESULTS,  /* copy earlier results back */
+    AFTER_RESULTS,  /* copy earlier results back to the host */
     AFTER_COPIES,   /* copy input, launch, and copy the result back (blocking) */
-    AFTER_FILLS,    /* fill memory, and wait for it with a blocking copy */
-    AFTER_REQUESTS, /* very many further requests */
+    AFTER_FILLS,    /* fill memory, and wait for that with a blocking copy */
+    AFTER_REQUESTS, /* 2000 further requests, which succeed */
     AFTER_NULL      /* as AFTER_COPIES, then use the NULL pointer */
 } after;
 
@@ -53,7 +53,7 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         refuse_then(good[i]);
         say_value_error();
-        /* Only a little work follows, so the program may have raised the exception because of the refusal. */
+        /* Unless thousands of requests succeeded later, the exception may be a consequence of the refusal. */
         expect_fault("script-exception", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
         judge_close();
@@ -89,7 +89,8 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
     }
 }
 
-/* The program ended with only an exit code. Then a refusal is the root unless the program certainly handled it. */
+/* The program only returned an exit code, without a message. Then a refusal is the root, unless the program certainly
+ * handled it. */
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
     (void)state;
@@ -117,8 +118,8 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
 }
 
-/* A request of half the size at the same line is a search for a size that fits. At another line, it is just the next
- * request. */
+/* A request of half the size at the same line is a search for a size that fits, so the program handled the refusal. At
+ * another line, it is just the next request. */
 static void test_a_retreat_without_a_free(void **state)
 {
     (void)state;
@@ -139,7 +140,7 @@ static void test_a_retreat_without_a_free(void **state)
     }
 }
 
-/* The program requests smaller and smaller sizes at one line until nothing fits. The last refusal ended it. */
+/* The program requests smaller and smaller sizes at one line until nothing fits. The last refusal ended the program. */
 static void feed_a_search_for_what_fits(void)
 {
     open_program(8 * gib);

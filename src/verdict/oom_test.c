@@ -97,7 +97,8 @@ static void feed_jax_says_it_itself(void)
     close_program(1);
 }
 
-/* XLA prints a whole instruction before the message, and its exception names the size only in its second line. */
+/* XLA prints a whole instruction before its message. The exception that follows gives the size only in its second
+ * line. */
 static void judge_jax_exception(const char *second_line)
 {
     char long_line[700];
@@ -350,7 +351,7 @@ static const row rows[] = {
           .alternative = {"gpu-oom-capacity"}),
     FAULT(jax_says_it_itself, "gpu-oom-capacity", GW_SUPPORTED, .value = {{(double)(2 * gib), "bytes"}}),
     FAULT(jax_size_in_the_second_line, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"4.02 GiB is larger"}),
-    /* live memory is not known, because the driver only sees segments */
+    /* what PyTorch uses of its segments is unknown, because the driver sees only whole segments */
     NO_FAULT(torch_without_its_observer, GW_VERDICT_UNDETERMINED, .alternative = {"gpu-oom-capacity"}),
     FAULT(the_same_request_again, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"refused 2 times, first at 0.00 s"}),
     FAULT(peak_phase, "gpu-oom-peak-phase", GW_SUPPORTED, .says = {"no_grad"}),

@@ -1,4 +1,4 @@
-/* The line that a verdict names. */
+/* Tests the line of the program that a verdict names. */
 #include "run_testlib.h"
 
 static void feed_leak_names_its_line(void)
@@ -100,7 +100,7 @@ static void feed_leak_list_of_a_clean_run_has_lines(void)
         feed.site = kept;
         gw_feed_alloc(&feed, 16 * mib);
         feed.site = freed;
-        gw_feed_free(&feed, gw_feed_alloc(&feed, 16 * mib)); /* same size and function, another line */
+        gw_feed_free(&feed, gw_feed_alloc(&feed, 16 * mib)); /* like the kept blocks, but at another line */
         feed.site = stream;
         gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x10000 + i, 0, 0, 0);
     }

@@ -20,7 +20,8 @@ static void test_context_destroyed(void **state)
     (void)state;
     uint64_t weights = reset_with_things_kept();
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, weights, 0, 0, 0);
-    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n"); /* a failed free rarely ends a program */
+    /* the message is needed, because a failed free alone rarely ends a program */
+    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n");
     close_program(1);
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("reset"));
@@ -74,7 +75,7 @@ static void test_context_destroyed_by_kind(void **state)
          GW_EV_GRAPH_LAUNCH, 400, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int anew = 0; anew < 2; anew++) { /* 1: created again with the same handle, so not this cause */
+        for (int anew = 0; anew < 2; anew++) { /* 1: the object is created again */
             open_program(16 * gib);
             feed.site = gw_feed_site(&feed, "build model.py 5");
             uint64_t bytes = rows[i].made == GW_EV_FUNCTION ? OWNER : mib;
@@ -167,7 +168,7 @@ static void forked_child_asks(bool parent_had_initialised, const char *call, gw_
         gw_feed_begin_cuda(&feed, 16 * gib);
     else
         gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
-    uint32_t site = gw_feed_site(&feed, "start main.py 8"); /* fork site in the parent */
+    uint32_t site = gw_feed_site(&feed, "start main.py 8"); /* where the parent forked */
     feed.pid = feed.tid = 300;
     feed.context = 0;
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
@@ -187,7 +188,8 @@ static void forked(bool parent_had_initialised)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* In the child, the runtime's cudaMalloc() fails at a query. The parent ends well or with status 1. */
+/* In the child, cudaMalloc() fails because its first driver call, a query, fails. The parent ends with status 0 or
+ * 1. */
 static void test_fork_after_init_by_a_question(void **state)
 {
     (void)state;
@@ -199,7 +201,8 @@ static void test_fork_after_init_by_a_question(void **state)
     }
 }
 
-/* The child called the driver and continued without a GPU. It was killed, or exited much later. */
+/* The child's driver call failed, but did not end the child: the child was killed, at once or 100 s later, or exited by
+ * itself after 100 s. */
 static void test_fork_near_the_child_worked_on(void **state)
 {
     (void)state;
@@ -229,7 +232,7 @@ static void feed_fork_near_the_parent_had_not_initialised(void)
     forked(false);
 }
 
-/* PyTorch itself refuses to start in the child, so the child makes no driver call. */
+/* PyTorch itself refuses to use CUDA in the child, so the child makes no driver call. `last` is the end of stderr. */
 static void told_of_a_fork(const char *last)
 {
     gw_feed_open_bare(&feed);
@@ -313,7 +316,7 @@ static void test_host_crash(void **state)
 
 static void feed_host_crash_near_an_allocation_failed(void)
 {
-    end_by(6, true); /* an uncaught exception after the refusal */
+    end_by(6, true); /* abort(), as by an uncaught exception after the refusal */
 }
 
 static void test_killed(void **state)
@@ -323,7 +326,7 @@ static void test_killed(void **state)
     expect_fault("killed-by-scheduler-or-user", GW_ESTABLISHED);
     judge_close();
     end_by(9, false);
-    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* the kernel may have sent SIGKILL */
+    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* the Linux kernel may have sent SIGKILL */
     judge_close();
 }
 

@@ -1,6 +1,6 @@
-/* Tables of runs for tests of verdicts: what the verdict on each run must and must not contain. Also the training
- * program that most of the runs are, and what several tests feed or expect. Each test program has its own feed and
- * verdict. */
+/* Tests of verdicts as tables: a row feeds one run, and lists what the verdict must and must not contain. Also has a
+ * small training program that most runs are made from, and helpers that several tests share. Each test program has its
+ * own feed and verdict. */
 #ifndef GW_RUN_TESTLIB_H
 #define GW_RUN_TESTLIB_H
 
@@ -184,18 +184,19 @@ enum { PARTS_MAX = 4, VALUES_MAX = 2 };
 typedef struct row {
     const char *name;
     void (*feed)(void);
-    const char *cause, *not_cause; /* NULL: not checked; not_cause "": any cause */
+    const char *cause, *not_cause; /* NULL: not checked; not_cause "": judge, but allow any cause */
     gw_certainty certainty;        /* NONE: not checked */
-    gw_verdict_status status;      /* only if `cause` and `not_cause` are NULL */
+    gw_verdict_status status;      /* checked only if `cause` and `not_cause` are NULL */
     struct {
         double value;
         const char *unit;
-    } value[VALUES_MAX];                             /* values in the evidence */
-    const char *says[PARTS_MAX], *silent[PARTS_MAX]; /* texts in headline, evidence, next steps or advice */
+    } value[VALUES_MAX]; /* values that the evidence must contain */
+    /* texts that headline, evidence, next steps or advice must contain (`says`) or must not contain (`silent`) */
+    const char *says[PARTS_MAX], *silent[PARTS_MAX];
     const char *alternative[PARTS_MAX], *no_alternative[PARTS_MAX];
     const char *advice[PARTS_MAX], *no_advice[PARTS_MAX];
     const char *ruled_out[PARTS_MAX], *not_ruled_out[PARTS_MAX];
-    const char *then[PARTS_MAX]; /* consequences */
+    const char *then[PARTS_MAX]; /* texts that the consequences must contain */
     void (*also)(void);          /* further checks; NULL: none */
     void (*test)(void **state);  /* a test that judges several runs itself; the other members are then unused */
 } row;

@@ -1,5 +1,5 @@
-/* Tests advice about wasted time in runs that end well, refusals by the host, and faults of cards and links. Each case
- * has a counterpart that differs a little and must get another verdict. */
+/* Tests advice about wasted time in runs that end well, and the causes of failures in the host, cards and links. Each
+ * case has a counterpart that differs a little and must get another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
@@ -16,7 +16,7 @@ static bool advises(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* Expect a clean run with this advice, or without it if `is_there` is false. */
+/* Expect a clean run whose advice contains `part`; if `is_there` is false, whose advice does not contain it. */
 static void expect_advice(const char *part, bool is_there)
 {
     gw_feed_exit(&feed, 0, 0);
@@ -74,7 +74,7 @@ static void a_wait_after_every_step(void **state)
     expect_advice("sync-storm", false);
 }
 
-/* The kernel takes much longer than the cost of waiting for it. */
+/* Each kernel takes much longer than the cost of waiting for it, so the waits do no harm. */
 static void a_wait_for_every_large_kernel(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void pauses_before_input(void **state)
 static void input_that_comes_in_time(void **state)
 {
     (void)state;
-    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the GPU is busy during the pause */
+    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the GPU is busy during the pauses, so they cost nothing */
     expect_advice("input-bound", false);
 }
 
@@ -319,7 +319,7 @@ static void a_crowd(void **state)
         true);
 }
 
-/* Processes wait for a processor for only a small part of the time, or only for a moment. */
+/* The process waits for a processor for only 30 % of the time, or only for 1.5 seconds. */
 static void no_crowd(void **state)
 {
     (void)state;
@@ -408,7 +408,7 @@ static void a_full_disk(void **state)
     (void)state;
     no_room(4096);
     expect("disk-or-quota-full", GW_ESTABLISHED);
-    no_room(100 * gib); /* the full disk is not one that gpuwhy samples */
+    no_room(100 * gib); /* no sampled disk was full, so the message alone shows the cause */
     expect("disk-or-quota-full", GW_SUPPORTED);
 }
 
@@ -464,7 +464,7 @@ static void many_files_and_another_end(void **state)
     (void)state;
     files(1020, "ValueError: bad label");
     expect("script-exception", GW_ESTABLISHED);
-    /* this message has many possible causes */
+    /* This message has many possible causes, so it does not show which limit was reached. */
     files(40, "BlockingIOError: [Errno 11] Resource temporarily unavailable");
     expect("script-exception", GW_ESTABLISHED);
 }
@@ -481,7 +481,8 @@ static void no_more_threads(void **state)
 
 /* ---- memory that no call requested ---- */
 
-/* The program has allocated 1 GiB of 16 GiB, and its next request is refused with `free_gib` free. */
+/* The program has allocated 1 GiB of 16 GiB, and its next request is refused with `free_gib` free. `holder` is what
+ * NVML reports about a process on the card; NULL: nothing. */
 static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -515,7 +516,7 @@ static void memory_of_somebody(void **state)
     (void)state;
     run_out(10, 7, "pid=4711 bytes=8589934592 cmd=other");
     expect_other("gpu-hidden-driver-growth");
-    run_out(10, 7, NULL); /* the recording has no holders */
+    run_out(10, 7, NULL); /* the recording does not show which processes held memory */
     expect_other("gpu-hidden-driver-growth");
 }
 
@@ -524,7 +525,8 @@ static void it_would_not_fit_in_any_case(void **state)
     (void)state;
     run_out(16, 7, "pid=100 bytes=9663676416 cmd=program");
     expect_other("gpu-hidden-driver-growth");
-    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program"); /* 1 GiB beyond its allocation: the size of a context */
+    /* the process holds 1 GiB more than it allocated, which a context alone may need */
+    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program");
     expect_other("gpu-hidden-driver-growth");
 }
 
@@ -550,7 +552,7 @@ static void links(void **state)
     expect("nvlink-fault", GW_SUPPORTED);
 }
 
-/* A single card has no NVLink partner, so an NVLink error did not cause the failure. */
+/* The machine has a single card, which has no NVLink partner, so an NVLink error did not cause the failure. */
 static void links_of_a_single_card(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests the advice about a library that chose a smaller workspace. Counterparts that differ a little must get no
- * advice. */
+/* Tests the advice about a library that chose a smaller workspace after its first request was refused. Runs that differ
+ * a little must get no such advice. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -46,7 +46,7 @@ static void tell(const story *told)
     gw_feed_exit(&feed, 0, 0);
 }
 
-/* Judge the run and return its advice; "": none. */
+/* Judge the run and return its advice about a workspace; "": there is none. */
 static const char *advice_on(const story *told)
 {
     static char text[1000];
@@ -75,12 +75,12 @@ static void what_is_nearly_that_is_not(void **state)
 {
     (void)state;
     const story near[] = {
-        {.small_bytes = 96 * mib},                                       /* no library that chooses workspaces */
-        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* a different request, at another place */
-        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* still in use, so it is not a workspace */
-        {.library = true, .small_bytes = 96 * mib, .late = true},        /* long after the refusal */
-        {.library = true, .small_bytes = 3 * gib / 2},                   /* only a little smaller */
-        {.library = true, .small_bytes = 2 * gib},                       /* the same size */
+        {.small_bytes = 96 * mib},                                       /* cuDNN is not loaded */
+        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* requested at another place */
+        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* never freed, so it is no workspace */
+        {.library = true, .small_bytes = 96 * mib, .late = true},        /* requested long after the refusal */
+        {.library = true, .small_bytes = 3 * gib / 2},                   /* smaller by only a quarter */
+        {.library = true, .small_bytes = 2 * gib},                       /* as large as the refused request */
     };
     for (size_t i = 0; i < sizeof near / sizeof near[0]; i++) {
         const char *text = advice_on(&near[i]);
@@ -89,7 +89,7 @@ static void what_is_nearly_that_is_not(void **state)
     }
 }
 
-/* The advice quotes the line of cuDNN's own log at that time, if there is one. */
+/* If cuDNN's own log has a line about workspaces at that time, the advice quotes it. */
 static void the_librarys_own_word(void **state)
 {
     (void)state;

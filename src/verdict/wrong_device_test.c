@@ -51,21 +51,21 @@ static void the_same_answer_for_another_reason(void **state)
 {
     (void)state;
     begin();
-    feed.context = FIRST; /* everything belongs to one GPU */
+    feed.context = FIRST; /* the current context and the kernel both belong to GPU 0 */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* the kernel's GPU is not known */
+    begin(); /* the recording does not show which GPU this kernel belongs to */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 16, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* kernels of a library are loaded on every GPU */
+    begin(); /* the driver loads kernels of a library on every GPU */
     gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, KERNEL + 32, MODULE, GW_OWNER_LIBRARY, 0, "any");
     feed.context = FIRST;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 32, 1, 1, STREAM);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* the grid is invalid */
+    begin(); /* the launch fails because its grid is invalid */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_VALUE, KERNEL, 1, 1ull << 50, 0);
     expect(GW_CERTAINTY_NONE);
-    begin(); /* the current context is not known */
+    begin(); /* the recording does not show the current context */
     feed.context = 0;
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_CERTAINTY_NONE);
@@ -80,7 +80,7 @@ static void memory_of_another_gpu_is_a_hypothesis(void **state)
     begin();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, ILLEGAL_ADDRESS, 0, 0, 0, 0);
     expect(GW_HYPOTHESIS);
-    begin(); /* all memory is on the current GPU */
+    begin(); /* all memory is on the GPU that is current */
     feed.context = FIRST;
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, ILLEGAL_ADDRESS, 0, 0, 0, 0);
     expect(GW_CERTAINTY_NONE);

@@ -28,7 +28,7 @@ static const char *group_name = "";
 static unsigned failed_count;
 static bool light;
 enum { TOO_SLOW = 3, SLOWNESS_MAX = 64 };
-static unsigned slowness = 1; /* multiplies the duration of kernels that are observed while they run */
+static unsigned slowness = 1; /* the duration of kernels that are observed while they run is multiplied by this */
 static double runs_until_ms;  /* the most recently launched kernel runs at least until this time */
 
 static void check(bool ok, const char *name, long long got, const char *relation, long long want)
@@ -47,7 +47,7 @@ static void check(bool ok, const char *name, long long got, const char *relation
         check(got_ == (long long)(want), name, got_, "", (long long)(want));                                           \
     } while (0)
 /* Check that a query for the kernel of the last spin_ms() returned NOT_READY. On a slow machine, the kernel may already
- * have ended. The check is then meaningless, and the group is run again with longer kernels. */
+ * have ended. Then the check proves nothing, and the group is run again with longer kernels. */
 #define still_runs(name, result)                                                                                       \
     do {                                                                                                               \
         long long got_ = (long long)(result);                                                                          \
@@ -84,7 +84,7 @@ static const char *kernels_text(void)
     return conformance_kernels[0].text;
 }
 
-/* Stop the group if a call that its checks depend on has failed. */
+/* Stop the group with status 1 if this call, on which its checks depend, has failed. */
 static void need(CUresult result, const char *what)
 {
     if (result == 0)
@@ -263,7 +263,8 @@ static void contexts(void)
     is("destroy", cuCtxDestroy(second), 0);
     is("destroyed-not-current", (cuCtxGetCurrent(&current), current == second), 0);
     is("free-of-destroyed", cuMemFree(address), 1);
-    at_least("destroy-twice-fails", cuCtxDestroy(second), 1); /* 201 or 709: the freed handle may have been reused */
+    /* 201 or 709, because the driver may have reused the freed handle */
+    at_least("destroy-twice-fails", cuCtxDestroy(second), 1);
     is("memory-back", free_bytes(), before);
     is("retain-again", cuDevicePrimaryCtxRetain(&current, device), 0);
     is("retain-same", current == context, 1);
@@ -279,7 +280,7 @@ static int is_active(void)
     return active;
 }
 
-/* A reset does not change the number of retains. */
+/* A reset of the primary context does not change how often the program must release it. */
 static void retains(void)
 {
     up();
@@ -350,8 +351,8 @@ static void pages(void)
     enum { COUNT = 2000 };
     static CUdeviceptr blocks[COUNT];
     up();
-    CUdeviceptr first = must_alloc(1); /* puts the first shared page into use */
-    must_alloc(MIB + 1);               /* a real GPU takes this block from pages that it has in reserve */
+    CUdeviceptr first = must_alloc(1); /* puts the first page for small blocks into use */
+    must_alloc(MIB + 1);               /* a real GPU may take this block from pages in reserve */
     size_t before = free_bytes();
     must_alloc(MIB + 1);
     is("above-1-mib", before - free_bytes(), 2 * MIB);
@@ -382,8 +383,8 @@ static void pages(void)
     is("first", cuMemFree(first), 0);
 }
 
-/* A page stays in use while a small block in it is in use. The scattered pages of freed large blocks can form a new
- * block. */
+/* A page stays in use while one small block in it is in use. The pages of freed large blocks can form a new block even
+ * if they are scattered. */
 static void fragmentation(void)
 {
     up();
@@ -878,7 +879,7 @@ static unsigned char byte_after(CUgraph graph, CUdeviceptr p)
     return back;
 }
 
-/* A node may depend on a node that was added after it. Copies of the graph must keep that dependency. */
+/* A node may depend on a node that was added after it. Copies of the graph must keep this dependency. */
 static void graph_order(void)
 {
     CUgraph graph = NULL, clone = NULL, parent = NULL;
@@ -926,7 +927,8 @@ static void resolver(void)
     is("per-thread-differs", fn != fn_old, 1);
 }
 
-/* Run the checks that apply to every sticky fault. The faulty kernel is queued behind a slow kernel. */
+/* Run the checks that apply to every sticky fault. `launched` is the result of launching the faulty kernel, which is
+ * queued behind a slow kernel. `code` is the error that the fault causes. */
 static void after_fault(CUresult launched, int code)
 {
     CUdeviceptr p = 0;
@@ -1023,8 +1025,8 @@ static void freed_in_kernel(void)
     is("own-pages-are-not", cuCtxSynchronize(), 700);
 }
 
-/* Synchronise repeatedly until an error is reported. A GPU may report a fault shortly after the synchronisation that
- * followed the kernel. */
+/* Synchronise repeatedly, for this time at most, until an error is reported. A GPU may report a fault only shortly
+ * after a synchronisation that already waited for the kernel. */
 static CUresult synchronise_for(double seconds)
 {
     CUresult result = cuCtxSynchronize();
@@ -1058,7 +1060,7 @@ static void reset(void)
     is("for-ever", cuMemAlloc(&q, 10), 700);
 }
 
-/* The exit status of the child is the result of its checks. */
+/* In a forked child, nearly all calls must be refused. The exit status of the child is the result of its checks. */
 static void after_fork(void)
 {
     int status = 0;
@@ -1118,7 +1120,7 @@ static void log_letter(void *letter, CUlogLevel level, char *message, size_t len
         strncat(log_order, letter, 1);
 }
 
-/* Every callback is called, in the order in which they were registered. */
+/* Every callback that is registered is called, in the order in which they were registered. */
 static void many_log_callbacks(void)
 {
     static char letters[] = "abcdefghijklmnopqrst";
@@ -1149,7 +1151,8 @@ static void logs(void)
     many_log_callbacks();
 }
 
-/* About a thousand launches fit in the queue behind a running kernel. The next launch waits. */
+/* About a thousand launches fit in the queue behind a running kernel. One more launch waits until the kernel has
+ * ended. */
 static void queue_depth(void)
 {
     up_with_module();

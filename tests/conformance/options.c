@@ -1,5 +1,5 @@
-/* Checks features that only the virtual GPU has: faults by option, other driver versions, limits of the host, several
- * processes on one GPU, and notes for the supervisor. Every case runs in its own process. */
+/* Checks features that only the virtual GPU has: faults requested by an option, other driver versions, limits of the
+ * host memory, several processes on one GPU, and notes for the supervisor. Every case runs in its own process. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdbool.h>
@@ -192,7 +192,7 @@ static void shared_card(void)
     is("the-other-is-named", seen, 1);
     kill(child, SIGKILL);
     siginfo_t info;
-    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* the child is dead but still a zombie */
+    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* the child has died, but is still a zombie */
     is("enough-without-the-other", cuMemAlloc(&p, (size_t)2 << 30), 0);
     waitpid(child, NULL, 0);
     free(state);

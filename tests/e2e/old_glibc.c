@@ -1,5 +1,5 @@
-/* Linked into a program that is tested with an old C library. Prints on stderr which C library the program really
- * uses. */
+/* Linked into a program that is tested with an old C library. Prints on stderr the version of the C library that the
+ * program really uses. */
 #include <gnu/libc-version.h>
 #include <stdio.h>
 

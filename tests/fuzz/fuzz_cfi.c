@@ -1,6 +1,6 @@
-/* Fuzz the evaluation of call frame information (CFI). The input is XORed into a valid region with one function. The
- * first bytes select the position of the table and the instruction to look up. Then the region is evaluated as an
- * expression, starting at each of its first 64 bytes. */
+/* Fuzz the evaluation of call frame information (CFI). The input is XORed into a valid region with the CFI of one
+ * function. The first four bytes of the region then select the position of the table and the instruction to look up.
+ * Finally, the region is evaluated as an expression, starting at each of its first 64 bytes. */
 #include "gwi_cfi.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A valid input. The first two numbers (u16) are the position of the table, 4, and of the instruction to look up,
- * 4,108, which is the second one of the function. The header, the common information entry and the function's entry
- * follow. */
+/* A valid region: the position of the table (u16, 4), the position of the instruction to look up (u16, 4108, the second
+ * instruction of the function), the header of the table, the common information entry, and the entry of the
+ * function. */
 static const uint8_t whole[] = {
     0x04, 0x00, 0x0c, 0x10, 0x01, 0x1b, 0x03, 0x3b, 0x10, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x10,
     0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x7a, 0x52, 0x00,
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gwi_cfi_rules rules;
     uint16_t table, pc;
     size = size < sizeof whole ? sizeof whole : size;
-    uint8_t *copy = calloc(1, size); /* of exact size, so that the sanitizer detects reads beyond its end */
+    uint8_t *copy = calloc(1, size); /* has the exact size, so that the sanitizer detects reads beyond its end */
     if (copy == NULL)
         return 0;
     memcpy(copy, whole, sizeof whole);
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&table, copy, sizeof table);
     memcpy(&pc, copy + sizeof table, sizeof pc);
     gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + size, (uintptr_t)copy + table % size};
-    for (int back = 0; back < 2; back++) { /* try code after the tables, then before them */
+    for (int back = 0; back < 2; back++) { /* look for the instruction after the tables, then before them */
         uintptr_t at = back ? (uintptr_t)copy - pc : (uintptr_t)copy + pc;
         if (gwi_cfi_find(&region, at, &rules))
             use_rules(&region, &inputs, &rules);

@@ -1,4 +1,5 @@
-/* Fuzz the reader of cuDNN's log with any bytes, in pieces of any length. */
+/* Fuzz the reader of cuDNN's log with any bytes. The first byte selects the size of the pieces in which the log is
+ * fed. */
 #include "gw_cudnn_log.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* Write a seed into the folder named by GW_FUZZ_SEEDS. */
+/* If GW_FUZZ_SEEDS names a folder, write a seed into it. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     char path[4096];

@@ -1,4 +1,4 @@
-/* Fuzz the parser of facts about a machine (lines from a Python interpreter or from a saved file) and the checks that
+/* Fuzz the parser of facts about a machine, which come from a Python interpreter or a saved file, and the checks that
  * use these facts. */
 #include "gw_doctor.h"
 

@@ -1,7 +1,8 @@
 /* Read a run folder whose files are damaged: run.meta, a buffer, and the recording that run.meta names.
  *
- * Input: for each of the three files, u16 number of changes, and then as many { u24 place, u8 byte }. The changes are
- * applied to the files of a valid folder, so that the reader gets past the first checks. Checksums are ignored. */
+ * Input: for each of the three files, u16 number of changes, and then as many { u24 place, u8 byte }, where
+ * real_place() maps the place to an offset in the file. The changes are applied to the files of a valid folder, so that
+ * the reader gets past the first checks. Checksums are ignored. */
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
@@ -19,7 +20,7 @@ enum { FILES = 3 };
 static char folder[] = "/dev/shm/gw-fuzz-folder-XXXXXX";
 static const char *const names[FILES] = {"run.meta", "1-1.buf", "x.gpuwhy"};
 static char path[FILES][96];
-static uint8_t *sound[FILES]; /* the contents of the valid files */
+static uint8_t *sound[FILES]; /* contents of the valid files */
 static size_t sound_bytes[FILES];
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuInit"};
 
@@ -117,7 +118,8 @@ static void begin(void)
         load(i);
 }
 
-/* Map a place of the input to a position in a file. Most places of a buffer are in the parts that are not zero. */
+/* Map a number from the input to an offset in the file. A buffer is mostly zeros, so in a buffer choose an offset in
+ * the first 64 KiB of one of its four areas. */
 static size_t real_place(int index, uint32_t place)
 {
     static const uint32_t starts[] = {0, GW_SLOTS_OFFSET, GW_RINGS_OFFSET, GW_CHUNKS_OFFSET};
@@ -126,7 +128,8 @@ static size_t real_place(int index, uint32_t place)
     return (starts[place >> 22 & 3] + (place & 0xffff)) % sound_bytes[index];
 }
 
-/* Change the file, or undo the changes. Returns the first byte of the input after them. */
+/* Apply the changes from the input at `at` to the file, or undo them if `undo` is true. Returns the end of these
+ * changes in the input. */
 static const uint8_t *change(int index, const uint8_t *at, const uint8_t *end, bool undo)
 {
     int fd = open(path[index], O_WRONLY);

@@ -1,4 +1,4 @@
-/* Fuzz the reader of GPU core dumps. Seeds: tests/fixtures/gpucore, unpacked into the corpus folder. */
+/* Fuzz the reader of GPU core dumps. Seeds: the files in tests/fixtures/gpucore, unpacked into the folder of seeds. */
 #include "gw_gpucore.h"
 
 #include <stdlib.h>

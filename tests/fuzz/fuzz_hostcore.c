@@ -1,4 +1,4 @@
-/* Fuzz the reader of process core dumps. Seeds: any real dump. */
+/* Fuzz the reader of process core dumps. Seeds: any real core dump. */
 #include "gw_hostcore.h"
 
 #include <stdlib.h>

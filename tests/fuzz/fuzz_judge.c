@@ -1,10 +1,10 @@
-/* Feed the model any items that a recording can contain, judge them and print the verdict.
+/* Feed the model any items that a recording can contain, judge the run and render the verdict.
  *
- * fuzz_reader mutates files, and most of its inputs end in the reader. Here each input is a list of items after
- * unpacking and decoding, so every input reaches the model and the verdict. The numbers of an item come from a small
- * set, so that items often refer to the same object, process or site, or from the raw bytes, so that sums overflow.
+ * fuzz_reader mutates files, and most of its inputs are rejected by the reader. Here each input is a list of items as
+ * the reader returns them, so every input reaches the model and the verdict. The numbers of an item come from a small
+ * set, so that items often refer to the same object, process or site, or are raw bytes, so that sums overflow.
  *
- * Input: one byte for the kind of item, then the fields that take_item() reads. */
+ * Input: for each item, the time since the last item, a byte for its kind, and the fields that take_item() reads. */
 #include "gw_fact.h"
 #include "gw_model.h"
 #include "gw_recording.h"
@@ -43,8 +43,8 @@ static uint32_t take_pid(source *from)
     return form < 250 ? 1 + (uint32_t)(form & 7) : (uint32_t)take(from, 4);
 }
 
-/* Read a text of up to 63 raw bytes, with its length before it. The text is valid until the next call with the same
- * `place`. */
+/* Read a byte with the length, and a text of up to 63 raw bytes, into the static buffer number `place`. The text is
+ * valid until the next call with the same `place`. */
 static const char *take_text(source *from, unsigned place, uint32_t *ret_bytes)
 {
     static char texts[4][64];
@@ -93,7 +93,8 @@ static void take_sample(source *from, gw_item *item)
     item->sample.count = (uint32_t)take(from, 1) & 3;
     for (uint32_t i = 0; i < item->sample.count; i++)
         value[i] =
-            (gw_sample_value){.metric = (uint16_t)(take(from, 1) % GW_METRIC_COUNT), /* the reader checks these */
+            /* the reader rejects unknown metrics and states */
+            (gw_sample_value){.metric = (uint16_t)(take(from, 1) % GW_METRIC_COUNT),
                               .state = (uint8_t)take(from, 1) % GW_SAMPLE_STATE_COUNT,
                               .value = take_number(from)};
 }

@@ -1,5 +1,5 @@
-/* Fuzz the lookup of an address in the function parts of an ELF file. Input: the address (8 bytes), then the file.
- * Seed: a program. */
+/* Fuzz gwi_part_owner(), which finds the function out of which the compiler moved a part of the code, in an ELF file.
+ * Input: the first address to look up (8 bytes), then the file. Seed: any eight bytes and a program. */
 #include "gwi_parts.h"
 
 #include <stdlib.h>

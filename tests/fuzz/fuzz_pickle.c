@@ -1,4 +1,4 @@
-/* Fuzz memory snapshots saved by PyTorch: read, model and judge them. */
+/* Fuzz the memory snapshots that PyTorch saves: read a snapshot, build the model and judge it. */
 #include "gw_torch.h"
 #include "gw_verdict.h"
 #include "seeds.h"

@@ -1,4 +1,5 @@
-/* Fuzz the line tables of Python code. The first byte selects the Python version, the next two the instruction. */
+/* Fuzz the line tables of Python code. The first byte selects the Python version, the next two the instruction. The
+ * rest is the table. */
 #include "gw_python_lines.h"
 
 #include <stdlib.h>

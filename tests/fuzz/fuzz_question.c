@@ -1,4 +1,4 @@
-/* Fuzz a text as a question and as a log: read its error codes, and judge it. */
+/* Fuzz the judges of messages: judge any text as a question, which may name error codes, and as a log. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
 #include "seeds.h"
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     memcpy(text, data, bytes);
     text[bytes] = '\0';
     if (gw_judge_question(text, &verdict, NULL) == GW_OK && verdict->status != GW_VERDICT_UNDETERMINED)
-        abort(); /* a question alone must give an undetermined verdict */
+        abort(); /* a question without a log must give an undetermined verdict */
     gw_verdict_free(verdict);
     judge_as_log(text, bytes);
     free(text);

@@ -92,7 +92,7 @@ static void look(const gw_reader *reader, const gw_item *item)
     }
 }
 
-/* Read the next events, `room` at once. */
+/* Read up to `room` of the next events in one call, and access them. */
 static void look_at_events(gw_reader *reader, size_t room)
 {
     gw_event event[4];

@@ -1,4 +1,4 @@
-/* Fuzz call sites. The events and names of a damaged or hostile recording may come in any order. */
+/* Fuzz call sites. In a damaged or hostile recording, the events and names may come in any order. */
 #include "gw_sites.h"
 #include "gwi_inner.h"
 
@@ -7,7 +7,7 @@
 
 static volatile uint64_t sink;
 
-/* Replaces the function of elf.c, so that no file is read. */
+/* Replaces the function of the same name in elf.c, so that no file is read. */
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener)
 {
@@ -28,7 +28,8 @@ static uint64_t take(const uint8_t **at, const uint8_t *end, size_t bytes)
     return value;
 }
 
-/* Read a text of up to 63 bytes. It is copied, so that the sanitizer detects reads beyond its end. */
+/* Read a byte with the length, and a text of up to 63 bytes. The text is copied, so that the sanitizer detects reads
+ * beyond its end. */
 static char *take_text(const uint8_t **at, const uint8_t *end, uint32_t *ret_bytes)
 {
     size_t bytes = take(at, end, 1) % 64;

@@ -1,6 +1,6 @@
-/* Fuzz the files that the trainer reads: data files, checkpoints (without verification of checksums), and models and
- * their schedules. The first byte selects the kind of file. For IDX files, the next two bytes are the position of the
- * labels. */
+/* Fuzz the files that the trainer (examples/cnn) reads: data files, checkpoints without verification of their
+ * checksums, and models with their schedules. The first byte selects the kind of file. For IDX files, the next two
+ * bytes are the size of the images, which the labels follow. */
 #include "checkpoint.h"
 #include "pictures.h"
 #include "schedule.h"

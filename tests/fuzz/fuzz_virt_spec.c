@@ -1,5 +1,5 @@
-/* Fuzz the text after `--gpu virtual:`. If the first byte is below 128, a valid GPU and "fault=" are put before the
- * text. */
+/* Fuzz the text after `--gpu virtual:`, which follows the first byte. If this byte is below 128, the text is put after
+ * a valid GPU and "fault=". */
 #include "gw_virt_spec.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Run a fuzzer without a fuzzing engine: on its own seeds, on the files named as arguments, and on deterministic
- * mutations of both. This way, `make check` builds and runs every fuzzer under the sanitizers.
+ * mutations of both. In this way, `make check` builds and runs every fuzzer under the sanitizers.
  *
  *     fuzz_x SEED_FOLDER ROUNDS [FILE..] */
 #include <dirent.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak)); /* seeds.h defines it for some fuzzers */
+int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak)); /* some fuzzers define it; NULL in others */
 
 enum { SEEDS_MAX = 64, BYTES_MAX = 64 << 10 };
 static struct seed {
@@ -53,7 +53,7 @@ static void load_folder(const char *path)
         closedir(folder);
 }
 
-/* Run a copy of exact size, so that a read beyond the end is found. */
+/* Run the fuzzer on a copy of the exact size, so that a read beyond the end is detected. */
 static void run(const uint8_t *data, size_t bytes)
 {
     uint8_t *copy = malloc(bytes == 0 ? 1 : bytes);
@@ -65,7 +65,8 @@ static void run(const uint8_t *data, size_t bytes)
     free(copy);
 }
 
-/* Change, insert, remove or cut some bytes of a seed, or generate all bytes at random. Returns the new size. */
+/* Copy a random seed or generate random bytes. Then change or remove some bytes, or cut off the end, up to seven times.
+ * Returns the new size. */
 static size_t mutate(uint8_t *data)
 {
     static const uint8_t telling[] = {0, 1, 0x7f, 0x80, 0xff, '\n', ' ', '%'};

@@ -53,7 +53,7 @@ void fake_set_result(const char *name, int result)
 
 static void (*visit)(const char *name);
 
-/* `visitor` is called inside every call. */
+/* Set a function that every exported function calls first; NULL: none. */
 void fake_set_visitor(void (*visitor)(const char *name))
 {
     visit = visitor;
@@ -69,7 +69,8 @@ int fake_called(const char *name)
     return scripted.name != NULL && strcmp(scripted.name, name) == 0 ? scripted.result : 0;
 }
 
-/* These functions replace the generated weak ones. The linker map hides those that are not in the list of exports. */
+/* The functions below replace the weak functions of the same names that fake_gen generates. The linker map hides those
+ * that are not in the list of exports of this build. */
 #define CALLED()                                                                                                       \
     int scripted_result = fake_called(__func__);                                                                       \
     if (scripted_result != 0)                                                                                          \
@@ -345,8 +346,8 @@ int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned fla
     return 0;
 }
 
-/* Resolve a name with our table of versions, if this driver has the symbol and is new enough. Some names simulate
- * functions of future versions. */
+/* Resolve a name by our API table, as a driver of this version does. Returns NULL if this driver has no such symbol.
+ * Some names simulate functions of future versions. */
 static void *resolve(const char *name, int version, uint64_t flags)
 {
     int fn = gw_api_resolve(name, version < fake_version ? version : fake_version, (flags & 2) != 0);

@@ -1,5 +1,6 @@
-/* The fake driver only records which functions were called. This shows which calls reach the driver, and whether the
- * driver's result is returned unchanged. Each build has its own list of exports and its own version. */
+/* The fake driver simulates a few functions, and for all others only records that they were called. It shows which
+ * calls reach the driver, and whether the result of the driver is returned unchanged. Each build has its own list of
+ * exports and its own version. */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 
@@ -12,7 +13,7 @@ extern int fake_version;
 extern const fake_export fake_exports[];
 extern const int fake_export_count;
 
-/* Called by every export: record the name; return 0, or the result that fake_set_result() set for it. */
+/* Called by every export. Records the name. Returns 0, or the result that fake_set_result() set for this name. */
 int fake_called(const char *name);
 
 #endif

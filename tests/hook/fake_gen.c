@@ -1,10 +1,10 @@
 /* Generate the parts of a fake driver that depend on its list of exports: a weak function for every name, which only
- * records that it was called, and the table for the driver's resolver.
+ * records that it was called, and the table in which the fake resolver looks up names.
  *
  *   fake_gen VERSION OUT.c OUT.map [EXPORTS.txt | -] [EXTRA_NAME...]
  *
- * NAME=OTHER exports NAME at the address of OTHER, as a linker does when it folds identical code. With `-`, the
- * exports are the functions that our API table has for drivers up to VERSION. */
+ * EXTRA_NAME is one more name to export. NAME=OTHER exports NAME at the address of OTHER, as a linker does when it
+ * folds identical code. With `-`, the exports are the functions that our API table has for drivers up to VERSION. */
 #include "gw_api.h"
 #include "gw_event.h"
 

@@ -1,6 +1,6 @@
-/* Test what the hook must not do inside a program: call a driver that must not be called, wait for the locks of
- * others, read memory that may be invalid, count wrongly. Each part runs in its own process, with one fake driver.
- * Usage: harm_test [PART] */
+/* Test what the hook must not do inside a program: call a driver that must not be called, wait for locks that other
+ * code holds, read memory that may be invalid, or count wrongly. Each part runs in its own process, with one fake
+ * driver. Usage: harm_test [PART] */
 #include "gw_api.h"
 #include "gw_cuda_abi.h"
 #include "gw_facade.h"
@@ -111,7 +111,8 @@ static uint64_t free_mib(void)
 
 /* ---- parts ---- */
 
-/* Make one allocation for which the driver returns `result`. Returns how many calls the driver received for it. */
+/* Make one allocation for which the driver returns `result`. Returns how many calls the driver received in this time:
+ * more than one if the hook itself called the driver. */
 static long calls_for(int result)
 {
     uint64_t address = 0;
@@ -123,7 +124,8 @@ static long calls_for(int result)
     return count() - before;
 }
 
-/* The hook must not call a driver that is not initialised, is being unloaded, or runs a host function. */
+/* After a failure, the hook must not call a driver that is not initialised, is being unloaded, or runs a host
+ * function. */
 static void part_quiet(void)
 {
     begin();
@@ -133,7 +135,8 @@ static void part_quiet(void)
     int status = -1;
     fflush(stdout);
     pid_t child = fork();
-    if (child == 0) { /* a lock that another thread of the parent held is never released here */
+    /* in a child, the hook must not call the driver, whose locks may be held by threads of the parent */
+    if (child == 0) {
         failed_checks = 0;
         CHECK(calls_for(3) == 1, "in a child");
         CHECK(calls_for(1) == 1, "in a child");
@@ -191,7 +194,7 @@ static void part_guard_churn(void)
     free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
     uint64_t before_mib = free_mib(), address = 0;
     for (uint64_t i = 1; i <= TIMES; i++) {
-        address = i << 21; /* the fake driver leaves the address unchanged */
+        address = i << 21; /* the fake driver returns this address */
         if (alloc(&address, 1 << 20, NULL) != 0 || give_back(address, NULL) != 0)
             CHECK(false, "%llu", (unsigned long long)i);
     }
@@ -204,7 +207,7 @@ static void part_guard_churn(void)
           (unsigned long long)before_mib);
 }
 
-/* One call may unmap several mappings, and its range may include an address that the guard does not know. */
+/* One call may unmap several mappings, and its range may contain an address at which the guard knows of no mapping. */
 static void part_guard_unmap(void)
 {
     enum { BLOCK = 2 << 20 };
@@ -216,7 +219,7 @@ static void part_guard_unmap(void)
     for (uint64_t i = 0; i < 8; i++) {
         uint64_t handle = 0;
         CHECK(OURS(create_fn, "cuMemCreate")(&handle, BLOCK, &prop, 0) == 0, "create");
-        /* skip the fifth address, which belongs to another mapping */
+        /* skip the fifth address, as if other memory were mapped there */
         CHECK(OURS(map_fn, "cuMemMap")(base + (i < 4 ? i : i + 1) * BLOCK, BLOCK, 0, handle, 0) == 0, "map");
         CHECK(OURS(free_fn, "cuMemRelease")(handle) == 0, "release");
     }
@@ -245,7 +248,7 @@ static void release(void)
     CHECK(OURS(release_fn, "cuDevicePrimaryCtxRelease_v2")(0) == 0, "cuDevicePrimaryCtxRelease_v2");
 }
 
-static void green_context(void *context) /* the fake driver leaves the handle unchanged */
+static void green_context(void *context) /* the fake driver returns this handle */
 {
     CHECK(OURS(green_fn, "cuGreenCtxCreate")(&context, NULL, 0, 1) == 0, "cuGreenCtxCreate");
 }
@@ -256,8 +259,9 @@ static void expect_free_mib(uint64_t mib, const char *when)
     CHECK(left == mib, "%s: %llu MiB", when, (unsigned long long)left);
 }
 
-/* Each context uses 64 MiB, whichever is the first, until it is destroyed. A green context uses the primary context. A
- * reset does not change how often the primary context was retained. Real cards do the same. */
+/* Each context uses 64 MiB until it is destroyed, whichever context is created first. A green context uses the primary
+ * context. A reset does not change how often the primary context must be released. Real cards behave in the same
+ * way. */
 static void part_guard_contexts(void)
 {
     void *const green[] = {(void *)(uintptr_t)0x66, (void *)(uintptr_t)0x67};
@@ -298,7 +302,7 @@ static void part_guard_contexts(void)
     expect_free_mib(512, "no context");
 }
 
-/* Two contexts fit. */
+/* The limit is 160 MiB, and each context uses 64 MiB, so two contexts fit, and a third one is refused. */
 static void part_guard_third_context(void)
 {
     setenv("GPUWHY_MEMORY", "167772160", 1);
@@ -338,7 +342,8 @@ static void *take_the_address(void *unused)
     return NULL;
 }
 
-/* Before the first thread has returned from its free, another thread allocates the same address. */
+/* Called inside each call of the driver. Before cuMemFree_v2 returns in the first thread, another thread allocates
+ * memory. It may get the address that is being freed, so its allocation must be recorded after the free. */
 static void during_free(const char *name)
 {
     pthread_t thread;
@@ -370,9 +375,11 @@ static void part_order(void)
 
 #ifndef SANITIZED
 static _Atomic int watch, asking, constructing;
-static version_fn *get_version; /* our cuDriverGetVersion(), not yet attached to the driver's */
+/* cuDriverGetVersion() of the facade, which does not yet know the function of the driver */
+static version_fn *get_version;
 
-/* Replaces dlsym() for the hook. The lookup of cuMemFree_v2 waits until another thread holds the loader's lock. */
+/* Replaces dlsym() for the hook. The lookup of cuMemFree_v2 waits until another thread holds the loader's lock, which
+ * the lookup needs, too. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
     static void *(*real)(void *, const char *);
@@ -427,8 +434,8 @@ static void part_loader(void)
 }
 #endif
 
-/* A thread is cancelled before its first driver calls. The driver's functions are not cancellation points, so the hook
- * must not add one. */
+/* A thread is cancelled before its first driver calls. The functions of the driver are not cancellation points, so the
+ * hook must not add one: both calls must return. */
 static _Atomic int came_back;
 
 static void *call_while_cancelled(void *unused)

@@ -1,4 +1,4 @@
-/* Test the hook and the facade with fake drivers. One part per run: hook_test PART. */
+/* Test the hook and the facade with fake drivers. Each run tests one part: hook_test PART. */
 #include "gw_api.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"
@@ -18,15 +18,16 @@
 #include "check.h"
 #include "walk.h"
 
-static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* for the programs under test, also under ptrace */
+/* for the programs under test, some of which run under ptrace, where leak detection fails */
+static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0";
 static bool skipped_part;
 static char base_dir[200];
 static walk seen;
 
 /* ---- running programs ---- */
 
-/* Return the program under test. An environment variable may select another build of it, such as one for another C
- * library. */
+/* Return the path of the program under test. The variable GPUWHY_TEST_PROBE may name another build of the program, such
+ * as one for another C library. */
 static const char *probe_program(void)
 {
     const char *other = getenv("GPUWHY_TEST_PROBE");
@@ -87,8 +88,8 @@ static void new_run_dir(char *out, size_t bytes)
 
 enum { DOOR_NONE = 0, DOOR_PRELOAD = 1, DOOR_PATH = 2 };
 
-/* Run argv and store its output. `doors`: how the facade and the hook are loaded, if at all. `extra`: one more
- * NAME=value, or NULL. */
+/* Run argv and store its output. `doors`: how the facade and the hook are loaded (DOOR_NONE: not at all). `extra`: one
+ * more NAME=value for the environment, or NULL. */
 static void run(run_result *r, const char *fake, int doors, const char *const *argv, const char *extra)
 {
     char facade[512], preload[900], library_path[1200], run_dir[300], hint[64];
@@ -142,7 +143,7 @@ static void probe(run_result *r, const char *fake, int doors, const char *route,
     run(r, fake, doors, argv, extra);
 }
 
-/* Walk the n-th buffer of a run. Returns false if there is none. */
+/* Read and check the n-th buffer of a run into `seen`. Returns false if there is none. */
 static bool walk_run(const run_result *r, int n)
 {
     char path[512];
@@ -202,7 +203,7 @@ static void part_routes(void)
     }
 }
 
-/* Check the content of the buffer after one sequence of calls. */
+/* Check the content of the buffer after the calls of the probe's action "basic". */
 static void part_buffer(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
@@ -247,7 +248,7 @@ static void part_buffer(void)
     CHECK(slot->tid == seen.head->pid && strcmp(slot->name, "hook_probe") == 0, "slot of %s", slot->name);
 }
 
-/* Recording is switched off and on. Calls made while it was off are missing, all others are present. */
+/* Recording is switched off and on again. The calls made while it was off must be missing, and all others present. */
 static void part_switch(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "switched", NULL);
@@ -264,9 +265,10 @@ static void part_switch(void)
           count_events(GW_EV_ALLOC), count_events(GW_EV_FREE));
     CHECK(atomic_load(&seen.head->failures) == 0, "%u failures", atomic_load(&seen.head->failures));
     const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
-    /* cuCtxSetCurrent is not counted. */
+    /* `calls` does not include cuCtxSetCurrent. */
     CHECK(slot->calls == 2 + 3 + 4 + 1 + 1, "%llu calls", (unsigned long long)slot->calls);
-    /* With a memory limit, the guard must keep counting: nothing is switched off, and every launch is recorded. */
+    /* With a memory limit, the guard must keep counting memory. So recording cannot be switched off, and every launch
+     * is recorded. */
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", "GPUWHY_MEMORY=536870912");
     CHECK(strstr(with.out, "switched 0 0") != NULL, "%s", with.out);
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] == 108, "under the guard");
@@ -276,7 +278,7 @@ static void part_switch(void)
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] > 0, "nothing recorded under load");
 }
 
-/* The function of a kernel is recorded once, and again after a library was loaded. */
+/* The hook records the function of each CUkernel once, and again after a library was loaded. */
 static void part_kernels(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "kernels", NULL);
@@ -292,8 +294,8 @@ static void part_kernels(void)
 
 /* The hook samples the first launches of a function and records each new call site. A function that is launched from
  * one place has one site. A function that is launched from six places in turn has the sites of its 1st, 2nd and 4th
- * launch: the 8th and 16th launch come from two of these places again. After an unload and in a child, the sites are
- * recorded again. */
+ * launch: the 8th and 16th launch come from two of these places again. After a module was unloaded, and in a child, the
+ * sites are recorded again. */
 static void part_launch_places(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "launch-places", NULL);
@@ -334,8 +336,8 @@ static void part_room(void)
     static const char *const refusals[] = {"GPUWHY_RUN_DIR=/nonexistent/folder", "GPUWHY_RUN_DIR=relative",
                                            "GPUWHY_RUN_DIR="};
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        /* Set the variable with env(1), because run() would set it a second time: C libraries differ in which of two
-         * equal variables getenv() returns. */
+        /* Set the variable with env(1) and call run() without it, because a variable must not be set twice: C libraries
+         * differ in which of two equal variables getenv() returns. */
         char facade[512], preload[900];
         make_facade("fake_same", facade, sizeof facade);
         set_preload(preload, sizeof preload, facade);
@@ -371,8 +373,8 @@ static void part_room(void)
     umount(full);
 }
 
-/* Return the site at which the process of buffer `n` was forked, by the number that its parent gave it, and set
- * *ret_parent to the parent's pid. Returns -1 if the process was not forked. */
+/* Return the site at which the process of buffer `n` was forked, as its parent numbers its sites; 0: unknown. Sets
+ * *ret_parent to the pid of the parent. Returns -1 if the process was not forked. */
 static int64_t fork_site(int n, uint64_t *ret_parent)
 {
     const walk_event *fork_event = walk_run(&with, n) ? walk_event_find(&seen, GW_EV_FORK, 0) : NULL;
@@ -382,7 +384,7 @@ static int64_t fork_site(int n, uint64_t *ret_parent)
     return (int64_t)fork_event->raw.arg[2];
 }
 
-/* True if process `pid` recorded the site `site`. */
+/* True if process `pid` recorded the call site with this number. */
 static bool site_is_known(uint64_t pid, uint64_t site)
 {
     bool known = false;
@@ -393,7 +395,8 @@ static bool site_is_known(uint64_t pid, uint64_t site)
     return known;
 }
 
-/* A child records where it was forked: a child, a grandchild, and children of threads that fork at the same time. */
+/* A child process records where it was forked. Test a child, a grandchild, a raw clone(), whose site is unknown, and
+ * children of threads that fork at the same time. */
 static void part_fork_sites(void)
 {
     static const char *const single[] = {"fork", "fork-nested", "clone"};
@@ -474,7 +477,8 @@ static void part_processes(void)
         CHECK(strcmp(action, "fork") != 0 || allocs == 4, "%s: %d ALLOC", action, allocs);
         CHECK(parents >= 1, "%s", action);
     }
-    /* The signal handler may also fork inside the sanitizer's own code, which does not support this. */
+    /* With a sanitizer, the signal handler may also fork inside the sanitizer's own code, which does not support
+     * this. */
     if (SANITIZER_RUNTIME[0] != '\0') {
         printf("SKIPPED forks within calls: sanitizers do not bear them\n");
         return;
@@ -517,7 +521,8 @@ static void run_facade(const char *facade, const char *run_dir)
     run(&with, "fake_same", DOOR_NONE, argv, NULL);
 }
 
-/* A facade without a hook passes calls to the driver. Without a driver, every call returns "stub library". */
+/* A facade without a hook passes calls to the driver. Without a driver, every call returns CUDA_ERROR_STUB_LIBRARY
+ * (34). */
 static void part_fallback(void)
 {
     char driver[512], copy[300], facade[300], run_dir[300];
@@ -547,7 +552,8 @@ static void part_fallback(void)
     }
 }
 
-/* More threads than slots: the threads without a slot are counted, and their calls work like all others. */
+/* If there are more threads than slots, the threads without a slot are only counted. Their calls work like all
+ * others. */
 static void part_threads(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "many", NULL);
@@ -569,7 +575,7 @@ static void part_threads(void)
 static void part_guard(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "guarded", "GPUWHY_MEMORY=268435456");
-    /* The context uses 64 MiB of the fake GPU. */
+    /* The context uses 64 MiB of the limit of 256 MiB. */
     CHECK(strstr(with.out, "total 268435456 free 201326592\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "total 268435456 free 96468992\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "cuMemAlloc_v2 2 ") != NULL, "%s", with.out);
@@ -642,7 +648,7 @@ static void check_name(void *driver, void *facade, const char *name, int *ret_pr
     if (real == NULL || ours == NULL || strncmp(name, "cu", 2) != 0)
         return;
     ++*ret_present;
-    /* The fake driver reports a function with two names as cuMemFreeHost. */
+    /* The fake driver records a function that has two names as cuMemFreeHost. */
     set_result(real == dlsym(driver, "cuMemFreeHost") ? "cuMemFreeHost" : name, 777);
     int result = call_any(ours);
     CHECK(result == 777, "%s: %d", name, result);
@@ -691,7 +697,7 @@ static void resolver_of(const char *fake)
     if (two_in_one != dlsym(driver, "cuMemHostUnregister"))
         two_in_one = NULL;
     CHECK((two_in_one != NULL) == (strcmp(fake, "fake_newer") == 0), "%s", fake);
-    if (two_in_one != NULL) /* check it now, because the buffer will be full of failures later */
+    if (two_in_one != NULL) /* check this first, because later the buffer will be full of failures */
         CHECK(ours2("cuTwoInOne", &ours, 13000, 0, NULL) == 0 && ours == two_in_one, "%p", ours);
     int name_count = GW_API_ROUTE_COUNT + (int)(sizeof others / sizeof others[0]);
     for (int n = 0; n < name_count; n++) {
@@ -722,11 +728,12 @@ static void resolver_of(const char *fake)
             }
             bool undecided = two_in_one != NULL && strcmp(name, "cuTwoInOne") == 0;
             if (real == two_in_one)
-                info.dli_sname = "cuMemFreeHost"; /* the fake driver's function reports this name */
+                info.dli_sname = "cuMemFreeHost"; /* under this name the fake driver records calls of this function */
             int fn = gw_api_find_symbol(info.dli_sname);
             bool must_wrap = fn >= 0 && (gw_api_fns[fn].flags & GW_API_PUBLIC) && !undecided;
-            /* The driver's export and the driver's resolver return the same function, and so must ours. If two names
-             * share an address, the requested name decides. */
+            /* For a name, dlsym() and the driver's resolver return the same function, so those of the facade must do
+             * so, too. If two names share an address, the requested name decides which function of the facade is
+             * returned. */
             bool is_other = real == two_in_one && strcmp(name, "cuMemHostUnregister") == 0;
             void *by_name = dlsym(facade, is_other ? name : info.dli_sname);
             CHECK(ours == by_name || (!must_wrap && ours == real), "%s %d %llu -> %s: %p, by name %p", name, version,
@@ -767,7 +774,7 @@ static void for_each_fake(void (*part)(const char *))
     for (int i = 0; i < 3; i++) {
         int status;
         fflush(stdout);
-        pid_t child = fork(); /* a process can load only one of the drivers */
+        pid_t child = fork(); /* a process can load only one of the fake drivers */
         if (child == 0) {
             part(fakes[i]);
             fflush(stdout);
@@ -790,7 +797,7 @@ static void part_resolver(void)
 
 /* ---- the hook's file ---- */
 
-/* Check that the file needs no symbol version of the C library above 2.17. */
+/* Check that the file needs no version of a C library symbol above 2.17, so that it can be loaded on old systems. */
 static void check_ceiling(const gwi_elf *elf)
 {
     int versions = 0;
@@ -809,7 +816,8 @@ static void part_ceiling(void)
 {
     gwi_elf elf;
     gw_error err;
-    if (SANITIZER_RUNTIME[0] == '\0') { /* a sanitized virtual driver is never installed elsewhere */
+    /* a virtual driver with sanitizers is never installed on another system, so it is not checked */
+    if (SANITIZER_RUNTIME[0] == '\0') {
         if (gwi_elf_open(VIRTUAL, &elf, &err) == GW_OK) {
             check_ceiling(&elf);
             gwi_elf_close(&elf);
@@ -838,7 +846,8 @@ static void part_ceiling(void)
 
 /* ---- programs that use no GPU ---- */
 
-/* True if this part cannot run here. The whole test then counts as skipped (exit status 77). */
+/* Return true, and print the reason, if `unless` is true: then this part cannot run here, and the whole test counts as
+ * skipped (exit status 77). */
 static bool skip_part(bool unless, const char *reason)
 {
     if (!unless)
@@ -923,8 +932,8 @@ static void step_through(bool with_sites)
                          (char *)(uintptr_t)no_leaks,
                          (char *)(uintptr_t)sites,
                          NULL};
-    /* Recording a new site takes many steps, and all events are read after each step. Therefore few functions are
-     * called. */
+    /* With call sites, call only eight functions: recording a new site takes many steps, and all events are read after
+     * each step. */
     char *const argv[] = {(char *)(uintptr_t)STEPPER, with_sites ? (char *)(uintptr_t) "8" : NULL, NULL};
     fflush(stdout);
     pid_t child = fork();
@@ -943,7 +952,7 @@ static void step_through(bool with_sites)
     ptrace(PTRACE_CONT, child, NULL, NULL);
     while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
         int signal_number = WSTOPSIG(status);
-        if (signal_number == SIGSTOP) { /* the stepper sends it at the begin and at the end */
+        if (signal_number == SIGSTOP) { /* the stepper sends itself this signal before and after the calls to test */
             inside = !inside;
             if (map == NULL && walk_find(run_dir, 0, path, sizeof path))
                 map = walk_open(path);

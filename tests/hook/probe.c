@@ -3,7 +3,8 @@
  *
  *   probe ROUTE ACTION [driver path]
  *
- * ROUTE: soname, name, absolute, namespace, resolver (and link, when built with PROBE_LINKED). */
+ * ROUTE: soname, name, absolute, namespace, resolver (and link, when built with PROBE_LINKED). ACTION: a name in
+ * `actions`. */
 #include "gw_cuda_abi.h"
 
 #include <dlfcn.h>
@@ -116,7 +117,7 @@ static void basic(void)
     CALL(free_fn, "cuMemFree_v2", block);
 }
 
-/* Get the functions of two kernels again and again, as a runtime library does before each launch. After a library is
+/* Get the functions of two CUkernels again and again, as a runtime library does before each launch. After a library is
  * loaded, the same handles may denote other functions. */
 static void kernel_functions(void)
 {
@@ -185,7 +186,7 @@ static void reads(void)
     await(child);
 }
 
-/* The child makes no driver call and forks again. */
+/* The child makes no driver call. It forks a grandchild, which allocates memory. */
 static void fork_nested(void)
 {
     begin();
@@ -209,7 +210,7 @@ static void alloc_silently(size_t bytes)
     ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, bytes);
 }
 
-/* The two functions have different code, so that the compiler cannot merge them. */
+/* fork_here() and fork_there() have different code, so that the compiler cannot merge them. */
 static __attribute__((noinline)) pid_t fork_here(volatile int *count)
 {
     pid_t child = fork();
@@ -224,7 +225,8 @@ static __attribute__((noinline)) pid_t fork_there(volatile int *count)
     return child;
 }
 
-/* Two threads fork at the same time from different places; the size of the allocation identifies the thread. */
+/* Run by two threads, which fork at the same time from different places. The size of the allocation of a child tells
+ * which thread forked it. */
 static void *fork_often(void *who)
 {
     enum { FORKS = 5 };
@@ -326,7 +328,7 @@ static void raw_clone(void)
 {
     begin();
     alloc(4096);
-    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* this does not run the fork handlers */
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* a raw clone() runs no fork handlers */
     if (child == 0) {
         alloc(8192);
         _exit(0);
@@ -347,7 +349,8 @@ static void *new_thread_shares(void *unused)
 {
     static char stack[256 << 10];
     (void)unused;
-    /* This thread has no slot yet. The child shares all memory, including thread-local storage. */
+    /* This thread has no slot in the buffer yet. The child shares all memory with it, including thread-local
+     * storage. */
     pid_t child = clone(shared_child, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     await(child);
     alloc(4096);
@@ -429,7 +432,7 @@ static void guarded_kinds(void)
     show_free();
     CALL(map_fn, "cuMemMap", 0x10000000, (size_t)40 << 20, 0, handle, 0);
     CALL(free_fn, "cuMemRelease", handle);
-    show_free(); /* the memory is still mapped */
+    show_free(); /* still counted, because the memory is still mapped */
     CALL(unmap_fn, "cuMemUnmap", 0x10000000, (size_t)40 << 20);
     show_free();
     CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
@@ -443,8 +446,8 @@ static void guarded_kinds(void)
 
 typedef int record_fn(int);
 
-/* Switch recording off and on again; without the hook this has no effect. Functions that were resolved while recording
- * was off are called later. */
+/* Switch recording off and on again. Without the hook, this has no effect. A function that was resolved while recording
+ * was off is called after it was switched on. */
 static void switched(void)
 {
     void *hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
@@ -507,7 +510,7 @@ static void exit_at_once(void)
 {
     begin();
     alloc(4096);
-    exit(42); /* exit without cleaning up */
+    exit(42); /* exit without freeing anything */
 }
 
 enum { MANY = 200 };
@@ -540,7 +543,7 @@ static void many_threads(void)
 }
 
 /* Launch one function from one place, and another function from six places in turn. Then launch the first function
- * again after an unload, and in a child. */
+ * again after a module was unloaded, and in a child. */
 static void launch_places(void)
 {
     void *one = (void *)0x10000, *six = (void *)0x20000;

@@ -1,4 +1,5 @@
-/* The program for the single-step test: between two SIGSTOPs, it calls functions that record every kind of event. */
+/* The program for the single-step test of hook_test.c. Between two SIGSTOPs that it sends to itself, it calls functions
+ * that record every kind of event. */
 #include "gw_api.h"
 #include "gw_event.h"
 
@@ -23,7 +24,8 @@ static void mark(void)
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSTOP);
 }
 
-/* Usage: stepper [FUNCTIONS]. FUNCTIONS: how many functions to call. Without it, all are called. */
+/* Usage: stepper [FUNCTIONS]. FUNCTIONS: the largest number of functions to call. Without it, at most two functions are
+ * called for every kind of event. */
 int main(int argc, char **argv)
 {
     int left = argc > 1 ? atoi(argv[1]) : GW_FN_COUNT;
@@ -46,9 +48,9 @@ int main(int argc, char **argv)
         if (fn[i] == NULL || !(gw_api_fns[i].flags & GW_API_PUBLIC) || (gw_api_fns[i].flags & GW_API_INSTEAD) ||
             calls[kind]++ >= A_KIND_MAX || left-- <= 0)
             continue;
-        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* successful calls */
+        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* the call succeeds */
         set_result(gw_api_fns[i].symbol, calls[kind] == 1 ? 700 : 2);
-        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* failing calls */
+        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* the call fails */
         set_result(NULL, 0);
     }
     mark();

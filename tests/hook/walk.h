@@ -1,4 +1,5 @@
-/* For tests: read a buffer file and check everything that must hold at any time. */
+/* For tests: read a buffer file and check the rules that a buffer obeys at any moment, even while the program writes to
+ * it. */
 #ifndef WALK_H
 #define WALK_H
 
@@ -24,7 +25,7 @@ typedef struct walk_event {
 
 typedef struct walk {
     const gw_buffer_head *head;
-    const char *fault; /* NULL: no fault was found */
+    const char *fault; /* first broken rule; NULL: none was found */
     char fault_text[200];
     int event_count;
     int slots_live, slots_ended;
@@ -80,7 +81,7 @@ static inline void walk_chunk(walk *w, const gw_chunk *chunk, uint32_t index)
         walk_fail(w, "text missing at the end", index);
 }
 
-/* Walk all of a mapped buffer. Returns false if it has a fault; `w->fault` then describes it. */
+/* Read and check all of a mapped buffer. Returns false if it breaks a rule; `w->fault` then describes which one. */
 static inline bool walk_map(walk *w, const void *map)
 {
     const gw_buffer_head *head = map;
@@ -129,7 +130,7 @@ static inline const void *walk_open(const char *path)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Find the n-th buffer of a folder, in the order of names. Returns false if there is none. */
+/* Find the n-th buffer (from 0) of a folder, in the order of names. Returns false if there is none. */
 static inline bool walk_find(const char *folder, int n, char *path, size_t path_bytes)
 {
     struct dirent **names;

@@ -1,9 +1,10 @@
-/* Allocate memory from call stacks of every kind and print how the C library sees each stack (tests/e2e/walks.py).
+/* Allocate memory from call stacks of every kind and print how the C library sees each stack. tests/e2e/walks.py
+ * compares this with the stacks that gpuwhy recorded.
  *
  *   walks PLUGIN_A PLUGIN_B
  *
- * Prints a line "alloc NAME PID ADDRESS PC..." for each allocation. The PCs are the return addresses above the
- * function that made the call. */
+ * Prints a line "alloc NAME PID ADDRESS PC..." for each allocation. The PCs are the return addresses above the function
+ * that made the call. */
 #include "gw_cuda_calls.h"
 
 #include <dlfcn.h>
@@ -31,7 +32,7 @@ typedef void through_function(void (*)(void *), void *);
 static alloc_function *alloc;
 static set_function *set_current;
 static CUcontext context;
-static _Thread_local volatile unsigned kept; /* changed after a call, which prevents a tail call */
+static _Thread_local volatile unsigned kept; /* changed after a call, so that the compiler cannot make it a tail call */
 
 static _Noreturn void give_up(const char *what)
 {
@@ -86,7 +87,8 @@ static NOINLINE void two_lines(void)
     kept++;
 }
 
-/* Bit n of `path` selects which of two lines of the n-th frame makes the next call. */
+/* Allocate from a stack of `depth` frames. Bit n of `path` selects which of two lines in the n-th frame makes the next
+ * call. */
 static NOINLINE void by_path(unsigned depth, unsigned path)
 {
     CUdeviceptr address;
@@ -148,8 +150,8 @@ static void coroutine(void)
     }
 }
 
-/* Run the same coroutine on two stacks. The second stack is the lower half of the first, whose upper half is unmapped
- * by then. */
+/* Run the same coroutine on two stacks. The second stack is the lower half of the first. By then, the upper half is
+ * unmapped. */
 static void in_coroutines(void)
 {
     static const size_t bytes = 512 << 10;
@@ -207,8 +209,8 @@ static void in_threads(void)
         pthread_join(thread[i], NULL);
 }
 
-/* A child cannot use the stacks that its parent recorded. Its allocation fails (the driver cannot be used after a
- * fork), and failures have sites, too. */
+/* A child cannot use the stacks that its parent recorded. The allocation of the child fails, because the driver cannot
+ * be used after a fork. Failures also have call sites. */
 static void in_children(void)
 {
     for (int i = 0; i < CHILDREN; i++) {

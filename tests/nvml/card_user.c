@@ -5,7 +5,9 @@
  *     launch MS          launch a kernel of this duration
  *     fault              launch a kernel that writes to an invalid address
  *     upload BYTES       copy this many bytes to a new block, wait, and free the block
- *     sync  info  ask    cuCtxSynchronize, cuMemGetInfo, cuStreamQuery
+ *     sync               call cuCtxSynchronize
+ *     info               call cuMemGetInfo
+ *     ask                call cuStreamQuery
  *
  * The program exits at the end of its input. */
 #include "gpu.h"

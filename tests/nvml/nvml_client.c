@@ -1,7 +1,7 @@
 /* A client of NVML in C, written like a monitor: it loads the library by name and prints its values, one "CARD KEY
  * VALUE" per line. An unavailable value is printed as "error N". With --events MS, it prints the events within that
- * time as "event CARD TYPE DATA". With --layouts, it prints the layouts of its compiled structures; the test compares
- * them with other descriptions. */
+ * time as "event CARD TYPE DATA". With --layouts, it prints the sizes and offsets of the structures in gw_nvml_abi.h as
+ * compiled here; tests/e2e/nvml.py compares them with those of nvidia-ml-py. */
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>
@@ -139,7 +139,8 @@ static int cards(void)
 static int events(unsigned wait_ms)
 {
     enum { CARDS_MAX = 64 };
-    nvmlDevice_t devices[CARDS_MAX] = {0}; /* kept, because NVML does not return the handle of a lost GPU again */
+    /* kept by index, because NVML does not return the handle of a lost GPU again */
+    nvmlDevice_t devices[CARDS_MAX] = {0};
     unsigned count = 0;
     nvmlEventSet_t set = NULL;
     if (nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || nvmlEventSetCreate(&set) != NVML_SUCCESS)
@@ -164,7 +165,7 @@ static int events(unsigned wait_ms)
     return 0;
 }
 
-/* Print the sizes, offsets and constants of our header. */
+/* Print the sizes, offsets and constants of gw_nvml_abi.h. */
 static int layouts(void)
 {
 #define SIZE(type)           printf("size %s %zu\n", #type, sizeof(type))

@@ -7,8 +7,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int fake_alive;       /* handles that were not destroyed */
-EXPORT int fake_next_result; /* result of the next call that is not a destroy; then reset to 0 */
-EXPORT char fake_order[64];  /* a letter for each destroyed handle */
+EXPORT int fake_next_result; /* result of the next call, except a destroy; that call resets it to 0 */
+EXPORT char fake_order[64];  /* one letter per destroyed handle, in the order of destruction */
 
 static int result(void)
 {

@@ -2,7 +2,7 @@
  * must name the right call, and everything must be released or the scope must be dead. Unless the scope is dead, the
  * next run must work.
  *
- *     faults_test [--few]                       all cases, or two ways of failing instead of five
+ *     faults_test [--few]                       all cases, with five ways of failing (--few: with two)
  *     faults_test VARIANT CALL CODE STICKS      a single case */
 #include "shim.h"
 
@@ -166,7 +166,8 @@ static int judge(long at, int code, int sticks)
         bad |= is_wrong(report.context != GS_CONTEXT_UNSURE || status == GS_OK, "the context's release is not told");
     else
         bad |= is_wrong(alive() != 0, "something was not given back");
-    /* Only one object, whose release failed, may be left to the context, unless nothing can be released at all. */
+    /* Only one object, whose release failed, may be left for the end of the context to free. After the sticky error
+     * 700, no object can be released before. */
     bad |= is_wrong(code != 700 && left() > 1, "things were left to the context");
     bad |= is_wrong(code == 999 && left() > 0 && strstr(call, "Destroy") == NULL && strstr(call, "Unload") == NULL,
                     "memory was left to the context");

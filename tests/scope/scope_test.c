@@ -136,7 +136,7 @@ static void what_is_given_back_is_not_held(void **state)
     assert_int_equal(gs_module_close(scope, module), GS_OK);
     assert_int_equal(gs_event_close(scope, event), GS_OK);
     assert_int_equal(gs_stream_close(scope, stream), GS_OK);
-    assert_int_equal(gs_free(scope, block), GS_MISUSE); /* twice */
+    assert_int_equal(gs_free(scope, block), GS_MISUSE); /* freed for the second time */
     assert_int_equal(gs_end(scope, &report), GS_OK);
     assert_int_equal(report->held_count, 0);
     assert_int_equal(report->has_failure, 1);
@@ -160,7 +160,7 @@ static void inner_scopes_end_first(void **state)
     assert_int_equal(report->missing_bytes, 0);
     assert_int_equal(report->context, GS_CONTEXT_STAYS);
     gs_report_free(report);
-    /* The outermost scope ends while two inner scopes are still open: it ends them, too. */
+    /* End the outermost scope while two inner scopes are still open: gs_end() ends them, too. */
     assert_int_equal(gs_begin(outer, &name, &inner), GS_OK);
     assert_int_equal(gs_begin(inner, NULL, &innermost), GS_OK);
     assert_int_equal(gs_alloc(innermost, 2 * MIB, &block), GS_OK);
@@ -296,7 +296,7 @@ static void a_hundred_runs_are_one(void **state)
     }
 }
 
-/* Each inner scope has its own pool. */
+/* Create and end 400 inner scopes. Each has its own pool of stream-ordered memory. */
 static void pools_come_and_go(void **state)
 {
     (void)state;
@@ -376,7 +376,8 @@ static void a_workspace_falls_back(void **state)
     assert_int_equal(gs_workspace_open(scope, 64 * MIB, &workspace), GS_OK);
     const size_t sizes[] = {100 * MIB, 50 * MIB, 20 * MIB, 0};
     assert_int_equal(gs_workspace_choose(workspace, sizes, 4, &choice, &at), GS_OK);
-    assert_int_equal(choice, 2); /* the first is over the budget, and the second does not fit into the scope */
+    /* 100 MiB is more than the workspace's budget (64 MiB), and 50 MiB more than the scope's limit (40 MiB). */
+    assert_int_equal(choice, 2);
     assert_int_equal(lines, 2);
     assert_true(at != 0);
     assert_int_equal(gs_first_failure(scope, &failure), 0); /* trying a smaller size is not a failure */
@@ -420,7 +421,8 @@ static void library_handles_are_owned(void **state)
     assert_int_equal(gs_end(scope, &report), GS_OK);
     assert_int_equal(report->held_count, 3);
     assert_int_equal(*alive, 0);
-    assert_string_equal(order, "lndb"); /* the handles that were left, communicators first */
+    /* first cuBLASLt (l), closed above; then what gs_end() closed: NCCL (n), cuDNN (d), cuBLAS (b) */
+    assert_string_equal(order, "lndb");
     gs_report_free(report);
 }
 
@@ -578,7 +580,8 @@ static gs_status fault(const void *input, size_t bytes, gs_reply *reply)
     assert_int_equal(GS_LAUNCH(kernel, gs_dim(1, 1, 1), gs_dim(32, 1, 1), 0, NULL, &wild), GS_OK);
     assert_int_equal(gs_wait_all(), GS_DEAD);
     assert_int_equal(gs_alloc(scope, 1, &block), GS_DEAD);
-    assert_int_equal(GS_TRY(query_function(*(volatile int *)NULL)), GS_DEAD); /* the function is not called */
+    /* The scope is dead, so GS_TRY does not evaluate the call, which would crash. */
+    assert_int_equal(GS_TRY(query_function(*(volatile int *)NULL)), GS_DEAD);
     assert_int_equal(gs_first_failure(scope, &failure), 1);
     assert_int_equal(failure.code, 700);
     assert_int_equal(failure.is_sticky, 1);

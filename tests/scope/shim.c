@@ -1,8 +1,8 @@
 /* A library between libgpuscope and the virtual GPU's driver. It counts the calls, makes one of them fail, and
  * counts the objects that were created and not released. It only has the functions that libgpuscope uses.
  *
- * Every function takes as many words as the longest one, and passes all of them on. All arguments are integers and
- * pointers, so additional arguments do not affect the callee. */
+ * All functions have the same number of parameters, enough for every driver function, and pass all of them on. All
+ * arguments are integers and pointers, so a driver function with fewer parameters ignores the additional ones. */
 #include "shim.h"
 
 #include "gwi_driver.h"
@@ -94,7 +94,7 @@ static void note_effect(const char *name)
     }
     if (alive[CONTEXT] != 0)
         return;
-    left_to_context += shim_alive(); /* the context's objects end with it */
+    left_to_context += shim_alive(); /* the end of the context freed its remaining objects */
     memset(alive, 0, sizeof alive);
 }
 

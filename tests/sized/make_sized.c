@@ -230,7 +230,7 @@ static void churn(uint64_t i)
     is_live[slot] = !is_live[slot];
 }
 
-/* Many reports of failed requests, one after the other. Each is followed by the driver's refusal. */
+/* Many reports of an allocator about failed requests. After each report comes the driver allocation that failed. */
 static void many_reports(uint64_t i)
 {
     put_event((gw_event){.pid = 1, .tid = 1, .kind = GW_EV_ALLOCATOR_OOM, .arg = {i + 1, 1u << 30, 0, 0}});
@@ -246,7 +246,7 @@ static void many_reports(uint64_t i)
 typedef struct shape {
     const char *name;
     void (*put)(uint64_t i);
-    const char *fact; /* instead of put(): the key of the fact that is written */
+    const char *fact; /* key of the facts to write; then `put` is not used */
 } shape;
 
 static const shape shapes[] = {
@@ -293,7 +293,7 @@ static void put_nth(const shape *of, uint64_t i)
     put_fact((uint32_t)(i % 1000 + 1), of->fact, value);
 }
 
-/* The last name means all kinds in turn. */
+/* The last name, ANY, stands for all kinds in turn. */
 static const char *const kind_names[] = {
 #define GW_X(name, ...) #name,
     GW_EVENT_KINDS(GW_X)

@@ -130,7 +130,7 @@ static void refuses_what_does_not_fit(void **state)
     is.position = 1;
     misfit(&is, &wants, "impossible");
     is.image_count = wants.image_count = 64;
-    is.position = 33; /* the next step would read beyond the end */
+    is.position = 33; /* the next 32 images would end beyond the last one */
     misfit(&is, &wants, "impossible");
     is.position = 32;
     assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));

@@ -17,8 +17,8 @@
 
 enum { MIB = 1 << 20, SAMPLES = 5 };
 
-/* fp32 rounds by 6e-8; the sums here have some thousand terms, whose errors mostly cancel. Measured: at most 7e-7 of
- * a layer's largest gradient. */
+/* Largest allowed error of a gradient, relative to the largest gradient of its layer. fp32 rounds by 6e-8, and the sums
+ * here have some thousand terms, whose errors mostly cancel. The largest measured error is 7e-7. */
 static const double gradient_tolerance = 1e-5;
 
 static const struct {
@@ -79,7 +79,8 @@ static double *widen(const float *from, size_t count)
     return to;
 }
 
-/* Choose values that are so far from the bend of a ReLU or of a maximum that rounding moves none of them across it. */
+/* Try seeds until every value is so far from the bend of a ReLU or of a maximum that rounding does not move it
+ * across. */
 static void open_smooth(struct rig *rig, const char *text, struct rig_options options)
 {
     for (options.seed = 1;; options.seed++) {
@@ -115,8 +116,8 @@ static double largest(const float *values, size_t count)
     return found;
 }
 
-/* Check some of a layer's weights, or some of its biases. Returns the largest error, relative to the largest
- * gradient. */
+/* Check the gradients of some of a layer's weights or biases, from `begin` on. Returns the largest error, relative to
+ * the largest of these gradients. */
 static double check_part(struct exact *exact, double *parameters, const float *gradients, size_t begin, size_t count)
 {
     double scale = largest(gradients + begin, count), worst = 0;
@@ -206,7 +207,7 @@ static void running_statistics_are_pytorchs(void **unused)
         for (size_t i = 0; i < 27; i++)
             mean += (double)rig.images[i * 2 + c] / 27;
         for (size_t i = 0; i < 27; i++)
-            variance += pow((double)rig.images[i * 2 + c] - mean, 2) / 26; /* unbiased */
+            variance += pow((double)rig.images[i * 2 + c] - mean, 2) / 26; /* unbiased: divided by 27 - 1 */
         assert_true(fabs((double)after[c] - (0.9 * (double)rig.statistics[c] + 0.1 * mean)) < 1e-6);
         assert_true(fabs((double)after[2 + c] - (0.9 * (double)rig.statistics[2 + c] + 0.1 * variance)) < 1e-6);
     }
@@ -244,7 +245,7 @@ static void checkpointing_gives_the_same_bits(void **unused)
         rig_open(&again, &backend_cpu, models[m].text, &options);
         float *a = rig_gradients(&kept), *b = rig_gradients(&again), *c = rig_gradients(&kept);
         assert_memory_equal(a, b, kept.model.parameter_count * sizeof *a);
-        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* a repeated run gives the same bits */
+        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* the same run again gives the same bits */
         void *s = rig_get(&kept, LASTING_STATISTICS), *t = rig_get(&again, LASTING_STATISTICS);
         free(rig_gradients(&again));
         free(t);
@@ -376,7 +377,7 @@ static void broken_gradients_move_nothing(void **unused)
     assert_memory_equal(parameters, rig.parameters, rig.model.parameter_count * sizeof *parameters);
     assert_true(largest(speed, rig.model.parameter_count) == 0);
     free(parameters);
-    free(rig_gradients(&rig)); /* clear the gradients, so that the next step is good */
+    free(rig_gradients(&rig)); /* compute finite gradients, so that the next step is not skipped */
     assert_true(backend_cpu.update(rig.state, &sgd, &reason));
     assert_int_equal(rig_settle(&rig).broken, 0);
     parameters = rig_get(&rig, LASTING_PARAMETERS);
@@ -388,7 +389,8 @@ static void broken_gradients_move_nothing(void **unused)
 
 /* ---- memory ---- */
 
-/* A small budget selects other algorithms, or only the required workspace. The gradients must be the same. */
+/* With a small budget, a layer uses another algorithm, or only the smallest workspace that it needs. The gradients must
+ * be the same. */
 static void less_workspace_gives_the_same_gradients(void **unused)
 {
     (void)unused;

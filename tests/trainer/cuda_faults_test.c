@@ -187,7 +187,8 @@ static int judge(bool is_driver, long at, int code)
     const char *call = is_driver ? driver_failed() : *library_failed;
     if (is_wrong(call == NULL, "there was no such call"))
         return 1;
-    gs_failure first; /* failures during cleanup or of a repeated call are recorded only in the scope */
+    /* The scope also records failures during cleanup and of calls that were repeated; `reason` does not. */
+    gs_failure first;
     bool is_known = gs_first_failure(NULL, &first) && strstr(first.call, call) != NULL;
     bool bad = is_wrong(is_well && !is_known && !may_go_well(call), "nobody noticed");
     bad |= is_wrong(!is_well && !names_it(reason.text, call), "the failure has another name");
@@ -217,7 +218,8 @@ static int in_child(int what(bool, long, int), bool is_driver, long at, int code
     return status;
 }
 
-/* Check the run without failures in one precision, tuned or not. Nothing may be left over. Returns 0 if all is well. */
+/* Check runs without failures in one precision. `tune`: measure the algorithms. Nothing may be left over. Returns 0 if
+ * all is well. */
 static int is_sound(bool unused, long precision, int tune)
 {
     struct reason reason = {.text = ""};

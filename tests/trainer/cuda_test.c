@@ -17,7 +17,7 @@
 enum { MIB = 1 << 20 };
 
 /* Some models have channels in multiples of 8 and others do not, so that both widths of the kernels run. Each kind of
- * layer comes after another layer. */
+ * layer comes after another layer, so that its input gradient is used and thus tested. */
 static const struct {
     const char *name, *text;
     size_t images;
@@ -46,9 +46,10 @@ static const struct {
 };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* Allowed differences, relative to the norm of all values: rounding to 24, 8 and 11 binary digits over several
- * layers. Measured: 4e-7, 1.4e-2, 1.4e-3. In the deepest network, rounding switches some ReLUs for a few images, which
- * has a larger effect: 8e-2 was measured. For that network, only fp32 shows that the computation is right. */
+/* Allowed differences between the back ends by precision (fp32, bf16, fp16), relative to the norm of all values. The
+ * precisions round to 24, 8 and 11 binary digits, over several layers; the measured differences are 4e-7, 1.4e-2 and
+ * 1.4e-3. In the deepest network, rounding switches some ReLUs for a few images, which has a larger effect: 8e-2 was
+ * measured. For that network, only fp32 shows that the computation is right. */
 static const double tolerance[PRECISION_COUNT] = {1e-5, 6e-2, 8e-3};
 static const double deep_tolerance[PRECISION_COUNT] = {1e-5, 0.3, 0.3};
 
@@ -226,7 +227,7 @@ static void steps_are_those_of_the_cpu(void **unused)
         }
         float *want = rig_get(&cpu, LASTING_PARAMETERS), *have = rig_get(&cuda, LASTING_PARAMETERS);
         for (size_t i = 0; i < cpu.model.parameter_count; i++)
-            /* The first term is relative to the size of a step, the second one is for rounding. */
+            /* Allow 0.1 % of a step (about 0.01), and the rounding of the parameter. */
             if (fabsf(want[i] - have[i]) > 1e-3F * 0.01F + 1e-5F * fabsf(want[i]))
                 fail_msg("%s: parameter %zu is %g, not %g", optimizer_text(optimizer), i, (double)have[i],
                          (double)want[i]);
@@ -250,7 +251,7 @@ static float low_value(uint16_t x, enum precision precision)
     return x >> 15 ? -value : value;
 }
 
-/* The parameters in low precision are updated after put() and after a step. */
+/* The copy of the parameters in low precision is updated by put() and by a step. */
 static void low_parameters_follow(void **unused)
 {
     (void)unused;
@@ -320,7 +321,7 @@ static void broken_gradients_move_nothing(void **unused)
         }
 }
 
-/* The evaluation uses running statistics and a short batch, and only writes results. */
+/* Evaluate a short batch: this uses the running statistics, and changes nothing but the results. */
 static void evaluations_are_those_of_the_cpu(void **unused)
 {
     (void)unused;

@@ -23,7 +23,8 @@ static uint64_t card_free(void)
     return free_bytes;
 }
 
-/* Open, load and close a plan: the free memory shrinks by the plan, in whole pages, and then returns completely. */
+/* Load and close a plan. The load takes the plan's size from the GPU's free memory, in whole pages, and the close
+ * returns all of it. */
 static void load_one(const struct model *model, const struct schedule_options *options)
 {
     struct backend_options backend_options = {.name = "grid"};
@@ -40,7 +41,7 @@ static void load_one(const struct model *model, const struct schedule_options *o
         fail_msg("%s", reason.text);
     assert_true(plan > 1 << 20);
     assert_int_equal(before - card_free(), (plan + PAGE - 1) / PAGE * PAGE);
-    if (!backend_dry.load(state, &schedule, &reason)) /* this first frees the memory of the previous load */
+    if (!backend_dry.load(state, &schedule, &reason)) /* the second load first frees the memory of the first one */
         fail_msg("%s", reason.text);
     assert_int_equal(before - card_free(), (plan + PAGE - 1) / PAGE * PAGE);
     if (!backend_dry.close(state, &report, &reason))

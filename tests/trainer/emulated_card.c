@@ -17,7 +17,7 @@ struct gs_arena {
     char *memory;
 };
 
-/* All objects of a scope are freed when the outermost scope ends. */
+/* There are only these two scopes. The memory of the arena is freed when a scope ends. */
 static struct gs_scope outer, inner;
 static struct gs_arena arena;
 static float ms_now;
@@ -143,7 +143,7 @@ gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_
     uint64_t offset = 0, end = 0;
     for (size_t block = 0; gs_plan_offset(plan, block, &offset) == GS_OK; block++)
         end = offset > end ? offset : end;
-    size_t bytes = (size_t)end + ((size_t)4 << 20); /* the size of the last block is not known here */
+    size_t bytes = (size_t)end + ((size_t)4 << 20); /* 4 MiB for the last block, whose size the plan does not return */
     arena = (struct gs_arena){.plan = plan, .memory = aligned_alloc(512, bytes)};
     if (arena.memory == NULL)
         return GS_NO_MEMORY;

@@ -24,7 +24,7 @@ static void convolve(const struct exact *exact, const struct layer *layer, const
         for (size_t ky = 0; ky < k; ky++)
             for (size_t kx = 0; kx < k; kx++) {
                 size_t r = row * layer->stride + ky - layer->pad, q = column * layer->stride + kx - layer->pad;
-                if (r >= in->height || q >= in->width) /* a negative index is a large size_t */
+                if (r >= in->height || q >= in->width) /* a negative index has become a large size_t */
                     continue;
                 for (size_t d = 0; d < in->channels; d++)
                     sum += parameters[layer->weight_at + ((c * k + ky) * k + kx) * in->channels + d] *
@@ -88,7 +88,7 @@ static void take_largest(struct exact *exact, const struct layer *layer, const d
             second = value > best ? best : value > second ? value : second;
             best = value > best ? value : best;
         }
-        if (best > second && best != 0) /* if all values are zeros after a ReLU, the choice does not matter */
+        if (best > second && best != 0) /* if all are 0 after a ReLU, it does not matter which one is the maximum */
             near(exact, best - second);
         y[i] = best;
     }
@@ -107,7 +107,7 @@ static void average(const struct exact *exact, const struct layer *layer, const 
 static void rectify(struct exact *exact, const struct layer *layer, double *y)
 {
     for (size_t i = 0; layer->has_relu && i < exact->images * shape_count(layer->out); i++) {
-        if (y[i] != 0) /* a sum of values that are always 0 stays 0 */
+        if (y[i] != 0) /* an exact 0 is a sum of zeros, which no rounding changes */
             near(exact, y[i]);
         y[i] = y[i] > 0 ? y[i] : 0;
     }

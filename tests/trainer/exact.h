@@ -13,7 +13,7 @@ struct exact {
     const float *statistics; /* statistics for batch normalisation; NULL: the batch's own */
     /* Set by exact_loss(): */
     size_t correct;
-    double closest; /* distance to the nearest bend of a ReLU or maximum; rounding errors must stay below it */
+    double closest; /* smallest distance of a value to the bend of a ReLU or maximum; must exceed all rounding errors */
 };
 
 /* Return the loss, summed over the first `counted` images. */

@@ -9,7 +9,7 @@
 
 enum { DEVICES_MAX = 4 };
 
-/* The devices that sum their gradients. */
+/* The devices that train together and sum their gradients. */
 struct group {
     int count, arrived;
     uint64_t meetings;
@@ -26,7 +26,7 @@ struct state {
     const struct schedule *schedule;
     void **blocks; /* owned */
     size_t block_count;
-    bool is_fed[2], is_read[2]; /* protected by `lock` */
+    bool is_fed[2], is_read[2]; /* by turn: feed() was called, iterate() was called since; protected by `lock` */
     struct results results;
 };
 
@@ -338,7 +338,8 @@ static bool join(void *user, int ranks, int rank, const gs_nccl_id *id, struct r
     return true;
 }
 
-/* Wait for all devices of the group; the last one to arrive does `work`. Call with the lock held. */
+/* Wait for all devices of the group; the last one to arrive calls `work`. Returns false if a device has failed. Call
+ * with the lock held. */
 static bool gather(void (*work)(void))
 {
     uint64_t meeting = group.meetings;

@@ -23,11 +23,11 @@ struct fake_watch {
     int calls[FAKE_CALL_COUNT];
     enum fake_call fails; /* call number `fails_at` of this function fails; 0: none */
     int fails_at;
-    uint64_t broken_first, broken_last; /* update() calls, counted from 1, that find non-finite gradients */
-    int states, host_blocks;            /* not released yet */
+    uint64_t broken_first, broken_last; /* update() calls from 1 on: the first and last with non-finite gradients */
+    int states, host_blocks;            /* opened or allocated, and not released yet */
     struct backend_watch seen;          /* returned by watch() */
 };
-/* Reset the failures and counts. */
+/* Reset the requested failures and all counts. */
 void fake_reset(void);
 struct fake_watch *fake_watch(void); /* use it between trainings, from one thread */
 

@@ -25,7 +25,7 @@ CUBLAS_CALLS(DECLARE)
 NVRTC_CALLS(DECLARE)
 NCCL_CALLS(DECLARE)
 
-/* Atomic, because each device is a thread. */
+/* Add `by` to *what. Atomic, because each device has its own thread. */
 static long add(long *what, long by)
 {
     return __atomic_add_fetch(what, by, __ATOMIC_RELAXED);
@@ -71,7 +71,7 @@ static uint16_t float_half(float x)
     if (!(size < 65520.0F))
         return (uint16_t)(sign | (size != size ? 0x7fff : 0x7c00));
     frexpf(size, &exponent);
-    bool is_small = size < 0x1p-14F; /* true for 0, too */
+    bool is_small = size < 0x1p-14F; /* below the smallest normal fp16 number */
     uint32_t digits = (uint32_t)nearbyintf(ldexpf(size, is_small ? 24 : 11 - exponent));
     return (uint16_t)(sign | (is_small ? digits : ((uint32_t)(exponent + 13) << 10) + digits));
 }
@@ -280,7 +280,7 @@ int cudnnSetConvolutionMathType(void *convolution, int math_type)
     return 0;
 }
 
-/* True if the four descriptors match. *ret is then the convolution. */
+/* True if the descriptors of input, filter, convolution and output match. Then *ret is set to the convolution. */
 static bool gather(int kind, const struct legacy *x, const struct legacy *w, const struct legacy *how,
                    const struct legacy *y, struct convolution *ret)
 {
@@ -792,7 +792,8 @@ static void entry(struct program *program, const char *name, int name_length, co
     program->bytes += (size_t)used;
 }
 
-/* Find KERNEL name(parameters) and PAIR(name, (parameters), ...) at the beginning of a line. */
+/* Write PTX entries for each KERNEL name(parameters) and PAIR(name, (parameters), ...) at the beginning of a line of
+ * the source. */
 static void entries(struct program *program, const char *source)
 {
     for (const char *line = source; line != NULL && *line != '\0'; line = strchr(line, '\n'), line += line != NULL) {

@@ -1,6 +1,6 @@
-/* The functions of cuDNN, cuBLAS, NCCL and NVRTC that the trainer calls. They check their arguments like the real
- * ones, count the objects that they create, and fail on request. If the memory is host memory, they compute with plain
- * loops. */
+/* The functions of cuDNN, cuBLAS, NCCL and NVRTC that the trainer calls. They check their arguments like the real ones,
+ * count the objects that they create, and fail on request. If all memory is host memory (fake_computes), they compute
+ * with plain loops. */
 #ifndef FAKE_NVIDIA_H
 #define FAKE_NVIDIA_H
 
@@ -16,7 +16,7 @@ FAKE_API extern const char *fake_failed; /* the call that failed; NULL: none yet
 FAKE_API extern int fake_refuses_graphs;
 /* Handles, descriptors, plans and programs that were created and not released. */
 FAKE_API extern long fake_alive;
-/* Number of convolutions and products that were run. */
+/* Number of runs: convolutions by the older and by the graph interface, matrix products, and sums over devices. */
 FAKE_API extern long fake_legacy_runs, fake_graph_runs, fake_gemm_runs, fake_sums;
 
 #endif

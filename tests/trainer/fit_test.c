@@ -1,4 +1,4 @@
-/* Test the choices of --memory: they never exceed the limit, and follow the order that the header describes. */
+/* Test the choices of --memory: they never exceed the limit, and are tried in the order that fit.h describes. */
 #include "fake.h"
 #include "fit.h"
 
@@ -51,7 +51,7 @@ static bool choose(const struct fit_request *request, struct fit *fit)
     return fit_choose(request, fit, &reason);
 }
 
-/* Check that the plan made later is the one that was chosen. */
+/* Check that a plan made from the choice has the size that was chosen, and fits the limit. */
 static void check_chosen(const struct fit_request *request, const struct fit *fit)
 {
     struct schedule schedule;
@@ -78,7 +78,7 @@ static void keeps_the_promise(void **state)
                 check_chosen(&request, &fit);
                 has_fitted = true;
             } else {
-                assert_false(has_fitted); /* what fits still fits with more memory */
+                assert_false(has_fitted); /* a larger limit must fit if a smaller one did */
                 assert_true(reason.is_memory);
                 assert_non_null(strstr(reason.text, "nothing fits: the plan needs at least "));
             }
@@ -99,7 +99,8 @@ static uint64_t plan_bytes(const struct model *model, size_t images, enum precis
     return bytes;
 }
 
-/* Limits are exact to the byte: a limit that just fits, and one that is a byte too small. */
+/* Lower the limit in steps and check what is given up, in order. Limits are exact to the byte: one byte less changes
+ * the choice. */
 static void chooses_in_order(void **state)
 {
     (void)state;
@@ -121,26 +122,26 @@ static void chooses_in_order(void **state)
     assert_int_equal(fit.workspace_bytes, FIT_WORKSPACE_BYTES);
     assert_null(strstr(said, "refused"));
 
-    request.options.memory_bytes = beside + without; /* smaller workspaces first */
+    request.options.memory_bytes = beside + without; /* less memory: smaller workspaces */
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.images, 256);
     assert_true(fit.workspace_bytes < FIT_WORKSPACE_BYTES);
 
-    request.options.memory_bytes = beside + without - 1; /* then a smaller micro-batch */
+    request.options.memory_bytes = beside + without - 1; /* one byte less: a smaller micro-batch */
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.images, 128);
     assert_non_null(strstr(said, "refused: micro-batch 256, checkpointing off, fp32: the plan needs "));
     assert_non_null(strstr(said, "batch normalisation uses micro-batches of 128"));
 
     request.options.memory_bytes = beside + plan_bytes(&model, 32, PRECISION_FP32, false, 0) - 1;
-    assert_true(choose(&request, &fit)); /* then checkpointing, if it allows a useful micro-batch */
+    assert_true(choose(&request, &fit)); /* less: checkpointing, if it allows a useful micro-batch */
     assert_true(fit.schedule.checkpointing);
     assert_true(fit.schedule.images >= FIT_USEFUL_IMAGES);
     request.options.checkpointing = CHOICE_OFF;
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.images, 16);
 
-    request.options.chooses_precision = true; /* then the next precision */
+    request.options.chooses_precision = true; /* without checkpointing: the next precision */
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.precision, PRECISION_BF16);
     assert_int_equal(fit.schedule.images, 32);
@@ -166,7 +167,7 @@ static void counts_what_is_there(void **state)
     request.taken_bytes = 9 * GIB;
     assert_int_equal(fit_budget(&request, &fit), 0);
     request.taken_bytes = GIB;
-    request.free_bytes = 2 * GIB; /* other processes use all other memory */
+    request.free_bytes = 2 * GIB; /* other processes use most of the memory below the limit */
     assert_int_equal(fit_budget(&request, &fit), 2 * GIB - FIT_RESERVE_BYTES);
     request.has_card = false;
     assert_int_equal(fit_budget(&request, &fit), 8 * GIB);

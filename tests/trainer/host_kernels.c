@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define KERNEL          static void
-#define DEVICE          static inline __attribute__((always_inline)) /* inlined: widths are constants, as on the GPU */
+#define DEVICE          static inline __attribute__((always_inline)) /* so that widths are constants, as on a GPU */
 #define SHARED          static
 #define ROOT(x)         (1.0F / sqrtf(x))
 #define __syncthreads() host_barrier()
@@ -32,7 +32,7 @@ __attribute__((unused)) static unsigned atomicAdd(unsigned *to, unsigned value)
     return before;
 }
 
-#if ELEMENT == 2 /* fp16 by the formula of IEEE 754 */
+#if ELEMENT == 2 /* conversions of fp16 (IEEE 754) to fp32 and back */
 static float widen(unsigned short x)
 {
     int exponent = x >> 10 & 31, fraction = x & 1023;
@@ -49,10 +49,10 @@ static unsigned short narrow(float x)
         return 0x7fff;
     if (size >= 65520.0F)
         return (unsigned short)(sign | 0x7c00);
-    int exponent, is_small = size < 0x1p-14F; /* true for 0, too */
+    int exponent, is_small = size < 0x1p-14F; /* is_small: below the smallest normal number */
     frexpf(size, &exponent);
     unsigned digits = (unsigned)nearbyintf(ldexpf(size, is_small ? 24 : 11 - exponent));
-    /* Both expressions may round up to the next exponent. */
+    /* Rounding up may carry into the bits of the exponent. The result is right in this case, too. */
     return (unsigned short)(sign | (is_small ? digits : ((unsigned)(exponent + 13) << 10) + digits));
 }
 #endif

@@ -14,7 +14,7 @@ void host_barrier(void);
 
 struct host_kernel {
     const char *name;
-    void (*run)(void **arguments); /* runs one thread */
+    void (*run)(void **arguments); /* run the kernel for the thread in threadIdx and blockIdx */
     int has_barriers;
 };
 /* One list for each precision: fp32, bf16, fp16. Each list ends with a NULL name. */

@@ -11,7 +11,7 @@ struct dims threadIdx, blockIdx, blockDim, gridDim;
 
 static struct fiber {
     ucontext_t context;
-    char *stack; /* kept for the next launch */
+    char *stack; /* owned; kept for the next launch */
     int is_over;
 } fibers[THREADS_MAX];
 static ucontext_t scheduler;

@@ -11,7 +11,7 @@ struct rig_options {
     enum optimizer optimizer;
     enum precision precision;
     bool tune;
-    size_t budget_bytes; /* for one workspace */
+    size_t budget_bytes; /* largest size of each workspace */
     uint64_t seed;
 };
 
@@ -33,7 +33,7 @@ void rig_close(struct rig *rig);
 /* Return the iteration for micro-batch `part` of a step over all parts. */
 struct iteration rig_iteration(const struct rig *rig, size_t part);
 void rig_iterate(struct rig *rig, size_t part, const struct iteration *iteration);
-/* Return the content of a block. The caller frees it. */
+/* Return a copy of a lasting block. The caller frees it. */
 void *rig_get(struct rig *rig, enum lasting which);
 struct results rig_settle(struct rig *rig);
 /* Compute the gradients of all parts, starting from 0. The caller frees them. */

@@ -174,7 +174,8 @@ static void play_step(struct play *play, const struct step *step)
           step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
     touch(play, step->saved, is_backward, !is_backward);
     touch(play, step->dx, step->adds, true);
-    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* no block that was written overlaps it */
+    /* Nothing that this step wrote has overwritten its workspace. */
+    touch(play, step->workspace, step->workspace != NO_BLOCK, false);
 }
 
 static void play_iterations(const struct schedule *schedule)
@@ -188,7 +189,7 @@ static void play_iterations(const struct schedule *schedule)
     for (int iteration = 0; iteration < 2; iteration++) {
         for (size_t i = 0; i < schedule->step_count; i++)
             play_step(&play, &schedule->steps[i]);
-        for (int i = 0; i < LASTING_COUNT; i++) /* nothing has overwritten the lasting blocks */
+        for (int i = 0; i < LASTING_COUNT; i++) /* no step has overwritten the lasting blocks */
             touch(&play, schedule->lasting[i], true, false);
     }
     free(play.memory);
@@ -256,12 +257,12 @@ static void steps_find_what_was_written(void **unused)
                 sizes[way] = schedule.size.arena_bytes;
             schedule_clear(&schedule);
         }
-        assert_true(sizes[1] <= sizes[0] + 200000); /* not larger with checkpointing, except for workspaces */
+        assert_true(sizes[1] <= sizes[0] + 200000); /* with checkpointing, only workspaces may make the plan larger */
         model_clear(&model);
     }
 }
 
-/* With many images, checkpointing saves memory, most of all in deep networks. */
+/* With many images, checkpointing saves memory: in a deep network, more than half. */
 static void checkpointing_needs_less(void **unused)
 {
     (void)unused;

@@ -96,7 +96,7 @@ static void fails_cleanly(const struct train_options *options)
             if (fake_watch()->states != 0 || fake_watch()->host_blocks != 0)
                 fail_msg("%s, call %d: something was not given back", said, at);
             if (call == FAKE_fed && is_well)
-                continue; /* the loader made this call after all work was done */
+                continue; /* the loader called fed() after the last step, so the failure had no effect */
             if (!is_well && call == FAKE_sum && strstr(reason.text, "another device is gone") != NULL)
                 continue; /* another device reported the failure first */
             if (is_well || strstr(reason.text, said) == NULL)
@@ -165,7 +165,8 @@ static void same_checkpoint(const struct checkpoint *one, const struct checkpoin
         assert_memory_equal(one->moments[i], other->moments[i], one->parameter_count * sizeof(float));
 }
 
-/* Run 60 steps without or with breaks, over several epochs and with micro-batches: the results are identical. */
+/* Run 60 steps at once, then with interruptions, over several epochs and with micro-batches. The results are
+ * identical. */
 static void goes_on(void **state)
 {
     (void)state;
@@ -196,7 +197,8 @@ static void goes_on(void **state)
     assert_non_null(strstr(reason.text, "/c: the checkpoint is for batch 32, not 16"));
 }
 
-/* The number of threads that fill the buffers changes no step. 32 x 48 x 48 numbers are enough for helper threads. */
+/* The number of threads that fill the buffers changes no step. A batch of 32 images of 48 x 48 values is large enough
+ * that the loader uses helper threads. */
 static void helpers_change_nothing(void **state)
 {
     (void)state;
@@ -250,7 +252,8 @@ static void scales(void **state)
     assert_true(scale.now == SCALE_BEGIN);
     assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 2);
     assert_true(scale_step(&scale, false) && scale_step(&scale, false) && scale.now == SCALE_BEGIN / 2);
-    assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 4); /* the count of good steps starts again */
+    /* A broken step resets the count of good steps. */
+    assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 4);
     for (int i = 0; i < 3; i++)
         assert_true(scale_step(&scale, false));
     assert_true(scale.now == SCALE_BEGIN / 2);
@@ -266,7 +269,7 @@ static void scales(void **state)
     assert_true(scale_step(&scale, true) && scale.now == 128);
 }
 
-/* Skipped steps do not count for Adam. */
+/* Broken steps are skipped, and Adam's step number does not count them. */
 static void broken_steps_are_not_taken(void **state)
 {
     (void)state;
@@ -292,7 +295,8 @@ static void broken_steps_are_not_taken(void **state)
     assert_false(train(&options, &result, &reason));
     assert_non_null(strstr(reason.text, "step 52: gradients were not finite for 50 steps in a row"));
     assert_int_equal(fake_watch()->states, 0);
-    options.steps = 200; /* every second step is broken */
+    /* All steps from 3 on are broken, but only every second result is read: 50 in a row need 100 steps. */
+    options.steps = 200;
     options.results_every = 2;
     fake_reset();
     fake_watch()->broken_first = 3;

@@ -67,7 +67,7 @@ enum { OPS_MAX = 4096, TABLES_MAX = 512, THREADS_MAX = 8 };
 static struct op ops[OPS_MAX];
 static size_t ops_count;
 static struct table tables[TABLES_MAX];
-static int failed; /* a `try` has failed */
+static int failed; /* 1: a `try` has failed, so `iffailed` runs its block */
 static int ready_fd = -1;
 static pthread_t threads[THREADS_MAX];
 static int threads_count;
@@ -86,7 +86,7 @@ static enum take_kind kind_of(const char *name)
     abort();
 }
 
-/* Define a function that allocates memory itself. */
+/* Define a place that calls the driver itself. */
 #define CASE(how)                                                                                                      \
     case TAKE_##how:                                                                                                   \
         TAKE_TRY(how, bag, bytes);                                                                                     \
@@ -114,7 +114,7 @@ static enum take_kind kind_of(const char *name)
         }                                                                                                              \
         return result;                                                                                                 \
     }
-/* Define a function that allocates through another one. The assembly prevents a tail call. */
+/* Define a place that calls the driver through `helper`. The assembly prevents a tail call. */
 #define THROUGH(name, helper)                                                                                          \
     static NOINLINE CUresult name(enum take_kind kind, struct bag *bag, size_t bytes)                                  \
     {                                                                                                                  \
@@ -198,7 +198,7 @@ static int holds(const struct op *op, long long turn)
         return turn < op->numbers[1];
     if (strcmp(how, "chosen") == 0)
         return chosen(turn, op->numbers[1]);
-    return turn == op->numbers[1]; /* only */
+    return turn == op->numbers[1]; /* "only N" */
 }
 
 static void take(struct op *op)
@@ -213,7 +213,7 @@ static void take(struct op *op)
     failed = 1;
 }
 
-/* Execute one statement that is not a block. */
+/* Execute one statement that has no block: no loop, condition, call or thread. */
 static void step(struct op *op)
 {
     struct bag *bag = &bags[op->numbers[0] >= 0 && op->numbers[0] < BAGS_MAX ? op->numbers[0] : 0];

@@ -73,14 +73,14 @@ static pthread_mutex_t last_words = PTHREAD_MUTEX_INITIALIZER;
     ".version 7.0\n.target sm_70\n.address_size 64\n" KERNEL("convert") KERNEL("gemm") KERNEL("softmax")               \
         KERNEL("relu") KERNEL("norm") KERNEL("gradient") KERNEL("adam") KERNEL("loss")
 static const char truth_ptx[] = TRUTH_PTX;
-/* The same module with a kernel that takes 20 us: see include/gpuwhy/kernel_model.h. */
+/* The same module, but kernel `norm` takes 20 us: see include/gpuwhy/kernel_model.h. */
 static const char truth_slow_ptx[] =
     TRUTH_PTX ".visible .global .align 8 .u64 gpuwhy_model_norm[7] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 20};\n";
 static const char *const kernel_names[KERNELS] = {"convert", "gemm",     "softmax", "relu",
                                                   "norm",    "gradient", "adam",    "loss"};
 
 #ifdef __cplusplus
-struct truth_failure : std::exception { // compiling <stdexcept> takes long
+struct truth_failure : std::exception { // not std::runtime_error: compiling <stdexcept> takes long
     const char *text;
     explicit truth_failure(const char *why) : text(why)
     {
@@ -111,7 +111,7 @@ static void stop(int status)
         waitpid(neighbour_pid, NULL, 0);
     }
     fflush(NULL);
-    _exit(status); /* other threads may be inside the driver */
+    _exit(status); /* not exit(): other threads may be inside the driver */
 }
 
 static MAYBE_UNUSED void give_up(CUresult result, const char *call, size_t bytes)
@@ -266,7 +266,7 @@ static MAYBE_UNUSED CUdeviceptr cache_find(size_t bytes)
     return 0;
 }
 
-/* Return all unused memory to the driver, as frameworks do before they fail. Returns 0 if there was none. */
+/* Free all cached blocks, as frameworks do before they report a failure. Returns 0 if no block was cached. */
 static MAYBE_UNUSED int cache_flush(void)
 {
     size_t count = cached_count;

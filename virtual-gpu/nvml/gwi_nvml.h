@@ -31,9 +31,9 @@ struct nvmlDevice_st {
 };
 
 typedef struct gwi_nvml_state {
-    unsigned init_count; /* 0: not initialised */
+    unsigned init_count; /* nvmlInit calls minus nvmlShutdown calls; 0: not initialised */
     gw_virt_spec spec;
-    gwi_shared *shared; /* owned; a mapping */
+    gwi_shared *shared; /* owned: a mapping of the shared state */
     struct nvmlDevice_st devices[GW_VIRT_DEVICES_MAX];
 } gwi_nvml_state;
 
@@ -58,7 +58,7 @@ static inline unsigned gwi_attribute(int attribute)
     return (unsigned)gwi_nvml.spec.card.attributes[attribute];
 }
 
-/* Define a function that returns one value; `expression` may use `device`. */
+/* Define an NVML function that returns one value of a GPU; `expression` may use `device`. */
 #define GWI_ANSWER(symbol, type, expression)                                                                           \
     GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
     {                                                                                                                  \
@@ -87,7 +87,8 @@ unsigned gwi_temperature(nvmlDevice_t device);
 unsigned gwi_power_mw(nvmlDevice_t device);
 unsigned gwi_power_limit_mw(nvmlDevice_t device);
 uint64_t gwi_energy_mj(nvmlDevice_t device);
-/* Return how long a cause of lower clocks has lasted. Returns 0 if since_ns is 0. */
+/* Return how long a cause of lower clocks has lasted, if it began at `since_ns`. 0 means that it is not active; then
+ * returns 0. */
 uint64_t gwi_lasted_ns(uint64_t since_ns);
 
 #endif

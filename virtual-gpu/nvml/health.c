@@ -28,7 +28,8 @@ static uint64_t ecc_count(nvmlDevice_t device, nvmlMemoryErrorType_t type)
 GWI_NVML nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
                                                   nvmlEccCounterType_t counter, uint64_t *count)
 {
-    (void)counter; /* a virtual GPU has no history, so all errors were counted in this run */
+    /* Both counters are equal: a virtual GPU has no errors from before this run. */
+    (void)counter;
     nvmlReturn_t result = gwi_enter(device, count);
     if (result == NVML_SUCCESS && !gwi_board()->has_ecc)
         result = NVML_ERROR_NOT_SUPPORTED;
@@ -126,8 +127,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsig
     return result;
 }
 
-/* Several GPUs are connected by switches, whose fabric manager has finished, unless the specification makes cuInit
- * return 802. */
+/* Several GPUs are connected by switches. Their fabric manager has finished its setup, unless the specification makes
+ * cuInit return 802 (system not ready). */
 static unsigned fabric_state(void)
 {
     for (unsigned i = 0; i < gwi_nvml.spec.fault_count; i++)
@@ -333,8 +334,8 @@ static const uint64_t event_types = nvmlEventTypeSingleBitEccError | nvmlEventTy
                                     nvmlEventTypeXidCriticalError | nvmlEventTypeGpuUnavailableError;
 
 struct nvmlEventSet_st {
-    uint64_t types[GW_VIRT_DEVICES_MAX]; /* requested events */
-    uint64_t seen[GW_VIRT_DEVICES_MAX];  /* number of the GPU's events that were already handled */
+    uint64_t types[GW_VIRT_DEVICES_MAX]; /* by GPU: bits of the requested event types */
+    uint64_t seen[GW_VIRT_DEVICES_MAX];  /* by GPU: number of its events that were already handled */
 };
 
 GWI_ANSWER(nvmlDeviceGetSupportedEventTypes, uint64_t, event_types)
@@ -426,7 +427,7 @@ GWI_NVML nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *d
     return data != NULL ? wait(set, data, timeout_ms) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-/* The structure of the first version ends before the instance ids. */
+/* The first version: like nvmlEventSetWait_v2(), but its structure ends before the instance ids. */
 GWI_NVML nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
 {
     nvmlEventData_t full;

@@ -29,7 +29,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     return result;
 }
 
-/* The first version of this function counts the memory that the driver reserves as used. */
+/* The first version of this function: the memory that the driver reserves counts as used, too. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     nvmlMemory_v2_t full;
@@ -43,7 +43,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t 
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
-    const uint64_t own_bytes = 1 << 20; /* the driver's own mappings on each GPU */
+    const uint64_t own_bytes = 1 << 20; /* BAR1 memory that the driver itself maps on each GPU */
     nvmlReturn_t result = gwi_enter(device, memory);
     if (result != NVML_SUCCESS)
         return result;

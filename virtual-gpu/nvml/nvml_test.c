@@ -26,7 +26,7 @@ GW_NVML_FUNCTIONS(DECLARE)
 #undef DECLARE
 static gw_nvml_fn_nvmlErrorString *nvmlErrorString;
 
-/* A function of any signature, called with six arguments. It ignores those that it does not have. */
+/* A function of any signature, called with six arguments. A function with fewer parameters ignores the others. */
 typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 static void *symbol_find(const char *name)
@@ -114,12 +114,12 @@ static void expect_refused(const char *name, any_function *function)
         fail_msg("%s of nothing: %d", name, result);
 }
 
-/* Pass a valid GPU, and NULL as the pointer for the result. */
+/* Call the function with a valid GPU, and NULL as the pointer for the result. It must return an error. */
 static void expect_no_crash(const char *name, any_function *function)
 {
     if (strncmp(name, "nvmlDevice", 10) != 0 || strncmp(name, "nvmlDeviceGetCount", 18) == 0 ||
         strncmp(name, "nvmlDeviceGetHandleBy", 21) == 0)
-        return; /* does not take a GPU */
+        return; /* the function has no GPU as its parameter */
     int result = function((uintptr_t)device_at(0), 0, 0, 0, 0, 0);
     if (result != NVML_ERROR_INVALID_ARGUMENT && result != NVML_ERROR_NOT_SUPPORTED)
         fail_msg("%s without a place for the answer: %d", name, result);
@@ -244,8 +244,8 @@ static void test_processes(void **state)
     nvmlShutdown();
 }
 
-/* A listener receives the events after its registration, in order. If it waited too long, it receives only the
- * newest events. */
+/* A listener receives the events after its registration, in order. If more events occurred than the state stores, it
+ * receives only the newest ones. */
 static void test_events(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void test_events(void **state)
     assert_int_equal(nvmlDeviceRegisterEvents(device_at(1), UINT64_C(1) << 40, set), NVML_ERROR_NOT_SUPPORTED);
     assert_int_equal(nvmlDeviceRegisterEvents(device_at(1), nvmlEventTypeXidCriticalError, set), NVML_SUCCESS);
     assert_int_equal(nvmlEventSetWait_v2(set, &event, 0), NVML_ERROR_TIMEOUT);
-    gwi_health_xid(shared, 0, 31, 0); /* this GPU has no registered events */
+    gwi_health_xid(shared, 0, 31, 0); /* no listener has registered for events of this GPU */
     gwi_health_xid(shared, 1, 43, 0);
     gwi_health_xid(shared, 1, 45, 0);
     assert_int_equal(nvmlEventSetWait_v2(set, &event, 0), NVML_SUCCESS);
@@ -283,7 +283,7 @@ static void test_events(void **state)
     nvmlShutdown();
 }
 
-/* The fault is due first in the future, then in the past. */
+/* A fault at a given time: it has no effect while the time is in the future, and is applied when it has passed. */
 static void test_timed_fault(void **state)
 {
     (void)state;

@@ -33,7 +33,8 @@ uint64_t gwi_lasted_ns(uint64_t since_ns)
 
 /* --- how busy ------------------------------------------------------------------------------------------- */
 
-/* Return the time from which the process's spans are complete, but not before the window began. */
+/* Return the begin of the window, or of the oldest span that is still stored, if that is later and older spans were
+ * overwritten. */
 static uint64_t known_from_ns(const gwi_shared_busy *busy, uint64_t now_ns)
 {
     uint64_t from_ns = now_ns - window_ns;
@@ -54,7 +55,8 @@ unsigned gwi_process_busy_percent(unsigned slot, unsigned device)
     return percent > 100 ? 100 : (unsigned)percent;
 }
 
-/* A monitor requests many values at once. A check for dead processes before each value would be too slow. */
+/* Check for dead processes at most every 10 ms: a monitor requests many values at once, and a check before each value
+ * would be too slow. */
 static void tidy_sometimes(void)
 {
     const uint64_t every_ns = 10000000;
@@ -200,7 +202,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan
 unsigned gwi_power_limit_mw(nvmlDevice_t device)
 {
     const gw_virt_board *board = gwi_board();
-    /* If capped, the limit is half way between the minimum and the default. */
+    /* If the fault `power-cap` is active, the limit is half way between the minimum and the default. */
     return (unsigned)(is_capped(gwi_card_of(device)) ? (board->power_min_mw + board->power_limit_mw) / 2
                                                      : board->power_limit_mw);
 }

@@ -15,9 +15,9 @@ typedef struct options {
     const char *processes; /* --query-compute-apps */
     const char *format;
     const char *id;
-    const char *loop_s, *loop_ms; /* repeat the output after this time */
+    const char *loop_s, *loop_ms; /* as given by -l and -lms: interval of repeated output; NULL: not given */
     bool list, details, version, help;
-    bool header, units; /* of the CSV */
+    bool header, units; /* in CSV output, print the header and the units */
 } options;
 
 static const char usage[] = "nvidia-smi (of gpuwhy's virtual cards)\n"
@@ -476,7 +476,7 @@ static int answer(const options *asked, const cards *found)
     return table(found);
 }
 
-/* If the output is repeated, sleep for the requested interval. Otherwise, return false. */
+/* Sleep for the interval of -l or -lms and return true. Without such an option, return false at once. */
 static bool again(options *asked)
 {
     if (asked->loop_s == NULL && asked->loop_ms == NULL)

@@ -1,11 +1,12 @@
-/* Sizes, offsets and numbers of the driver's ABI, read from one header. A test compares the facts of two headers. */
+/* Sizes, offsets and numbers of the driver's ABI, as one header defines them. A test compares the facts of our header
+ * with those of a toolkit's cuda.h. */
 #ifndef ABI_FACTS_H
 #define ABI_FACTS_H
 
 #include <stddef.h>
 
 typedef struct abi_fact {
-    const char *name; /* static */
+    const char *name; /* what `value` is, for example "sizeof CUmemLocation"; static */
     long long value;
 } abi_fact;
 

@@ -1,4 +1,4 @@
-/* The facts (abi_facts.h) as our own header, gw_cuda_abi.h, defines them. */
+/* The ABI facts (abi_facts.h) as defined by our own header, gw_cuda_abi.h. */
 #include "abi_facts.h"
 
 #include "gw_cuda_abi.h"

@@ -1,4 +1,5 @@
-/* Replaces the hook's header in tests of the generated wrappers. The functions here store what a wrapper reports. */
+/* Replaces the hook's header in tests of the generated wrappers. The functions declared here store the arguments that a
+ * wrapper passes to them. */
 #ifndef GWI_HOOK_H
 #define GWI_HOOK_H
 
@@ -12,7 +13,8 @@ typedef struct gwi_slot_ref {
     unsigned fn;
 } gwi_slot_ref;
 
-/* The last report of a wrapper, and the number of reports since the test cleared it. */
+/* The arguments of the latest calls of the functions below, and the number of calls of each function since the test
+ * cleared gwi_said. */
 typedef struct said {
     int hot_count, read_count, event_count, failed_count, after_count, leave_count;
     unsigned fn, kind, counter, flags;
@@ -23,7 +25,7 @@ typedef struct said {
     const char *text;
     int order_count;
     unsigned step;
-    uint64_t order[4]; /* object, source, bytes, stream */
+    uint64_t order[4]; /* arguments of gwi_order(): object, source, bytes, stream */
 } said;
 extern said gwi_said;
 

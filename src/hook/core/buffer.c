@@ -1,4 +1,4 @@
-/* Write records into the shared buffer. gw_buffer.h describes its layout and rules. */
+/* Write records into the shared buffer. gw_buffer.h describes the buffer's layout and rules. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
 
@@ -14,10 +14,10 @@
 /* The hook's private data in the reserved part of a slot. Chunk numbers start at 1; 0 means no chunk. */
 typedef struct slot_private {
     uint32_t chunk;         /* current chunk for all records */
-    uint32_t reserve_chunk; /* current chunk from the reserve, for failures only */
+    uint32_t reserve_chunk; /* current chunk from the reserve, for failures when no other chunk is free */
     uint32_t chunk_hint;    /* index at which to start looking for the next chunk */
     uint32_t ring_asked;
-    uint32_t refused;        /* the guard refused this call */
+    uint32_t refused;        /* 1: the guard refused the call in progress */
     uint32_t pending_device; /* the device for which the guard counts `pending_bytes` during the call */
     uint64_t pending_bytes;
     gwi_stack_known stack;
@@ -32,8 +32,8 @@ static slot_private *private_of(gw_slot *slot)
     return (slot_private *)(void *)slot->reserved;
 }
 
-/* The slot of threads that could not get one, and of all threads if there is no buffer. It is always marked as inside
- * a call, so nothing is recorded. */
+/* The slot that all threads without a slot of their own share: there is no buffer, or no slot was free. It is always
+ * marked as inside a call, so nothing is recorded. */
 static gw_slot no_slot = {.inside_fn = 1};
 static gw_buffer_head no_head;
 
@@ -205,7 +205,7 @@ uint32_t gwi_slot_index(const gw_slot *slot)
     return (uint32_t)(slot - gwi.slots);
 }
 
-/* Read the name from a file, because a system call filter may forbid prctl() (see buffer_file.c). */
+/* Read the thread's name from a file, because a system call filter may forbid prctl() (see buffer_file.c). */
 static void read_thread_name(gw_slot *slot)
 {
     char path[48];
@@ -234,7 +234,7 @@ gw_slot *gwi_slot_take(uint32_t mark)
         slot->generation++;
         slot->mark = mark;
         memset(slot->reserved, 0, sizeof slot->reserved);
-        private_of(slot)->chunk_hint = i * 7; /* spread the threads over the chunks */
+        private_of(slot)->chunk_hint = i * 7; /* let each thread start its search at another chunk */
         memset(slot->name, 0, sizeof slot->name);
         read_thread_name(slot);
         if (!atomic_compare_exchange_strong(&slot->state, &expected, GW_SLOT_LIVE))
@@ -274,7 +274,8 @@ static void chunk_close(uint32_t *chunk)
     *chunk = 0;
 }
 
-/* Release the slot at thread exit. A forked child inherits the pointer, but does not own the slot. */
+/* Release the slot at thread exit. A forked child inherits the pointer, but must not release the slot, which
+ * belongs to the parent. */
 static void thread_ends(void *value)
 {
     gw_slot *slot = value;
@@ -347,7 +348,7 @@ static bool has_room(uint32_t chunk, uint32_t records)
     return chunk != 0 && used_of(chunk) + records * sizeof(gw_raw_event) <= GW_CHUNK_RECORDS * sizeof(gw_raw_event);
 }
 
-/* When no chunk is free, wait this many ticks (about 0.1 ms or more) before the next search. */
+/* FULL_TICKS: when no chunk is free, wait this many ticks (about 0.1 ms or more) before the next search. */
 enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
 
 /* Return a chunk of this thread with room for `records` records. Returns 0 if there is none; the records are then

@@ -1,4 +1,5 @@
-/* The slow path into a wrapper, for a new thread or a new process. Also records facts, which any thread may do. */
+/* The slow path into a wrapper: the first call of a thread or of a forked child. Also the functions that record facts,
+ * which any thread may call. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -21,17 +22,18 @@ static void forked(void)
     memset(&gwi_wipe, 0, sizeof gwi_wipe);
 }
 
-static _Atomic bool children_are_told; /* written only with the lock held */
+static _Atomic bool children_are_told; /* gwi_tell_children() has succeeded; written only with the lock held */
 
-/* The kernel wipes only anonymous memory, and gwi_wipe is in such memory. If pages are larger than GWI_PAGE_BYTES_MAX,
- * neighbouring data would be wiped too. */
+/* Ask the kernel to clear gwi_wipe in forked children. The kernel does this only for anonymous memory, and gwi_wipe is
+ * in such memory. If pages are larger than GWI_PAGE_BYTES_MAX, do not ask, because the data beside gwi_wipe would be
+ * cleared too. */
 static bool kernel_wipes(void)
 {
     return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
 }
 
-/* Make sure that the page is wiped in a child. Kernels before 4.14 cannot wipe it, so an atfork handler does, in
- * children made by fork() but not in those made by a raw clone. */
+/* Make sure that gwi_wipe is cleared in a forked child. Kernels before 4.14 cannot clear it, so there an atfork handler
+ * does: in children made by fork(), but not in those made by a raw clone. */
 bool gwi_tell_children(void)
 {
     if (!children_are_told)
@@ -44,8 +46,8 @@ static void write_fork_fact(const gw_buffer_head *parent, uint32_t site)
     gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), site, 0, NULL);
 }
 
-/* True if the buffer belongs to another living process whose memory we share (vfork, clone with CLONE_VM). Then
- * nothing is recorded. */
+/* True if the buffer belongs to another process that is alive and whose memory we share (vfork, clone with CLONE_VM).
+ * In this case, nothing is recorded. */
 static bool in_foreign_memory(void)
 {
     pid_t owner = (pid_t)gwi.head->pid;
@@ -70,7 +72,7 @@ static gw_slot *enter_slow(void)
         gwi_at_start.begin(gwi_buffer_create(mark));
         atomic_store(&gwi_wipe.mark, mark);
     }
-    gw_slot *slot = gwi_slot; /* a signal handler may have taken a slot already */
+    gw_slot *slot = gwi_slot; /* a driver call in a signal handler may have taken a slot already */
     if (slot == NULL || slot->mark != mark)
         gwi_slot = gwi_slot_take(mark);
     if (is_new)

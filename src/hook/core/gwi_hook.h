@@ -1,13 +1,13 @@
 /* Declarations shared by the generated wrappers and the hook's own files.
  *
- * A wrapper enters, calls the real function, records the call and leaves. On the common path nothing here allocates,
- * locks or makes a system call, and nothing changes results, arguments or errno.
+ * A wrapper enters, calls the real function, records the call and leaves. On the common path, this code does not
+ * allocate, lock or make a system call, and does not change results, arguments or errno.
  *
  * Per-thread state is the thread's slot in the shared buffer; thread-local storage holds one pointer to it. A slot is
- * valid while its mark equals the word on a page that the kernel wipes at fork. A NULL pointer, a slot inherited by a
- * child and a process that has not started recording all lead to gwi_enter_slow(). A call made while the thread is
- * already inside a call (inside_fn != 0) is not recorded: this keeps out our own calls, the driver's calls to itself
- * and calls from signal handlers. */
+ * valid while its mark equals gwi_wipe.mark, which the kernel sets to 0 in a forked child. A thread without a slot, or
+ * with a slot inherited from the parent process, calls gwi_enter_slow(). A call made while the thread is already inside
+ * a call (inside_fn != 0) is not recorded. So the recording does not contain our own calls, the driver's calls to
+ * itself and calls from signal handlers that interrupt a call. */
 #ifndef GWI_HOOK_H
 #define GWI_HOOK_H
 
@@ -30,23 +30,24 @@
 #define gwi_unlikely(x) __builtin_expect(!!(x), 0)
 #define GWI_COLD        __attribute__((noinline, cold))
 
-/* This attribute must be on the declaration. Otherwise code that sees only the declaration loads the address first. */
+/* The attribute must be on the declaration of a variable. Otherwise, code that sees only the declaration first loads
+ * the variable's address from a table (the GOT), which costs time. */
 #define GWI_HIDDEN __attribute__((visibility("hidden")))
 
 /* One call in progress. */
 typedef struct gwi_slot_ref {
     gw_slot *slot;
-    uint64_t entered_ticks; /* in hot and plain calls, the last clock reading, up to GWI_CALLS_A_LOOK calls old */
+    uint64_t entered_ticks; /* start of the call; if !is_timed, the time of the last clock reading of the thread */
     bool is_timed;          /* the clock was read for this call */
 } gwi_slot_ref;
 
 /* Reading the clock costs as much as the rest of a hot call (12 of 25 ns on an H200's host), so this many short
- * calls share one reading. Every synchronisation and every call recorded as an event reads the clock again. A power
- * of two. */
+ * calls of a thread share one reading. Every synchronisation and every call recorded as an event reads the clock again.
+ * A power of two. */
 enum { GWI_CALLS_A_LOOK = 8 };
 
-/* The largest page size of the architecture. Data is aligned to this size, but older dynamic loaders align it only to
- * the usual page size. */
+/* The largest page size of the architecture. gwi_wipe is aligned to this size, but older dynamic loaders align it
+ * only to the usual page size. */
 #if defined(__x86_64__)
 enum { GWI_PAGE_BYTES_MAX = 4096 };
 #else
@@ -55,21 +56,21 @@ enum { GWI_PAGE_BYTES_MAX = 65536 };
 
 enum { GWI_COURSE_DEVICES = 16 }; /* PyTorch's allocations are followed on at most this many devices */
 
-/* The page that the kernel wipes in a child. If `mark` is 0, this process has no buffer yet; otherwise the other fields
- * are valid. At a launch, the hook's data is usually no longer in the caches, because the program has worked since the
- * last one. So everything that frequent calls need is in one page, most of it in one cache line. A signal handler may
- * fork between any two of our instructions: the rest of that call then runs in the child with all fields 0, and must do
- * no harm. */
+/* The page that the kernel fills with zeros in a forked child. If `mark` is 0, this process has no buffer yet;
+ * otherwise the other fields are valid. At a launch, the hook's data is usually no longer in the caches, because the
+ * program has worked since the last launch. So everything that frequent calls need is in one page, most of it in one
+ * cache line. A signal handler may fork between any two of our instructions. The rest of the interrupted call then runs
+ * in the child with all fields 0, and must do no harm. */
 typedef union gwi_wipe_page {
     struct {
         _Atomic uint32_t mark;
         bool clock_is_not_tsc;         /* the opposite of gwi.clock_is_tsc */
         _Atomic bool orders;           /* record the calls that order work (order.c) */
         _Atomic bool pools;            /* the program uses stream-ordered memory */
-        gw_ring *_Atomic rings;        /* NULL: none */
+        gw_ring *_Atomic rings;        /* the rings of the buffer; NULL: no buffer */
         _Atomic uint64_t launches_due; /* from this tick on, watch the launches of all kernels again; 0: not set */
-        struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* by device; NULL: none yet (course.c) */
-        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* launch_sites.c */
+        struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* PyTorch's blocks by device; NULL: none */
+        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* filter; see gwi_launch.h */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
@@ -77,22 +78,22 @@ typedef union gwi_wipe_page {
 _Static_assert(offsetof(gwi_wipe_page, course[1]) <= 64, "the usual device's course is in the first line");
 _Static_assert(sizeof(gwi_wipe_page) == GWI_PAGE_BYTES_MAX, "one page");
 
-/* All other mutable state of the hook, except the resolver's and the guard's own tables. */
+/* State that several files of the hook use. Unlike gwi_wipe, a forked child inherits it. */
 typedef struct gwi_state {
     bool clock_is_tsc;
-    bool inert;           /* no recording was requested: all calls pass through */
+    bool inert; /* all calls pass through: GPUWHY_OFF=1, or neither a recording nor a memory limit was requested */
     bool attach_observer; /* GPUWHY_ATTACH is not 0 */
     bool records_sites;   /* GPUWHY_SITES is not 0 */
-    gw_buffer_head *head; /* this process's buffer; NULL: it could not be created */
+    gw_buffer_head *head; /* of this process's buffer; NULL before the first call; no_head: there is no buffer */
     gw_slot *slots;
     gw_chunk *chunks;
-    void *driver;        /* handle of the next driver; NULL: not open */
-    uint32_t name_count; /* number of the driver's exports */
+    void *driver;        /* dlopen() handle of the next driver; NULL: not open */
+    uint32_t name_count; /* number of functions that the driver exports */
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
-    char run_dir[1024]; /* "": none */
-    /* Number of modules, libraries and contexts created so far. After each creation, a kernel's handle may refer to a
-     * different kernel. */
+    char run_dir[1024]; /* "": no recording was requested */
+    /* Number of modules, libraries and contexts created so far. After each creation, a kernel's handle may refer to
+     * another kernel than before. */
     _Atomic uint32_t handles_made;
     _Atomic uint64_t card_bytes; /* total memory of the smallest device, as the program sees it; 0: not known yet */
 } gwi_state;
@@ -132,7 +133,8 @@ static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
-/* Return the thread's slot, and create it if necessary. NULL: pass the call through. */
+/* Return the thread's slot, after taking one for a new thread and creating the buffer for a new process. NULL: pass the
+ * call through. */
 gw_slot *gwi_enter_slow(void) GWI_COLD;
 
 /* False for a slot that a forked child has inherited from its parent. */
@@ -185,7 +187,7 @@ static inline void gwi_leave(gwi_slot_ref *th)
     atomic_store_explicit(&th->slot->inside_fn, 0, memory_order_release);
 }
 
-/* Take a ring for a thread's first hot call. Returns its index, or -1. */
+/* Assign a ring to a thread at its first hot call. Returns the ring's index; -1: no ring is left. */
 int32_t gwi_ring_take(gw_slot *slot) GWI_COLD;
 
 /* Record a successful hot call: increment its counter and add a ring entry. */
@@ -213,7 +215,7 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
         gwi_launch_look(th, fn, what, stream);
     if (counter == GW_COUNT_SYNC) {
         uint64_t now = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
-        atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* used by the quick calls that follow */
+        atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* reused by the next quick calls */
         atomic_store_explicit(&slot->synced_at, now, memory_order_relaxed);
         atomic_store_explicit(&slot->synced_ring_head, head, memory_order_relaxed);
         if (gwi_unlikely(now >= atomic_load_explicit(&gwi_wipe.launches_due, memory_order_relaxed)))
@@ -228,15 +230,15 @@ static inline void gwi_hot_read(gwi_slot_ref *th)
 }
 
 /* True if the calls that order work on the GPU are recorded (launches are not). Recording them starts when the program
- * allocates memory for which the order matters. From these calls the reader determines whether work on another stream
- * was ordered before a block was freed. See order.c. */
+ * allocates memory for which the order matters. From these calls the reader determines whether a block was freed while
+ * work on another stream could still use it. See order.c. */
 static inline bool gwi_orders(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.orders, memory_order_relaxed));
 }
 
-/* True if fills are recorded too. Recording them starts at the first stream-ordered allocation. Before that, only
- * page-locked memory can make the order matter, and for such memory only copies count. */
+/* True if fills are recorded too. Recording them starts at the first stream-ordered allocation. Before that, the order
+ * matters only for page-locked host memory, and there only copies count. */
 static inline bool gwi_orders_fills(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.pools, memory_order_relaxed));
@@ -254,11 +256,12 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
 
 /* Record a failed call. Results that mean "not yet" are only counted. Failed lookups of functions are counted too,
  * and some of them are recorded with `text`, the name that was looked up. `text` may be NULL. It is read only if the
- * result shows that the driver has read it too. */
+ * result shows that the driver has read it too; otherwise it may be an invalid pointer. */
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                 uint64_t a1, uint64_t a2, uint64_t a3, const char *text) GWI_COLD;
 
-/* Record a failed GET as a CALL. The wrapper of a GET is not entered. */
+/* Record a failed call of a GET function (one that only reads something, see driver.api) as an event of kind CALL. The
+ * wrapper of a GET function does not call gwi_enter(). */
 void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2,
                     uint64_t a3) GWI_COLD;
 
@@ -289,11 +292,11 @@ void gwi_filters_begin(void);
  * /proc. */
 bool gwi_calls_are_filtered(void);
 gw_slot *gwi_slot_take(uint32_t mark);
-bool gwi_slot_is_shared(const gw_slot *slot); /* true if it is in this process's buffer */
-uint32_t gwi_slot_index(const gw_slot *slot); /* only for a shared slot */
+bool gwi_slot_is_shared(const gw_slot *slot); /* true if the slot is in this process's buffer */
+uint32_t gwi_slot_index(const gw_slot *slot); /* index in the buffer; only for a shared slot */
 
-/* The lock for set-up. A fork cannot leave it held, and a signal handler cannot deadlock on it: gwi_lock() returns
- * false if the calling thread already holds it. */
+/* The lock for set-up. A fork cannot leave it held in the child, and a signal handler cannot deadlock on it: gwi_lock()
+ * returns false if the calling thread already holds it. */
 bool gwi_lock(void);
 void gwi_unlock(void);
 
@@ -308,7 +311,8 @@ typedef struct gwi_start {
 } gwi_start;
 extern GWI_HIDDEN gwi_start gwi_at_start;
 
-/* forks.c. Call this at the first call into the hook, without holding any of our locks. */
+/* forks.c. From now on, read the call site of each fork() of this process. Call this at the first call into the hook,
+ * without holding any of our locks. */
 void gwi_forks_watch(void);
 /* Return the call site at which this process was forked, as a site number of the parent; 0: not known. Only the first
  * call returns it. If the slot's thread is the one that forked, the slot also gets the limits of its stack. Call with
@@ -318,11 +322,13 @@ uint32_t gwi_fork_take(gw_slot *slot);
 /* crash.c. If GPUWHY_CATCH_CRASH=1, record fault signals from now on, before they take effect. */
 void gwi_crash_watch(void);
 
-/* record.c. Call this with the lock held once a facade's table points to the wrappers. */
+/* record.c. Remember the facade, so that gpuwhy_record() can switch its table. Call this with the lock held, once the
+ * table points to the wrappers. */
 void gwi_facade_attached(gw_facade_head *head);
-/* Call this when cuInit has succeeded: from now on, calls of functions with READ rows go straight to the driver. */
+/* Call this when cuInit has succeeded. From now on, functions whose row in driver.api says READ go straight to the
+ * driver. */
 void gwi_initialised(void);
-bool gwi_recording_is_off(void); /* true while gpuwhy_record() has switched it off */
+bool gwi_recording_is_off(void); /* true while gpuwhy_record() has switched recording off */
 
 /* order.c. Call this when a rare call has succeeded and is about to be recorded. The first allocation of
  * stream-ordered or page-locked memory starts the recording of ordering steps. After that, for each call that frees
@@ -338,8 +344,8 @@ static inline void gwi_order_event(gwi_slot_ref *th, gw_raw_event *event)
     if (gw_kind_is_in(kinds, event->kind))
         gwi_order_event_of(th, event);
 }
-/* Convert ticks to ns or, in gwi_took_us(), to microseconds, at most UINT16_MAX. 0: the tick rate is not known yet
- * (state.c). */
+/* Convert ticks to ns or, in gwi_took_us(), to microseconds, at most UINT16_MAX. Returns 0 if the tick rate is not
+ * known yet (state.c). */
 uint64_t gwi_ticks_ns(uint64_t ticks);
 uint16_t gwi_took_us(uint64_t ticks);
 
@@ -360,25 +366,25 @@ bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *r
  * a forked child its locks may be held forever), it is shutting down with the program, or this thread runs a host
  * function. */
 bool gwi_may_ask(int result);
-/* Returns true at most ten times a second, counted over all threads. `last_ns` stores the time at which it last
- * returned true. */
+/* Return true at most ten times a second, all threads together. *last_ns is the time at which it last returned
+ * true. */
 bool gwi_turn(_Atomic uint64_t *last_ns);
 
-/* Read the limit from the environment (guard.c). */
+/* Read the memory limit from the environment (guard.c). */
 void gwi_guard_begin(void);
 /* Replace a device's real free and total bytes by the values that the program should see. Does nothing while the
  * guard is off. */
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
 
-/* Return the work that the thread has submitted since the last call of gwi_slot_work(), packed as in gw_event.h
- * (buffer.c). */
+/* Return the numbers of launches, copies, reads and waits of the thread since its last call of gwi_slot_work(), packed
+ * by gw_work_pack() (buffer.c). */
 uint32_t gwi_slot_work(gw_slot *slot);
 
 /* The readable range of a stack. The limits of a thread's own stack are stored with the thread. On any other stack
  * (of a coroutine or a signal handler), each page is checked before it is read. */
 typedef struct gwi_stack_known {
     uint64_t low, high; /* limits of the thread's own stack; 0: not looked up yet, or not known */
-    uint32_t looks;     /* number of times the limits were looked up */
+    uint32_t looks;     /* how many times the limits were looked up */
 } gwi_stack_known;
 
 /* Per-thread data of site.c (buffer.c): the thread's stack, and the settings for facts that belong to the next
@@ -404,7 +410,7 @@ bool gwi_slot_take_refused(gw_slot *slot);
  * that file is not linked. gw_event.h gives the meaning of the arguments for each `kind`. */
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
-/* The generated wrappers, indexed by fn; NULL for rows that pass through. */
+/* The generated wrappers, indexed by fn. NULL: calls of the function pass through. */
 extern GWI_HIDDEN void *const gwi_wrappers[GW_FN_COUNT];
 
 /* errno belongs to the program: save and restore it around our own work. */

@@ -37,12 +37,14 @@ static inline bool gwi_launch_is_settled(const _Atomic uint64_t *settled, uint64
     return (atomic_load_explicit(&settled[gwi_launch_word(hash)], memory_order_relaxed) & bits) == bits;
 }
 
-/* Handle a successful launch of a function that is not settled. Call inside the wrapper of `fn`. */
+/* Handle a successful launch of a function whose launches are not ignored (gwi_launch_is_settled() is false). Call
+ * inside the wrapper of `fn`. */
 void gwi_launch_look(struct gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
     __attribute__((noinline, cold));
-/* Forget all functions. Called when handles may have a new meaning, and in a new process. */
+/* Forget all functions. Called when handles of functions may be reused for other functions, and in a new process. */
 void gwi_launch_forget(void);
-/* Watch all functions again. Called at a synchronisation at tick `now`, once gwi_wipe.launches_due is reached. */
+/* Stop ignoring launches: watch those of all functions again. Called at a synchronisation at tick `now`, once
+ * gwi_wipe.launches_due is reached. */
 void gwi_launch_watch_again(uint64_t now) __attribute__((noinline, cold));
 
 #endif

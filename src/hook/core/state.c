@@ -83,7 +83,7 @@ uint64_t gwi_ticks_ns(uint64_t ticks)
     return ticks_per_ms == 0 ? 0 : (uint64_t)((double)ticks * 1e6 / (double)ticks_per_ms);
 }
 
-/* Fewer than 300 ticks take less than a microsecond on any machine. */
+/* Fewer than 300 TSC ticks take less than a microsecond on any machine, so return 0 without a division. */
 uint16_t gwi_took_us(uint64_t ticks)
 {
     if (!gwi.clock_is_tsc)

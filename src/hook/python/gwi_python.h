@@ -25,19 +25,20 @@
  * for any other version, a thread of a sub-interpreter, an interpreter that is shutting down, and memory whose contents
  * are implausible. */
 
-/* Look for an interpreter among the mapped files. Too slow for the common path: a thousand files take a millisecond.
- * Call it at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock. Returns true
- * if it found a new interpreter. */
+/* Look for an interpreter among the mapped files. Too slow to be called often: it takes a millisecond for a thousand
+ * files. Call it at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock.
+ * Returns true if it found a new interpreter. */
 bool gwi_python_look(void);
 
-/* Call in a forked child. Returns true if another thread of the parent was looking at the time of the fork, so that a
- * new look is needed. */
+/* Call in a forked child. Returns true if a thread of the parent was inside gwi_python_look() at the time of the
+ * fork; then the child must call gwi_python_look() again. */
 bool gwi_python_look_forked(void);
 
 typedef struct gwi_python_frame {
-    uintptr_t code;      /* address of the code object */
-    uint64_t mark;       /* part of the key; differs (with high probability) if other code is at this address now */
-    int32_t instruction; /* bytes from the start of the code; -1: not known */
+    uintptr_t code; /* address of the code object */
+    /* hash that identifies the code; part of the site's key, because other code may get the same address later */
+    uint64_t mark;
+    int32_t instruction; /* offset of the current instruction in the code, in bytes; -1: not known */
     bool is_entry;
 } gwi_python_frame;
 
@@ -72,31 +73,33 @@ void gwi_python_forked(void); /* call in a forked child before its first event *
 /* ---- python_find.c ---- */
 
 typedef struct gwi_python_interpreter {
-    uintptr_t base;    /* start address of its file */
-    bool stays;        /* the program cannot unload it */
-    bool is_readable;  /* its layout is known */
+    uintptr_t base;    /* start address of the interpreter's file */
+    bool stays;        /* the program cannot unload this file */
+    bool is_readable;  /* its layout is known, so frames can be read */
     uint8_t probe[16]; /* first bytes of get_thread's code; unless `stays`, they are compared to check that the file is
                           still loaded */
     gw_python_layout layout;
-    int row;                        /* the row of gw_python_rows with this layout; -1: no row matches */
-    void *(*get_thread)(void);      /* PyGILState_GetThisThreadState */
-    void *(*get_lock_holder)(void); /* PyThreadState_GetUnchecked, _PyThreadState_UncheckedGet; NULL: it has none */
+    int row;                   /* the row of gw_python_rows with this layout; -1: no row matches */
+    void *(*get_thread)(void); /* PyGILState_GetThisThreadState */
+    /* PyThreadState_GetUnchecked or _PyThreadState_UncheckedGet; NULL: neither exists */
+    void *(*get_lock_holder)(void);
     void *(*get_main_interpreter)(void); /* PyInterpreterState_Main */
     void *(*get_last_interpreter)(void); /* PyInterpreterState_Head */
-    int (*is_finalizing)(void);          /* _Py_IsFinalizing, Py_IsFinalizing */
+    int (*is_finalizing)(void);          /* Py_IsFinalizing or _Py_IsFinalizing */
     uintptr_t code_type, unicode_type, bytes_type;
 } gwi_python_interpreter;
 
 enum { GWI_PYTHON_INTERPRETERS_MAX = 4 };
 
-/* Append-only: entries below the count never change. */
+/* The interpreters found. Entries are only appended: those below the count never change. */
 extern gwi_python_interpreter gwi_python_interpreter_list[GWI_PYTHON_INTERPRETERS_MAX];
 extern _Atomic uint32_t gwi_python_interpreter_count;
 
-/* True if process_vm_readv() and process_vm_writev() can be called, because no seccomp filter was added to this
- * process. The result is at most 50 ms old. */
+/* True if it is safe to call process_vm_readv() and process_vm_writev(): the thread has no seccomp filter that might
+ * kill the process for such a call. The result is at most 50 ms old. */
 bool gwi_python_may_copy(void);
-/* Copy memory that may be unmapped, or may become unmapped while we read. Costs two system calls; for rare use. */
+/* Copy memory that may be unmapped, or may become unmapped while we read. Returns false if not all of it was mapped.
+ * Costs two system calls; for rare use. */
 bool gwi_python_read(uintptr_t at, void *out, size_t bytes);
 
 /* ---- python_memory.c ---- */
@@ -111,33 +114,34 @@ bool gwi_python_read(uintptr_t at, void *out, size_t bytes);
  * The struct belongs to the calling thread and is valid for one stop. */
 enum { GWI_PYTHON_LINE_BYTES = 128, GWI_PYTHON_LINES = 1024, GWI_PYTHON_PLACES = 2048, GWI_PYTHON_VIEWS = 2 };
 struct gwi_python_memory {
-    bool failed;   /* some of the memory was gone */
+    bool failed;   /* some of the requested memory was not mapped */
     bool has_lock; /* the thread holds the interpreter's lock and needs no copies */
-    int32_t pid;   /* 0: not read yet */
+    int32_t pid;   /* this process; 0: not read yet */
     uint32_t line_count;
     uint32_t run_count, copied_runs; /* runs from index copied_runs on are requested but not copied yet */
-    uint32_t views;                  /* how often a view was chosen */
+    uint32_t views;                  /* how often an entry of `view` was replaced */
     struct {
         uintptr_t at;
         size_t bytes;
         const uint8_t *copy;
-    } view[GWI_PYTHON_VIEWS];            /* the runs that were read last: one of frames, one of objects */
+    } view[GWI_PYTHON_VIEWS];            /* the two runs used last; usually one has frames, the other objects */
     struct iovec run[GWI_PYTHON_LINES];  /* address and length of a run */
-    uint16_t run_line[GWI_PYTHON_LINES]; /* number of the run's first line */
-    uint16_t run_of[GWI_PYTHON_LINES];   /* number of a line's run */
+    uint16_t run_line[GWI_PYTHON_LINES]; /* for each run: number of its first line */
+    uint16_t run_of[GWI_PYTHON_LINES];   /* for each line: number of its run */
     uint16_t place[GWI_PYTHON_PLACES];   /* hash table by address: line number + 1; 0: free */
-    uintptr_t at[GWI_PYTHON_LINES];      /* address of a line */
+    uintptr_t at[GWI_PYTHON_LINES];      /* for each line: its address */
     uint8_t line[GWI_PYTHON_LINES][GWI_PYTHON_LINE_BYTES];
 };
 
-/* Return whether all the memory was present when it was read, and the interpreter has not started to shut down in
- * the meantime. */
+/* Return whether all the memory was mapped when it was read, and the interpreter has not started to shut down since
+ * then. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py);
 void gwi_python_copy(gwi_python_memory *memory, uintptr_t at, void *out, size_t bytes);
-/* Request memory that will be read, at most a few kilobytes. It must be present unless the interpreter shuts down.
- * The first read copies all requested memory at once. */
+/* Request memory that will be read, at most a few kilobytes. The memory must be mapped, unless the interpreter is
+ * shutting down. The first read copies all requested memory at once. */
 void gwi_python_want(gwi_python_memory *memory, uintptr_t at, size_t bytes);
-/* The same for an object that may be shorter than `bytes`: request no more than the rest of the page. */
+/* Like gwi_python_want(), for an object that may be shorter than `bytes`: request no memory beyond the end of the
+ * page in which the object starts. */
 void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes);
 
 static inline __attribute__((always_inline)) void gwi_python_fetch(gwi_python_memory *memory, uintptr_t at, void *out,

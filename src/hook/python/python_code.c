@@ -1,5 +1,6 @@
-/* Gives each Python code object a number, and records what a reader needs to know about a new one. The address is not
- * enough to identify a code object: a program that compiles code in a loop gets the same address again and again. */
+/* Gives each Python code object a number, and records the name, the file and the line table of each new one. The
+ * address is not enough to identify a code object: a program that compiles code in a loop gets the same address
+ * again and again. */
 #include "gw_hash.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
@@ -12,16 +13,16 @@ enum {
     LEVELS = 3,                /* number of tables; each is four times as large as the previous one */
     LEVEL_ENTRIES = 1 << 12,   /* number of entries in the first table */
     PROBES_MAX = 16,           /* maximum number of entries tried in one table before the next table */
-    CODES_MAX = 1 << 16,       /* maximum number of code objects that get a number */
-    LINES_BYTES_MAX = 1 << 16, /* longer line tables are not recorded */
+    CODES_MAX = 1 << 16,       /* at most this many code objects get a number */
+    LINES_BYTES_MAX = 1 << 16, /* longer line tables (in bytes) are not recorded */
     LINES_BYTES_A_FACT = GW_TEXT_BYTES_MAX / 2,
     NAME_BYTES_MAX = 400,
     TEXT_CHARACTERS_MAX = 1 << 20
 };
 
-/* An entry of an open-addressing hash table. `tag` never changes once it is set. `id` is set after the tag; while it is
- * 0, another thread is about to set it. The first table is small, so that a program with a few hundred functions uses
- * few pages. */
+/* An entry of an open-addressing hash table. `tag` never changes once it is set. `id`, the number of the code
+ * object, is set after the tag; while `id` is 0, another thread is about to set it. The first table is small, so
+ * that a program with a few hundred functions uses few pages. */
 typedef struct code_entry {
     _Atomic uint64_t tag; /* hash of address and mark; 0: free */
     _Atomic uint32_t id;
@@ -118,8 +119,8 @@ static bool write_lines(gwi_python_memory *memory, uintptr_t data, size_t bytes,
     return true;
 }
 
-/* Give a new code object a number and write all records about it. Returns the number, or 0 if a record was not
- * written. */
+/* Give a new code object a number and write all records about it. Returns the number; 0: no number is left, or not
+ * all records were written. */
 static uint32_t introduce(const gwi_python_interpreter *py, gwi_python_memory *memory, uintptr_t code)
 {
     size_t bytes = 0;
@@ -161,8 +162,8 @@ static code_entry *table_of(unsigned level)
     return t;
 }
 
-/* Return the entry that has the tag or, if there is none, a free entry for it. Returns NULL if the tables are full at
- * this hash or the memory is exhausted. */
+/* Return the entry that has the tag or, if there is none, a free entry for it. Returns NULL if all entries in which
+ * the tag may be are used by other tags, or if the memory is exhausted. */
 static code_entry *entry_of(uint64_t tag)
 {
     for (unsigned level = 0; level < LEVELS; level++) {
@@ -177,8 +178,9 @@ static code_entry *entry_of(uint64_t tag)
     return NULL;
 }
 
-/* Store the number of a new code object. If two threads see the same new code object at once, it gets two numbers, and
- * only the first one is stored. Both are valid, because each thread has written the records for its own number. */
+/* Store the number of a new code object. If two threads see the same new code object at once, each gives it a
+ * number, and only one of the two numbers is stored here. Both numbers are valid, because each thread has written
+ * the records for its own number. */
 static void remember(uint64_t tag, uint32_t id)
 {
     for (unsigned tries = 0; tries < PROBES_MAX; tries++) {

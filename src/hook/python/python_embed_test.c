@@ -66,7 +66,7 @@ static void *load(const char *path)
 /* ---- stops ---- */
 
 static int minor;             /* minor version number of Python */
-static int stops, deeper;     /* stops: number of calls of stop(); deeper: 1 after stop() has run Python again */
+static int stops, deeper;     /* stops: number of calls of stop(); deeper: 1 once stop() has run more Python code */
 static const char *wanted[8]; /* expected function names of the frames, innermost first */
 
 static const char *name_of(uint32_t code)
@@ -100,7 +100,7 @@ static void *stop(void *self, void *arguments)
     }
     EXPECT(entries == (minor < 11 ? count : (uint32_t)deeper + 1));
     stops++;
-    if (deeper == 0) { /* this program, called by Python, runs Python again */
+    if (deeper == 0) { /* run Python code from this C function, which Python has called */
         deeper = 1;
         memmove(wanted + 2, wanted, 3 * sizeof wanted[0]);
         wanted[0] = "h";
@@ -120,7 +120,7 @@ static void expect_nothing(uint32_t expected_flags)
 
 static void run_python(void)
 {
-    static method stop_method = {"stop", stop, 4 /* no arguments */, NULL};
+    static method stop_method = {"stop", stop, 4 /* METH_NOARGS */, NULL};
     memset(wanted, 0, sizeof wanted);
     wanted[0] = "g";
     wanted[1] = "f";
@@ -152,9 +152,9 @@ static struct {
 } late;
 static __thread bool answers_late;
 
-/* Replaces PyGILState_GetThisThreadState(). If answers_late is set, it returns only when the interpreter is finalised
- * and the returned thread state no longer exists. This simulates an interpreter that is finalised just after the hook
- * has checked that it is running. */
+/* Replaces PyGILState_GetThisThreadState(). If answers_late is set, this function returns only after the interpreter
+ * is finalised, so the thread state that it returns no longer exists. This simulates an interpreter that is
+ * finalised just after the hook has checked that it is running. */
 static void *answer_late(void)
 {
     void *answer = late.get_thread();
@@ -166,8 +166,8 @@ static void *answer_late(void)
     return answer;
 }
 
-/* Simulate two stops of a driver call that has released the interpreter's lock. The interpreter is finalised during the
- * second stop. */
+/* Simulate two stops of a thread that has released the interpreter's lock for a driver call. The interpreter is
+ * finalised during the second stop. */
 static void *leave(void *self, void *arguments)
 {
     test_frame frame[32];
@@ -187,7 +187,7 @@ static void *leave(void *self, void *arguments)
 
 static void end_under_a_reader(void)
 {
-    static method leave_method = {"leave", leave, 4 /* no arguments */, NULL};
+    static method leave_method = {"leave", leave, 4 /* METH_NOARGS */, NULL};
     sem_t *all[] = {&late.left, &late.go, &late.asked, &late.over, &late.read};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         EXPECT(sem_init(all[i], 0, 0) == 0);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     expect_nothing(0);
     void *library = load(argv[1]);
     EXPECT(test_look() == 1);
-    expect_nothing(0); /* loaded, but not initialised */
+    expect_nothing(0); /* the library is loaded, but Python is not initialised */
     run_python();
     EXPECT(dlclose(library) == 0);
     void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     test_frame frame[4];
     uint32_t count;
     EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
-    if (gone) { /* load it again, possibly at another address */
+    if (gone) { /* load the library again, possibly at another address */
         (void)load(argv[1]);
         (void)test_look();
         run_python();

@@ -1,7 +1,7 @@
-/* Finds Python interpreters among the mapped files. An interpreter may be linked to the program, loaded with or without
- * global names, or be part of another program. The list of mappings and the symbol tables of the files are read as
- * data. Functions of the loader are not called: they take the loader's lock, and another thread may hold this lock
- * while it waits for a lock that the hook's caller holds. */
+/* Finds Python interpreters among the mapped files. An interpreter may be part of the program's own file, or a
+ * library that is linked or loaded, with or without global names. The list of mappings and the symbol tables of the
+ * files are read as data. No functions of the loader are called, because they take the loader's lock, and another
+ * thread may hold this lock while it waits for a lock that the hook's caller holds. */
 #include "gw_hash.h"
 #include "gw_image.h"
 #include "gw_python_versions.h"
@@ -54,7 +54,7 @@ bool gwi_python_read(uintptr_t at, void *out, size_t bytes)
         if (got >= 0 || (errno != EPERM && errno != ENOSYS))
             return got == (ssize_t)bytes;
     }
-    int fd = open_plainly("/proc/self/mem"); /* process_vm_readv may be forbidden, as in some containers */
+    int fd = open_plainly("/proc/self/mem"); /* process_vm_readv is forbidden, as in some containers */
     if (fd < 0)
         return false;
     got = syscall(SYS_pread64, fd, out, bytes, at);
@@ -100,7 +100,7 @@ static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
         *ret_hex = hex;
         return (unsigned)(hex >> 16);
     }
-    if (!find_symbol(file, "Py_GetVersion", &at)) /* before 3.11 */
+    if (!find_symbol(file, "Py_GetVersion", &at)) /* Python before 3.11 */
         return 0;
     const char *(*get)(void);
     memcpy(&get, &at, sizeof get);

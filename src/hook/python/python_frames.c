@@ -1,5 +1,5 @@
 /* Reads the Python frames of the calling thread without taking the interpreter's lock, and computes a mark that
- * identifies the code of each frame. gwi_site.h describes the interface. */
+ * identifies the code of each frame. gwi_python.h describes the interface. */
 #include "gw_python_versions.h"
 #include "gw_python_walk.h"
 #include "gwi_hook.h"
@@ -12,12 +12,14 @@
 enum { INTERPRETERS_MAX = 64, THREADS_MAX = 4096, MAIN_THREAD_ID = 1 };
 
 static _Atomic uint32_t main_site;
-/* The thread state of the thread that forked this process. 0: this process is not a forked child. */
+/* The thread state of the thread that forked this process. 0: this process is not a forked child, or that thread did
+ * not run Python. */
 static _Atomic uintptr_t main_thread;
 
 /* ---- finding the thread state ---- */
 
-/* True if the interpreter is still loaded. The memory is checked only if the program can unload the interpreter. */
+/* True if the interpreter is still loaded. Its code is compared with the stored bytes only if the program can unload
+ * the interpreter. */
 static bool is_loaded(const gwi_python_interpreter *py)
 {
     uint8_t code[sizeof py->probe];
@@ -53,7 +55,7 @@ static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main
 {
     const gw_python_layout *layout = &py->layout;
     uintptr_t interpreter = (uintptr_t)py->get_last_interpreter(), thread, ident;
-    if (interpreter == main) /* the newest interpreter is also the only one */
+    if (interpreter == main) /* the newest interpreter is the main one, so there is no other */
         return false;
     for (unsigned i = 0; i < INTERPRETERS_MAX && interpreter != 0; i++) {
         if (interpreter != main) {
@@ -89,7 +91,7 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     if (!py->is_readable)
         return PRESENCE_UNKNOWN;
     uintptr_t main = (uintptr_t)py->get_main_interpreter();
-    if (main == 0) /* not initialised yet, or already finalised */
+    if (main == 0) /* Python is not initialised yet, or already finalised */
         return PRESENCE_NONE;
     if (py->is_finalizing())
         return PRESENCE_UNKNOWN;
@@ -105,7 +107,9 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
     if (!gw_python_plausible(thread))
         return PRESENCE_UNKNOWN;
-    if (!is_only) { /* the functions of one copy may return data of the other copy, which may have another version */
+    /* If two copies of Python are loaded, the functions of one may return data of the other, whose layout may
+     * differ. So read in a way that cannot fault. */
+    if (!is_only) {
         int error = errno;
         (void)gwi_python_read(at, &interpreter, sizeof interpreter);
         errno = error;
@@ -130,9 +134,9 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     return PRESENCE_THREAD;
 }
 
-/* Find the interpreter that runs this thread. A process may have two copies of the same library. Then one copy is idle,
- * or the symbols of both refer to the same data. If the copies report different thread states for this thread, the
- * result is PRESENCE_UNKNOWN. */
+/* Find the interpreter that runs this thread. A process may have loaded two copies of the Python library. Then one
+ * of the copies is idle, or the symbols of both refer to the same data. If the copies report different thread states
+ * for this thread, the result is PRESENCE_UNKNOWN. */
 static presence find_thread(gwi_python_memory **memory, const gwi_python_interpreter **ret_py, uintptr_t *ret_thread)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -164,7 +168,7 @@ static inline __attribute__((always_inline)) uint64_t eight_bytes(gwi_python_mem
     return value;
 }
 
-/* Return a mark of a file name, computed from its length and its last bytes. */
+/* Return a mark (hash) of a file name, computed from its length and, if it is ASCII, its last eight bytes. */
 static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memory *memory,
                                                                 const gw_python_layout *layout, uintptr_t object)
 {
@@ -175,7 +179,7 @@ static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memor
     return tail ^ count << 56;
 }
 
-/* Return a mark of a line table, computed from its length and its first and last bytes. */
+/* Return a mark (hash) of a line table, computed from its length and its first and last eight bytes. */
 static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memory *memory, uintptr_t object)
 {
     uint64_t count = gwi_python_word(memory, object + GW_PYTHON_OB_SIZE), head = 0;
@@ -187,12 +191,13 @@ static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memo
     return head ^ count << 56;
 }
 
-/* Return a mark of a code object. The mark changes if other code is placed at the same address. From 3.12 on, each code
- * object has its own version number. Before that, the mark is computed from the name, the file and the line table. The
- * addresses of these objects are also reused, so the mark must include their contents. Names are interned, so their
- * hash is already computed. The instructions cannot be used, because the interpreter rewrites them while they run. The
- * name, the file and the line table are valid objects, because the code object has the right type. The products are
- * added, not chained, so that the processor can compute them in parallel. */
+/* Return a mark (hash) of a code object. It changes if other code is placed at the same address. From 3.12 on, each
+ * code object has its own version number, which is part of the mark. Before 3.12, the mark is computed from the
+ * name, the file and the line table. The addresses of these objects are also reused, so the mark must include their
+ * contents. Names are interned, so their hash is already computed. The instructions cannot be used, because the
+ * interpreter rewrites them while they run. The name, the file and the line table can be read without checks,
+ * because the code object has the right type. The products are added, not chained, so that the processor can compute
+ * them in parallel. */
 static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory *memory, const gw_python_layout *layout,
                                                               uintptr_t code, uintptr_t *last_file,
                                                               uint64_t *last_file_mark)
@@ -261,7 +266,7 @@ static inline void enter_in_place(void *user, size_t index)
 
 static const gw_python_reader reader_in_place = {open_in_place, fetch_in_place, take_in_place, enter_in_place};
 
-/* Read frames directly from memory. Returns false if the memory does not contain valid frames. */
+/* Read frames directly from memory, without a copy. Returns false if the memory does not contain valid frames. */
 static inline __attribute__((always_inline)) bool read_by(const gw_python_layout *layout, uintptr_t code_type,
                                                           uintptr_t frame, gwi_python_frame *out, size_t max,
                                                           size_t *ret_count, bool *ret_cut)
@@ -304,10 +309,10 @@ static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *la
 
 /* ---- frames in memory that may be freed: request everything in as few steps as possible ---- */
 
-enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; if there are more, they are requested one by one */
+enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; further frames are requested one by one */
 
-/* Request a part of the frame stack. Versions of Python with a frame stack place frames next to each other in
- * memory. */
+/* Request the most recently used part of the frame stack, at most STACK_BYTES_AHEAD bytes. In versions of Python
+ * that have a frame stack, the frames are next to each other in memory. */
 static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
 {
     uintptr_t holder = gwi_python_word(memory, thread + layout->thread_frame);
@@ -346,7 +351,7 @@ static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout
     *last_file = file;
 }
 
-/* State while frames are copied. The marks of the frames are computed later. */
+/* State while frames are copied. copy_marks() computes the marks of the frames later. */
 typedef struct by_copy {
     gwi_python_memory *memory;
     const gw_python_layout *layout;
@@ -415,7 +420,7 @@ static bool read_frames_that_may_go(gwi_python_memory *memory, const gwi_python_
            copy_marks(memory, &py->layout, py->code_type, out, *ret_count);
 }
 
-/* Read the frames of this thread. Returns PRESENCE_THREAD if they were read, even if there are none. */
+/* Read the frames of this thread. Returns PRESENCE_THREAD if they were read, even if the thread has no frames. */
 static presence look_at_thread(gwi_python_memory *memory, gwi_python_frame *out, size_t max, size_t *ret_count,
                                bool *ret_cut, bool *ret_is_main)
 {

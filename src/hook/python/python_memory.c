@@ -1,9 +1,9 @@
-/* Copies memory of a Python interpreter that may be freed at the same time.
+/* Copies memory of a Python interpreter that another thread may free at any time.
  *
  * A system call costs as much as copying ten objects. So memory is requested first, and then one process_vm_writev()
- * from this process to itself copies all of it. The requested pieces are the local side of this call, which the kernel
- * reads like the arguments of any call. Only the remote side needs a slow lookup, and it has a single piece, the
- * destination. If a requested piece is not mapped, the copy ends there without a fault. */
+ * from this process to itself copies all of it. The requested pieces are the local side of this call, which the
+ * kernel reads like the arguments of any call. Only the remote side needs a slow lookup, and it has a single piece,
+ * the destination. If a requested piece is not mapped, the copy ends there without a fault. */
 #include "gwi_hook.h"
 #include "gwi_python.h"
 
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads of more than LARGE_BYTES are copied directly to the caller. No object header is that large. */
+/* Reads of more than LARGE_BYTES bypass the copied lines and go directly to the caller. No object header is that
+ * large. AHEAD_BYTES are copied at a read that was not requested. */
 enum { LARGE_BYTES = 256, AHEAD_BYTES = 256, PAGE_BYTES = 4096 };
 
 static uintptr_t line_of(uintptr_t at)
@@ -38,14 +39,15 @@ gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_fir
     return space;
 }
 
-/* Checking is_finalizing() is enough, because the interpreter sets this flag before it frees anything. */
+/* Check after the reads whether the interpreter is still running: it sets is_finalizing before it frees anything,
+ * and has no main interpreter once it is finalised. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py)
 {
     return memory == NULL || (!memory->failed && !py->is_finalizing() && py->get_main_interpreter() != NULL);
 }
 
-/* Return the hash table entry of a line or, if there is none, a free entry for it. There is always one, because the
- * table has twice as many entries as there can be lines. */
+/* Return the hash table entry of a line or, if there is none, a free entry for it. A free entry always exists,
+ * because the table has twice as many entries as there can be lines. */
 static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
 {
     if (gwi_unlikely(memory->line_count == 0))

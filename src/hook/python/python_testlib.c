@@ -1,4 +1,5 @@
-/* The Python part of the hook as a library that a Python interpreter loads. python_test.py calls the functions. */
+/* Makes the Python part of the hook a library that a Python interpreter can load. python_test.py calls the functions
+ * of the library. */
 #include "python_testlib.h"
 
 #include "gw_python_lines.h"
@@ -18,7 +19,7 @@
 enum { FACTS_MAX = 200000 };
 static test_fact *facts; /* owned */
 static _Atomic uint32_t fact_count;
-static char *sink_at;        /* NULL: facts are stored for the test; otherwise they are copied here, for timing */
+static char *sink_at;        /* where facts are copied while time is measured; NULL: store them in `facts` */
 static _Atomic int refusals; /* number of facts that gwi_fact() will refuse, as if the buffer were full */
 
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
@@ -26,7 +27,8 @@ bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 {
     if (atomic_load(&refusals) > 0 && atomic_fetch_sub(&refusals, 1) > 0)
         return false;
-    /* Copy as many bytes as the hook does: one record for the event, and one per 48 bytes of text. */
+    /* For a realistic time, copy as many bytes as the hook does: one record for the event, and one per 48 bytes of
+     * text. */
     if (sink_at != NULL) {
         size_t bytes = text != NULL ? strlen(text) : 0;
         sink_at[0] = (char)(a0 + a1 + a2 + a3);
@@ -121,7 +123,7 @@ void test_main_site(uint32_t site)
 
 /* ---- the native stack at the same stop ---- */
 
-/* Return the number of Python evaluation loops on the native stack; -1 if the stack is too deep. */
+/* Return the number of Python evaluation loops on the native stack; -1 if the stack has 4096 frames or more. */
 EXPORT int test_loops(void);
 int test_loops(void)
 {

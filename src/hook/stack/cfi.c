@@ -85,7 +85,7 @@ enum {
 };
 
 /* Read a pointer. For an indirect pointer, returns the address where the pointer is stored. Only pointers to
- * personality routines are indirect, and they are not used here. */
+ * personality routines are indirect, and these routines are not used here. */
 static uintptr_t take_pointer(cursor *c, unsigned encoding, uintptr_t data_base)
 {
     uintptr_t here = c->at, value = 0;
@@ -157,7 +157,8 @@ static cursor open_record(const gwi_cfi_region *region, uintptr_t at)
     return c;
 }
 
-/* Read the augmentation data. Each letter after 'z' describes one value of it. */
+/* Read the augmentation data. Each letter after 'z' stands for the next value in the data, or is a flag without a
+ * value. */
 static void take_augmentation(cursor *c, const char *letters, common *ret)
 {
     uint64_t bytes = take_uleb(c);
@@ -205,7 +206,7 @@ static bool read_common(const gwi_cfi_region *region, uintptr_t at, common *ret)
     } while (letters[n] != '\0' && ++n < sizeof letters);
     if (c.bad || id != 0 || (version != 1 && version != 3 && version != 4) || n == sizeof letters)
         return false;
-    if (version == 4 && (take(&c, 1) != 8 || take(&c, 1) != 0)) /* size of an address, size of a segment selector */
+    if (version == 4 && (take(&c, 1) != 8 || take(&c, 1) != 0)) /* bytes of an address; bytes of a segment selector */
         return false;
     ret->code_align = take_uleb(&c);
     ret->data_align = take_sleb(&c);
@@ -254,7 +255,8 @@ static uintptr_t search_table(const gwi_cfi_region *region, uintptr_t pc)
     if (c.bad || version != 1 || table_encoding != SORTED_4_4 || count_encoding == ENC_OMIT || count == 0 ||
         count > (c.end - c.at) / ENTRY_BYTES)
         return 0;
-    uint64_t low = 0, high = count; /* functions before `low` start at or before `pc`; from `high` on, after `pc` */
+    /* the functions below index `low` start at or before `pc`, those from index `high` on start after `pc` */
+    uint64_t low = 0, high = count;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         cursor entry = {c.at + middle * ENTRY_BYTES, c.end, false};
@@ -276,7 +278,7 @@ enum { REMEMBERED_MAX = 4 };
 typedef struct machine {
     const gwi_cfi_region *region;
     const common *common;
-    uintptr_t at_pc; /* first address to which the next rules apply */
+    uintptr_t at_pc; /* first address to which the rules of the next operations apply */
     gwi_cfi_rules now, first;
     gwi_cfi_rules remembered[REMEMBERED_MAX];
     unsigned remembered_count;
@@ -342,7 +344,7 @@ static void advance(machine *m, uint64_t units)
     m->at_pc += units * m->common->code_align;
 }
 
-/* Run an operation on the rule of one register. The first operand is the number of the register. */
+/* Run an operation that sets the rule of one register. The first operand is the number of the register. */
 static bool run_register_op(machine *m, cursor *c, unsigned op)
 {
     uint64_t number = take_uleb(c);
@@ -385,7 +387,7 @@ static bool run_register_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* Run an operation on the rule that computes the frame address (CFA). */
+/* Run an operation that sets the rule for the frame address (CFA). */
 static bool run_frame_op(machine *m, cursor *c, unsigned op)
 {
     uint64_t number;
@@ -432,7 +434,7 @@ static bool run_op(machine *m, cursor *c, unsigned op)
         return remember(m);
     case 0x0b:
         return recall(m);
-    case 0x2d: /* GNU window_save; on arm64: from here on, the return address is signed */
+    case 0x2d: /* GNU window_save; on arm64: switches the signing of return addresses; not used on x86-64 */
         return GWI_REGISTER_COUNT != 17;
     case 0x2e: /* GNU args_size */
         take_uleb(c);
@@ -449,7 +451,8 @@ static bool run_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* Run a program until it ends or advances past `pc`. Then m->now has the rules for `pc`. */
+/* Run a program until it ends or advances past `pc`. Then m->now has the rules for `pc`. Returns false if the
+ * program is damaged or not supported. */
 static bool run(machine *m, cursor c, uintptr_t pc)
 {
     while (!c.bad && c.at < c.end && m->at_pc <= pc) {
@@ -527,7 +530,7 @@ static uint64_t pop(evaluation *e)
     return e->stack[--e->depth];
 }
 
-/* Return the n-th value from the top of the stack. */
+/* Return the n-th value from the top of the stack; n = 0: the top. */
 static uint64_t peek(evaluation *e, uint64_t n)
 {
     if (n >= e->depth) {
@@ -711,8 +714,8 @@ static void run_unary(evaluation *e, cursor *c, unsigned op)
     }
 }
 
-/* Jump if `always` is set or the popped value is not 0. `begin` is the start of the expression, which a jump must not
- * leave. */
+/* Jump if `always` is set or the popped value is not 0. `begin` is the start of the expression, and a jump out of
+ * the expression is an error. */
 static void jump(evaluation *e, cursor *c, uintptr_t begin, bool always)
 {
     int64_t by = take_signed(c, 2);

@@ -43,7 +43,8 @@ static void end_record(made *m, size_t length_at)
 static void make(made *m, const uint8_t *program, size_t program_bytes)
 {
     static const uint8_t header[4] = {1, 0x1b, 0x03, 0x3b};
-    static const uint8_t common[] = {0x0c, 7, 8, 0x80 | 16, 1}; /* initial rules: frame is r7 + 8; r16 at frame - 8 */
+    /* initial rules: frame is r7 + 8, r16 is stored at frame - 8 */
+    static const uint8_t common[] = {0x0c, 7, 8, 0x80 | 16, 1};
     static const uint8_t common_head[] = {1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b};
     memset(m, 0, sizeof *m);
     m->function = (uintptr_t)m->bytes + 0x1000;
@@ -74,15 +75,14 @@ static void make(made *m, const uint8_t *program, size_t program_bytes)
 static void the_rules_of_each_instruction(void **state)
 {
     static const uint8_t program[] = {
-        0x41, 0x0e, 16,   0x86, 2,             /* +1: frame r7 + 16, r6 at frame - 16 */
-        0x43, 0x0d, 6,                         /* +4: frame r6 + 16 */
-        0x02, 0x10, 0x0a, 0xc6, 0x0c, 7,    8, /* +20: remember the rules; r6 restored to the initial rule; frame r7 + 8
-                                                */
-        0x41, 0x0b,                            /* +21: recall the rules */
-        0x41, 0x0f, 3,    0x76, 0x78, 0x06,    /* +22: frame is the value at r6 - 8 */
-        0x41, 0x10, 3,    2,    0x76, 0x00,    /* +23: r3 is stored at r6 + 0 */
-        0x41, 0x07, 16,                        /* +24: no caller */
-        0x41, 0x15, 12,   0x7f, 0x16, 13,   1, 0x31 /* +25: r12 is frame + 8 (-1 * -8), r13 is 1 */
+        0x41, 0x0e, 16,   0x86, 2,                  /* function + 1: frame is r7 + 16, r6 is stored at frame - 16 */
+        0x43, 0x0d, 6,                              /* + 4: frame is r6 + 16 */
+        0x02, 0x10, 0x0a, 0xc6, 0x0c, 7,    8,      /* + 20: remember the rules; r6 as at the start; frame is r7 + 8 */
+        0x41, 0x0b,                                 /* + 21: recall the remembered rules */
+        0x41, 0x0f, 3,    0x76, 0x78, 0x06,         /* + 22: frame is the value stored at r6 - 8 */
+        0x41, 0x10, 3,    2,    0x76, 0x00,         /* + 23: r3 is stored at r6 + 0 */
+        0x41, 0x07, 16,                             /* + 24: there is no caller */
+        0x41, 0x15, 12,   0x7f, 0x16, 13,   1, 0x31 /* + 25: r12 is frame + 8 (-1 * -8), r13 is 1 */
     };
     made m;
     gwi_cfi_rules r;
@@ -134,8 +134,8 @@ static void what_is_not_understood_is_refused(void **state)
         {{0x0b}, 1},                         /* recall without remember */
         {{0x0a, 0x0a, 0x0a, 0x0a, 0x0a}, 5}, /* too many remembered rules */
         {{0x0f, 0x7f}, 2},                   /* an expression that goes past the end */
-        {{0x0d, 0x63}, 2},                   /* frame in an unknown register */
-        {{0x0f, 1, 0x30, 0x0e, 8}, 5},       /* an offset while the frame is an expression */
+        {{0x0d, 0x63}, 2},                   /* the frame address is in a register that is not supported */
+        {{0x0f, 1, 0x30, 0x0e, 8}, 5},       /* a new offset while the frame address is an expression */
         {{0x0c, 0xff, 0xff, 0xff, 0xff}, 5}, /* a number that never ends */
     };
     (void)state;
@@ -165,10 +165,10 @@ static void expressions(void **state)
         bool good;
         uint64_t value;
     } sample[] = {
-        {{2, 0x77, 0x08}, true, 108},                                                  /* breg7 + 8 */
-        {{3, 0x77, 0x78, 0x06}, true, 184},                                            /* value at breg7 - 8 */
-        {{4, 0x77, 0x78, 0x94, 1}, true, 184},                                         /* one byte at breg7 - 8 */
-        {{11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}, true, 116}, /* as in the PLT */
+        {{2, 0x77, 0x08}, true, 108},                                                  /* r7 + 8 */
+        {{3, 0x77, 0x78, 0x06}, true, 184},                                            /* the eight bytes at r7 - 8 */
+        {{4, 0x77, 0x78, 0x94, 1}, true, 184},                                         /* one byte at r7 - 8 */
+        {{11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}, true, 116}, /* as linkers write for PLTs */
         {{3, 0x35, 0x12, 0x1e}, true, 25},                                             /* 5, dup, times */
         {{4, 0x31, 0x33, 0x16, 0x1c}, true, 2},                                        /* 1, 3, swap, minus */
         {{5, 0x31, 0x32, 0x33, 0x17, 0x1c}, true, UINT64_MAX}, /* 1, 2, 3, rot: 3, 1, 2; minus: -1 */
@@ -181,7 +181,7 @@ static void expressions(void **state)
         {{4, 0x2f, 0xf0, 0xff, 0x30}, false, 0},               /* a jump out of the expression */
         {{3, 0x31, 0x30, 0x1b}, false, 0},                     /* division by zero */
         {{1, 0x22}, false, 0},                                 /* operation on an empty stack */
-        {{2, 0x70, 0}, false, 0},                              /* an unknown register */
+        {{2, 0x70, 0}, false, 0},                              /* r0, whose value is not known */
         {{3, 0x0a, 0xff, 0x7f, 0x06}, true, 0x7fff},           /* the last byte is not part of the expression */
         {{4, 0x0a, 0xff, 0x7f, 0x06}, false, 0},               /* memory that is not mapped */
         {{1, 0xf0}, false, 0},                                 /* unknown operation */
@@ -242,7 +242,7 @@ static bool read_nothing(void *user, uintptr_t at, uint64_t *ret_value)
     return at % 2 == 0;
 }
 
-/* Rules that were found in a damaged table must be safe to use. */
+/* Check that rules found in a damaged table are safe to use. */
 static void use_rules(const gwi_cfi_region *region, const gwi_cfi_rules *rules)
 {
     uint64_t reg[GWI_REGISTER_COUNT] = {0}, value;
@@ -267,7 +267,8 @@ static void damage(uint8_t *copy, size_t bytes, unsigned places)
     }
 }
 
-/* Each copy ends at the end of its allocation, so that AddressSanitizer detects a read past the end. */
+/* Search damaged copies of the table. Each copy ends at the end of its allocation, so that AddressSanitizer detects
+ * a read past the end. */
 static void damaged_copies(void **state)
 {
     enum { COPIES = 300, LOOKS = 200, HEAD_BYTES = 12 };
@@ -288,7 +289,8 @@ static void damaged_copies(void **state)
         gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + bytes, (uintptr_t)copy + table_at};
         for (unsigned i = 0; i < LOOKS; i++) {
             gwi_cfi_rules rules;
-            /* Pick addresses up to 2 MiB before the copy. The offsets in the tables point there. */
+            /* Pick addresses up to 2 MiB before the copy. The functions of a copied table appear to be there,
+             * because its offsets are relative and the C library's code is before its table. */
             uintptr_t pc = (uintptr_t)copy - next_random() % (1 << 21);
             bool found_rules = gwi_cfi_find(&region, pc, &rules);
             if (found_rules)

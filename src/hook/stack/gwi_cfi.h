@@ -1,8 +1,8 @@
 /* Call frame information: rules that find a function's caller from the registers and the stack. Compilers write them
  * into .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
  *
- * These are pure functions over bytes in memory, which may be damaged. They read nothing outside a region, except
- * through the caller's read function, and they store, lock and allocate nothing. */
+ * The functions here keep no state, take no lock and allocate nothing. They read only bytes of a region, which may
+ * be damaged, and other memory through the caller's read function. */
 #ifndef GWI_CFI_H
 #define GWI_CFI_H
 
@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a file's call frame information is mapped in this process. Bytes from `low` to `high` may be read. */
+/* Where a file's call frame information is mapped in this process. The bytes from `low` up to, but not including,
+ * `high` may be read. */
 typedef struct gwi_cfi_region {
     uintptr_t low, high;
     uintptr_t table; /* .eh_frame_hdr: the sorted table of functions; 0: none */
@@ -20,12 +21,14 @@ typedef struct gwi_cfi_region {
 /* How a caller's register is restored. */
 typedef enum gwi_cfi_how {
     GWI_CFI_SAME,      /* unchanged, or has no rule */
-    GWI_CFI_UNDEFINED, /* lost; if it is the return address, there is no caller */
+    GWI_CFI_UNDEFINED, /* lost; if this is the return address, there is no caller */
     GWI_CFI_AT,        /* in memory at frame address + value */
     GWI_CFI_IS,        /* equal to frame address + value */
     GWI_CFI_REGISTER,  /* in the register with the number `value` */
+    /* `value` is the address of an expression, which begins with its length. The expression computes the address where
+     * the register is stored (AT), or the register itself (IS). */
     GWI_CFI_AT_EXPRESSION,
-    GWI_CFI_IS_EXPRESSION /* value: address of the expression, which begins with its length */
+    GWI_CFI_IS_EXPRESSION
 } gwi_cfi_how;
 
 /* The rules at one instruction. The frame address is a register plus an offset, or the value of an expression. */
@@ -34,15 +37,15 @@ typedef struct gwi_cfi_rules {
     uint8_t how[GWI_REGISTER_COUNT];
     bool frame_is_expression;
     uint8_t frame_register;
-    int64_t frame_value; /* offset, or address of the expression */
+    int64_t frame_value; /* offset from the register, or address of the expression */
     uint8_t return_register;
-    bool is_signal_frame; /* the kernel made this frame: the caller was interrupted and did not make a call */
+    bool is_signal_frame; /* the kernel made this frame for a signal: the caller was interrupted and made no call */
 } gwi_cfi_rules;
 
-/* Find the rules at `pc`. False: the file has no rules for it, or they are damaged or not supported. */
+/* Find the rules at `pc`. Returns false if the file has no rules for `pc`, or if they are damaged or not supported. */
 bool gwi_cfi_find(const gwi_cfi_region *region, uintptr_t pc, gwi_cfi_rules *ret_rules);
 
-/* Inputs that an expression may use. */
+/* The registers and the memory that an expression may use. */
 typedef struct gwi_cfi_inputs {
     const uint64_t *reg;
     uint32_t known;                                              /* bit n: reg[n] holds register n */
@@ -50,8 +53,8 @@ typedef struct gwi_cfi_inputs {
     void *user;
 } gwi_cfi_inputs;
 
-/* Evaluate the expression at `at`. If `pushed` is true, `first` is on its stack at the start. Returns false if the
- * expression is damaged, not supported, does not end, or needs an unknown input. */
+/* Evaluate the expression at `at`. If `pushed` is true, the evaluation starts with `first` on its stack. Returns
+ * false if the expression is damaged, not supported, does not end, or needs an unknown input. */
 bool gwi_cfi_evaluate(const gwi_cfi_region *region, uintptr_t at, const gwi_cfi_inputs *inputs, bool pushed,
                       uint64_t first, uint64_t *ret_value);
 

@@ -7,12 +7,13 @@
 
 #if defined(__x86_64__)
 
-/* DWARF's tables treat the return address as a separate register. A call stores it directly below the frame address. */
+/* DWARF's tables treat the return address as a register of its own, number 16. A call instruction stores the return
+ * address directly below the frame address. */
 enum { GWI_REGISTER_COUNT = 17, GWI_REG_BP = 6, GWI_REG_SP = 7, GWI_REG_PC = 16 };
 enum { GWI_CAN_UNWIND = 1 };
 
-/* Store the current registers. The calling function must not return while they are used. Returns a bit mask of the
- * known registers: those that a callee preserves, and the PC. */
+/* Store the current registers. The function that calls this must not return while the stored registers are used.
+ * Returns a bit mask of the known registers: those that a callee preserves, and the PC. */
 static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_t reg[GWI_REGISTER_COUNT])
 {
     __asm__ volatile("movq %%rbx, 3*8(%0)\n\t"
@@ -30,7 +31,8 @@ static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_
     return 1u << 3 | 1u << 6 | 1u << 7 | 0xfu << 12 | 1u << 16;
 }
 
-/* Read a word of memory without the checks of sanitizers, because it may belong to other code. */
+/* Read a word of memory without the checks of sanitizers, because the word may be in a frame of another function,
+ * where AddressSanitizer would report an error. */
 static inline uint64_t gwi_peek(uintptr_t at)
 {
     uint64_t value;
@@ -38,7 +40,7 @@ static inline uint64_t gwi_peek(uintptr_t at)
     return value;
 }
 
-/* Guess whether the code before a return address is a call. */
+/* Guess whether the instruction before `pc` is a call, so that `pc` may be a return address. */
 static inline bool gwi_follows_call(uintptr_t pc)
 {
     uint64_t before = gwi_peek(pc - 8); /* the highest byte is the one right before `pc` */
@@ -55,7 +57,8 @@ static inline bool gwi_follows_call(uintptr_t pc)
 
 #else
 
-/* No native walk on this machine yet: sites have only their Python frames, and a flag reports that. */
+/* No native walk on this machine yet: sites have only their Python frames, and the flag NATIVE_LOST for the missing
+ * part. */
 enum { GWI_REGISTER_COUNT = 33, GWI_REG_BP = 29, GWI_REG_SP = 31, GWI_REG_PC = 32 };
 enum { GWI_CAN_UNWIND = 0 };
 

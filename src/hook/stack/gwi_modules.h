@@ -31,32 +31,34 @@ typedef struct gwi_module {
     _Atomic uint32_t is_announced; /* the module's MAPPED record was written */
 } gwi_module;
 
-/* Call this once per process image and without our lock, because it calls dlsym(). With `without_loader`,
- * /proc/self/maps is used instead of the loader (for tests). */
+/* Call this once per process image, without holding the hook's lock, because it calls dlsym(). With
+ * `without_loader`, /proc/self/maps is used instead of the loader (for tests). */
 void gwi_modules_begin(bool without_loader);
 
-/* Set the memory for the table: GWI_MODULES_BYTES, all zero, a multiple of a page. */
+/* Set the memory for the table of modules: GWI_MODULES_BYTES bytes (whole pages), all zero. */
 enum { GWI_MODULE_TEXT_BYTES = 512 << 10, GWI_MODULES_BYTES = GWI_MODULES_MAX * 128 + GWI_MODULE_TEXT_BYTES };
 void gwi_modules_place(void *memory);
-void gwi_modules_forked(void); /* call in a forked child: modules stay valid, but are not recorded yet */
+/* call in a forked child: the modules stay valid, but must be recorded again */
+void gwi_modules_forked(void);
 
-/* Return the number of the module at `pc`, and add the module if it is new. Returns 0 if the loader mapped no file
- * there or the table is full. Slow. If the calling thread already holds the hook's lock, only known modules are
- * found. */
+/* Return the number of the module at `pc`, and add the module to the table if it is new. Returns 0 if the loader
+ * mapped no file at `pc` or the table is full. Slow. If the calling thread already holds the hook's lock, only
+ * modules in the table are found. */
 uint32_t gwi_module_find(uintptr_t pc);
 
 /* Return the number of modules added so far. */
 uint32_t gwi_modules_count(void);
 
-/* Return a module. `number` must come from gwi_module_find(). */
+/* Return a module. `number` must come from gwi_module_find(). gwi_module_announce() calls `say` for a module that is
+ * not recorded yet, and returns false if `say` did. */
 const gwi_module *gwi_module_at(uint32_t number);
 bool gwi_module_announce(uint32_t number, bool (*say)(void *user, const gwi_module *module), void *user);
 
 /* Return whether the module is still mapped at `pc`. */
 bool gwi_module_is_there(uint32_t number, uintptr_t pc);
 
-/* Find the mapping that contains the address `at`, whether it is a file or not. Returns false if nothing is mapped
- * there. Slow, because it reads /proc/self/maps. */
+/* Find the mapping that contains the address `at`, of a file or of anonymous memory. Returns false if nothing is
+ * mapped there. Slow, because it reads /proc/self/maps. */
 typedef struct gwi_mapping {
     uintptr_t low, high;
     bool is_readable;

@@ -6,9 +6,10 @@
  *   cfi.c      the rules, from the call frame information in every file
  *   modules.c  the file that is mapped at an address
  *
- * Everything runs inside a wrapper after the real call, on the calling thread, and follows the hook's rules: hold no
- * lock while other code may be called, use neither malloc nor dl_iterate_phdr, preserve errno, and never cause a
- * fault, even if the memory is damaged. If a stack cannot be read, its site is 0 or has a flag for the missing part. */
+ * Everything runs on the calling thread, in a wrapper after the real call or in a callback of PyTorch's allocator. It
+ * follows the hook's rules: hold no lock while other code may be called, use neither malloc nor dl_iterate_phdr,
+ * preserve errno, and never cause a fault, even if the memory is damaged. If a stack cannot be read, its site is 0 or
+ * has a flag for the missing part. */
 #ifndef GWI_SITE_H
 #define GWI_SITE_H
 
@@ -22,9 +23,9 @@
  * yet. Call it from one thread, with the hook's lock held. */
 void gwi_site_begin(void);
 
-/* Return the calling thread's site inside the wrapper of `fn`; 0: not known. If the site is new, its records are
- * written first, with the time `ticks`, which must also be the event's time. If `is_precious` is true, these records
- * may use the room reserved for failures. */
+/* Return the calling thread's site; 0: not known. Call inside the wrapper of `fn`, or with GW_FN_COUNT inside
+ * PyTorch's allocator. If the site is new, its records are written first, with the time `ticks`, which must also be
+ * the event's time. If `is_precious` is true, these records may use the room reserved for failures. */
 uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious);
 
 #endif

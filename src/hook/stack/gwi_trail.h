@@ -16,7 +16,7 @@
 
 enum { GWI_TRAIL_WORDS = 140, GWI_TRAIL_MODULES = 16 };
 
-/* The registers at which a trail starts. */
+/* The registers at the start of a trail. */
 typedef struct gwi_trail_start {
     uint64_t sp, bp, pc;
     uint64_t key; /* distinguishes trails with equal registers */
@@ -27,24 +27,25 @@ typedef struct gwi_trail_start {
 typedef struct gwi_trail_draft {
     gwi_trail_start start;
     bool is_good; /* false: the walk depended on something that a trail cannot record */
-    bool uses_bp; /* the walk used the frame pointer from the start */
+    bool uses_bp; /* the walk used the value that the frame pointer had at the start */
     uint32_t word_count, module_count;
     uint64_t value[GWI_TRAIL_WORDS];
-    uint32_t distance[GWI_TRAIL_WORDS]; /* bytes */
+    uint32_t distance[GWI_TRAIL_WORDS]; /* in bytes */
     uint16_t module[GWI_TRAIL_MODULES];
-    uint64_t module_pc[GWI_TRAIL_MODULES]; /* an address in each of these modules */
+    uint64_t module_pc[GWI_TRAIL_MODULES]; /* for each module: an address in it */
 } gwi_trail_draft;
 
-/* Set the memory for trails: GWI_TRAIL_BYTES, all zero, a multiple of a page. NULL: use no trails. */
+/* Set the memory for trails: GWI_TRAIL_BYTES bytes (whole pages), all zero. NULL: use no trails. */
 enum { GWI_TRAIL_SETS = 128, GWI_TRAIL_WAYS = 4, GWI_TRAIL_BYTES = GWI_TRAIL_SETS * GWI_TRAIL_WAYS * 2048 };
 void gwi_trail_place(void *memory);
 
-/* Return whether a stored trail matches the walk that starts here. The stack must be readable from start->sp (a
- * multiple of eight) to `stack_end`, at least one word further. `*ret_result` is the value stored with the trail. */
+/* Return whether a stored trail matches the walk that starts with the registers `start`. The stack must be readable
+ * from start->sp (a multiple of eight) to `stack_end`, which is at least eight bytes higher. `*ret_result` is the
+ * value stored with the trail. */
 bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t *ret_result);
 
-/* Return whether the walk from here should be recorded as a trail. Recording slows the walk down, so if there is no
- * free entry, the answer is true only once in 16 calls. */
+/* Return whether the walk that starts with the registers `start` should be recorded as a trail. Recording slows the
+ * walk down, so if there is no free entry, the answer is true only once in 16 calls. */
 bool gwi_trail_is_wanted(const gwi_trail_start *start);
 
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start);

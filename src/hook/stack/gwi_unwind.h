@@ -1,8 +1,8 @@
 /* The native walk: from registers to the return addresses of the calling frames.
  *
- * The walk follows the call frame information of each file and caches the rules of each instruction. A frame that
- * was seen before then costs one table lookup and one or two words read from the stack. The walk reads only the
- * thread's current stack (gwi_stack_known) and files that the loader reports as mapped. */
+ * The walk follows the call frame information of each file and caches the rules of each instruction. A frame whose
+ * rules are cached costs one table lookup and one or two words read from the stack. The walk reads only the thread's
+ * current stack (gwi_stack_known) and files that the loader reports as mapped. */
 #ifndef GWI_UNWIND_H
 #define GWI_UNWIND_H
 
@@ -17,7 +17,7 @@ typedef struct gwi_walk {
     uint32_t skip_module;          /* in: leave out the innermost frames that are in this module; 0: none */
     uint64_t salt;                 /* in: distinguishes stacks whose walks start with equal registers */
     bool only_key;                 /* in: do not list the frames if the key can be computed without them */
-    bool is_short;                 /* out: the frames are incomplete because of only_key, and `flags` is not set */
+    bool is_short;                 /* out: because of only_key, the frames are incomplete and `flags` is not set */
     unsigned flags;                /* out: GW_SITE_NATIVE_* */
     uint64_t key;                  /* out: identifies all frames and their files */
     uint32_t count;
@@ -28,7 +28,7 @@ typedef struct gwi_walk {
     gwi_trail_draft draft;               /* private */
 } gwi_walk;
 
-/* Set the memory for cached rules: GWI_UNWIND_BYTES, all zero, a multiple of a page. NULL: cache nothing. */
+/* Set the memory for cached rules: GWI_UNWIND_BYTES bytes (whole pages), all zero. NULL: cache nothing. */
 enum { GWI_UNWIND_ENTRIES = 16 << 10, GWI_UNWIND_BYTES = GWI_UNWIND_ENTRIES * 16 };
 void gwi_unwind_place(void *memory);
 

@@ -27,13 +27,14 @@ typedef int find_object_function(void *pc, found_object *ret);
 
 static find_object_function *_Atomic find_object; /* NULL: read /proc/self/maps instead */
 static gwi_module *modules;                       /* [0] is unused */
-static _Atomic uint32_t module_count;             /* number of modules in the table; changed under our lock */
-static char *text;                                /* end of the paths stored so far; used under our lock */
+static _Atomic uint32_t module_count;             /* number of modules in the table; changed with our lock held */
+static char *text;                                /* end of the paths stored so far; used with our lock held */
 
 /* ---- is memory readable? ---- */
 
-/* With an unreadable mask, rt_sigprocmask fails with EFAULT. Otherwise it fails because the operation -1 is invalid:
- * the kernel copies the new mask before it checks the operation. */
+/* Pass the eight bytes to rt_sigprocmask as a signal mask. If they are unreadable, the call fails with EFAULT.
+ * Otherwise it fails because the operation -1 is invalid, and changes nothing: the kernel copies the mask before it
+ * checks the operation. */
 bool gwi_may_read(uintptr_t at)
 {
     enum { MASK_BYTES = 8 };
@@ -50,7 +51,7 @@ typedef struct mapping {
     char path[1024];
 } mapping;
 
-/* Reads the file in pieces. Uses raw system calls, because the C library's wrappers are cancellation points. */
+/* Reads /proc/self/maps in pieces, with raw system calls, because the C library's wrappers are cancellation points. */
 typedef struct maps_reader {
     int fd;
     size_t used, at;
@@ -163,7 +164,7 @@ static const ElfW(Phdr) * headers_of(uintptr_t start, unsigned *ret_count)
     return (const ElfW(Phdr) *)(start + head->e_phoff);
 }
 
-/* Set the start, the end and the bias of the module. */
+/* Set the start, the end and the bias of the module. Returns false if the file has no loaded segment. */
 static bool measure(const ElfW(Phdr) * header, unsigned count, uintptr_t start, gwi_module *m)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
@@ -291,7 +292,7 @@ void gwi_modules_forked(void)
         atomic_store_explicit(&modules[i].is_announced, 0, memory_order_relaxed);
 }
 
-/* Copy a path into memory that lives as long as the table; "" if there is no room. */
+/* Copy a path into the table's memory. Returns "" if there is no room left. */
 static const char *keep_path(const char *path)
 {
     static const char unknown[] = "";
@@ -305,9 +306,9 @@ static const char *keep_path(const char *path)
     return at;
 }
 
-/* Return the path of a module. The loader has no name for the program itself. /proc/self/exe is not always the
- * program: with `ld-linux.so program` it is the loader. Call with our lock held. The result is valid until the next
- * look_up(). */
+/* Return the path of a module. The loader has no name for the program itself, so the program's path is read from
+ * /proc/self/maps. (/proc/self/exe is the loader if the program was started with `ld-linux.so program`.) Call with
+ * our lock held. The result is valid until the next look_up(). */
 static const char *path_of(const struct link_map *map, uintptr_t pc)
 {
     const mapping *found;
@@ -317,7 +318,7 @@ static const char *path_of(const struct link_map *map, uintptr_t pc)
     return look_up(pc, &found, &file_start) ? found->path : "";
 }
 
-/* True for the program itself, for the hook, and for the C library that the hook calls. */
+/* True if the module cannot be unloaded: it is the program itself, the hook, or the C library that the hook calls. */
 static bool cannot_go(const gwi_module *m, const struct link_map *map)
 {
     const uintptr_t needed[] = {(uintptr_t)gwi_modules_begin, (uintptr_t)syscall};
@@ -363,8 +364,8 @@ static uint32_t find_known(uintptr_t pc)
     return 0;
 }
 
-/* Code generated at run time is in no file and can be on the stack very often. The loader's lookup detects this
- * quickly. */
+/* True if the loader has mapped no file at `pc`. Code generated at run time is in no file and may be on the stack
+ * very often, so it must be detected quickly. */
 static bool is_in_no_file(uintptr_t pc)
 {
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
@@ -379,7 +380,7 @@ uint32_t gwi_module_find(uintptr_t pc)
     uint32_t number = find_known(pc);
     if (number != 0 || modules == NULL || !gwi_lock())
         return number;
-    number = find_known(pc); /* another thread may have added the module */
+    number = find_known(pc); /* another thread may have added the module meanwhile */
     uint32_t next = atomic_load(&module_count) + 1;
     if (number == 0 && next < GWI_MODULES_MAX && learn(pc, &modules[next])) {
         atomic_store_explicit(&module_count, next, memory_order_release);
@@ -404,7 +405,8 @@ bool gwi_module_announce(uint32_t number, bool (*say)(void *user, const gwi_modu
     gwi_module *m = &modules[number];
     if (atomic_load_explicit(&m->is_announced, memory_order_acquire) != 0)
         return true;
-    if (!say(user, m)) /* if two threads do this at once, the same record is written twice */
+    /* if two threads call this at once, the same record is written twice */
+    if (!say(user, m))
         return false;
     atomic_store_explicit(&m->is_announced, 1, memory_order_release);
     return true;
@@ -433,7 +435,8 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
                 return false;
         return marks_agree(m);
     }
-    /* The table must be at the same address too, because another file's memory may have holes where the marks were. */
+    /* Compare the address of the table before the marks are read, because another file's memory may have holes where
+     * the marks were. */
     if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start ||
         (m->cfi.table != 0 && (uintptr_t)object.eh_frame != m->cfi.table) || !marks_agree(m))
         return false;

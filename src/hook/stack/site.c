@@ -3,8 +3,8 @@
  * The key is computed from everything that is recorded about a stack: all return addresses (up to
  * GW_SITE_NATIVE_MAX), their files, and all Python code and instructions. So two stacks get the same number only if
  * their recorded parts are equal, or if two 64-bit hashes collide. The table of keys uses open addressing in its own
- * memory. Threads do not wait for each other, with one exception: if another thread is writing the same new site, a
- * thread waits briefly for the number. */
+ * memory. Threads do not wait for each other, with one exception: if another thread is writing the records of the
+ * same new site, a thread waits about 20 us for the number. */
 #include "gwi_site.h"
 
 #include "gwi_hook.h"
@@ -20,18 +20,18 @@ enum {
     TABLE_BITS = 17, /* twice as many entries as sites */
     TABLE_PLACES = 1 << TABLE_BITS,
     PROBES_MAX = 256,
-    PATIENCE = 500, /* rounds, about 20 us */
+    PATIENCE = 500, /* rounds of wait_for(), about 20 us */
     BEING_WRITTEN = -1
 };
 
 typedef struct place {
     _Atomic uint64_t key; /* 0: free */
-    _Atomic int32_t site; /* 0: not written yet, or failed; or BEING_WRITTEN */
+    _Atomic int32_t site; /* the number; 0: not written yet, or writing failed; or BEING_WRITTEN */
     uint32_t reserved;
 } place;
 
 static struct {
-    struct memory *_Atomic memory; /* NULL: no memory, or sites were not requested */
+    struct memory *_Atomic memory; /* NULL: could not be mapped, or sites were not requested */
     _Atomic uint32_t numbers_given;
     _Atomic uint32_t keys_taken;
     _Atomic uint32_t own_module; /* the hook's own module; 0: not looked up yet */
@@ -47,7 +47,7 @@ typedef struct stack {
     uint32_t python_count;
     uint32_t borrowed; /* the site whose Python frames this thread uses; 0: none */
     bool is_main;
-    gwi_python_memory *memory; /* NULL, or `space` below */
+    gwi_python_memory *memory; /* NULL: read the frames in place; otherwise `space` below */
     gwi_python_frame python[GW_SITE_PYTHON_MAX];
     gwi_python_memory space;
 } stack;
@@ -60,7 +60,7 @@ typedef struct memory {
     char unwind[GWI_UNWIND_BYTES];
     char trails[GWI_TRAIL_BYTES];
     char modules[GWI_MODULES_BYTES];
-    stack scratch[GW_SLOT_COUNT]; /* not on the thread's stack, which may be small */
+    stack scratch[GW_SLOT_COUNT]; /* for each slot; not on the thread's stack, which may be small */
 } memory;
 
 /* In a forked child, clear the parent's stacks and sites. The modules and the Python interpreters among them remain,
@@ -96,7 +96,7 @@ void gwi_site_begin(void)
     atomic_store(&sites.memory, m);
 }
 
-/* Not a cryptographic hash, but stacks that differ in one bit get different keys. */
+/* Mix a word into a key. Not a cryptographic hash, but stacks that differ in one word get different keys. */
 static uint64_t mixed(uint64_t key, uint64_t word)
 {
     key = (key ^ word) * 0xff51afd7ed558ccdull;
@@ -183,12 +183,14 @@ static void put_frame(frame_writer *w, uint64_t frame)
 
 static uint64_t python_frame(const gwi_python_frame *frame, gwi_python_memory *python_memory)
 {
-    uint32_t code = gwi_python_code(frame, python_memory); /* returns the id only: the records are already written */
+    /* only returns the number: write_codes() has written the records */
+    uint32_t code = gwi_python_code(frame, python_memory);
     uint64_t entry = frame->is_entry ? GW_FRAME_ENTRY : 0;
     return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
 }
 
-/* Write the records about code, which must come before the site. */
+/* Write the records of the stack's Python code, which must come before the SITE record. Returns false if one of them
+ * could not be written. */
 static bool write_codes(const stack *s)
 {
     for (uint32_t i = 0; i < s->python_count; i++)
@@ -285,7 +287,8 @@ static GWI_COLD uint32_t site_of_new(place *p, gw_slot *slot, uint64_t ticks, bo
     }
     if (before == BEING_WRITTEN)
         before = wait_for(p);
-    if (before == 0) /* the other thread was descheduled or had no room: write the stack again under a second number */
+    /* the other thread was descheduled or had no room: write the stack again, under a second number */
+    if (before == 0)
         return write_site(slot, ticks, is_precious, s);
     return (uint32_t)before;
 }

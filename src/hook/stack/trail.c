@@ -29,8 +29,8 @@ _Static_assert(sizeof(trail_space) == 2048 && GWI_TRAIL_BYTES == GWI_TRAIL_SETS 
 static trail_space *_Atomic trails;
 static _Atomic uint32_t next_way;
 
-/* A reader that sees a field of a later version also sees that version. On x86-64, acquire and release cost nothing
- * extra. */
+/* With acquire and release, a reader that sees a field of a newer trail also sees that `version` has changed, and
+ * ignores what it read. On x86-64, they cost nothing extra. */
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
 
@@ -46,7 +46,8 @@ static trail_space *set_of(trail_space *all, const gwi_trail_start *start)
 }
 _Static_assert(GWI_TRAIL_SETS == 1 << 7, "as many as the hash can tell");
 
-/* The trail may be rewritten while we read it. Then the result is meaningless, but no read may be outside the stack. */
+/* Compare the words of a trail with the stack. Another thread may rewrite the trail meanwhile. Then the result is
+ * ignored (see follow()), but no read may be outside the stack. */
 static bool words_agree(trail *t, uint64_t sp, uint64_t stack_bytes)
 {
     uint32_t count = GET(t->word_count);

@@ -1,20 +1,21 @@
 /* The native walk with compact, cached rules.
  *
- * Nearly all code finds its caller in the same way: the frame address is the stack pointer or the frame pointer plus a
- * constant, the return address is directly below it, and the caller's frame pointer is either unchanged or saved at a
- * constant distance. Such a rule fits into one word, together with the number of its module:
+ * In nearly all code, the caller is found in the same way: the frame address is the stack pointer or the frame pointer
+ * plus a constant, the return address is directly below the frame address, and the caller's frame pointer is either
+ * unchanged or saved at a constant distance. Such a rule fits into one word, together with the number of its module:
  *
- *   bits 0-1    source of the frame address (from_sp, from_bp, from_saved; 0: an unusual frame)
- *   bits 2-3    where the caller's frame pointer is
- *   bit  4      there is no caller
- *   bits 5-16   the module
+ *   bits 0-1    source of the frame address: FROM_SP, FROM_BP, FROM_SAVED; FROM_UNUSUAL: an unusual frame
+ *   bits 2-3    where the caller's frame pointer is: BP_SAME, BP_AT_FRAME, BP_AT_BP
+ *   bit  4      set if there is no caller
+ *   bits 5-16   number of the module
  *   bits 17-40  offset of the frame address, in words, signed
  *   bits 41-56  offset of the saved frame pointer, in words, signed
- *   bit  63     set
+ *   bit  63     always set, so that a rule is never 0
  *
- * The table holds pairs (instruction ^ rule, rule): if two threads write the same entry at once, the resulting pair
- * matches no instruction, so a wrong rule is never used. Only PC, stack pointer and frame pointer are followed. If an
- * unusual frame needs another register, the walk starts again and follows all of them. */
+ * The table holds pairs (address ^ rule, rule), where the address is that of the instruction. If two threads write the
+ * same entry at once, the resulting pair matches no address, so a wrong rule is never used. Only the PC, the stack
+ * pointer and the frame pointer are followed. If an unusual frame needs another register, the walk starts again and
+ * follows all registers. */
 #include "gwi_unwind.h"
 
 #include "gwi_hook.h"
@@ -49,8 +50,8 @@ void gwi_unwind_place(void *memory)
 
 /* ---- the stack ---- */
 
-/* The memory that a walk may read: the thread's own stack without checks, and for a limited size from `floor` on, pages
- * that the kernel reports as readable. */
+/* The memory that a walk may read: the thread's own stack, without checks, and STRANGE_STACK_BYTES from `floor` on,
+ * where each page is read only if the kernel reports it as readable. */
 typedef struct stack {
     uintptr_t low, span; /* the last readable word starts at low + span */
     uintptr_t floor;
@@ -60,8 +61,8 @@ typedef struct stack {
 enum { STRANGE_STACK_BYTES = 16 << 20, ASK_PAGE_BYTES = 4096, LOOKS_MAX = 16 };
 
 /* Find the thread's own stack. The mapping that contains the stack pointer belongs to the thread if the thread's TLS
- * is in the same mapping at a higher address, or if it is the stack that the kernel created for the process. Other
- * stacks may be unmapped while the thread lives. */
+ * is in the same mapping at a higher address, or if it is the stack that the kernel created for the process. The
+ * limits of other stacks are not stored, because these may be unmapped while the thread lives. */
 static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
 {
     uintptr_t own = (uintptr_t)&gwi_slot;
@@ -79,7 +80,8 @@ static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
     }
 }
 
-/* The first thread's stack grows, so an address a little below the known part may be in a new part of it. */
+/* True if `sp` may be on the thread's own stack although it is outside the known limits: no limits are known yet, or
+ * the stack of the first thread has grown downwards since. */
 static bool may_be_own(const gwi_stack_known *known, uintptr_t sp)
 {
     return known->high == 0 || (sp < known->low && known->low - sp < STRANGE_STACK_BYTES);
@@ -92,7 +94,7 @@ static void open_stack(stack *s, gwi_stack_known *known, uintptr_t sp)
     if (gwi_unlikely(!is_known) && known->looks < LOOKS_MAX && may_be_own(known, sp))
         look_for_stack(known, sp);
     bool has_own = known->high - known->low > WORD;
-    s->low = has_own ? known->low : UINTPTR_MAX; /* no aligned address is in this range */
+    s->low = has_own ? known->low : UINTPTR_MAX; /* UINTPTR_MAX: no aligned address is in the range */
     s->span = has_own ? known->high - known->low - WORD : 0;
 }
 
@@ -203,7 +205,8 @@ static entry *entry_of(entry *table, uintptr_t pc)
 }
 _Static_assert(GWI_UNWIND_ENTRIES == 1 << 14, "as many as the hash can tell");
 
-/* Compute and cache the rule for `pc`. If there is no file at `pc`, the rule's module is 0, and it is not cached. */
+/* Compute and cache the rule for `pc`. If there is no file at `pc`, the rule's module is 0, and the rule is not
+ * cached. */
 static GWI_COLD uint64_t learn(uintptr_t pc)
 {
     gwi_cfi_rules rules;
@@ -236,7 +239,7 @@ static inline uint64_t rule_of(entry *table, uintptr_t pc)
 
 /* ---- a step ---- */
 
-/* A frame during the walk. */
+/* The current frame of a walk. */
 typedef struct frame {
     uint64_t reg[GWI_REGISTER_COUNT];
     uint32_t known;
@@ -291,7 +294,7 @@ static bool frame_address(const frame *f, const gwi_cfi_region *region, const gw
 
 typedef enum step { STEP_GOOD, STEP_LAST, STEP_LOST } step;
 
-/* Make one step with the full rules from the file. */
+/* Make one step to the caller, with the full rules from the file. */
 static step step_fully(frame *f, stack *s, const gwi_cfi_region *region, uintptr_t pc)
 {
     gwi_cfi_rules rules;
@@ -331,9 +334,9 @@ static GWI_COLD bool is_behind_call(uint64_t pc)
            gwi_may_read((pc - 1) & ~(uint64_t)(WORD - 1)) && gwi_follows_call(pc);
 }
 
-/* Make one step through code without call frame information (generated at run time, or written by hand). If this
- * code keeps a standard frame pointer, the caller can be found through it. The result is used only if it is the
- * address after a call. */
+/* Make one step to the caller through code without call frame information (generated at run time, or written by
+ * hand). If the code keeps a standard frame pointer, the return address is found through it. The step fails unless
+ * this address is just after a call. */
 static step step_by_pointer(frame *f, stack *s)
 {
     uint64_t at = f->reg[GWI_REG_BP], bp, pc;
@@ -361,7 +364,8 @@ static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t p
  * many functions use that register for other values. */
 typedef struct trace {
     gwi_trail_draft *draft; /* NULL: no trail is being recorded */
-    uint64_t bp_at;         /* address from which the frame pointer was read; 0: it is still the one from the start */
+    /* where the frame pointer was read from the stack; 0: it is unchanged since the start of the trail */
+    uint64_t bp_at;
     bool bp_is_told;
 } trace;
 
@@ -376,7 +380,7 @@ static void trace_bp(trace *t, uint64_t bp)
         gwi_trail_word(t->draft, t->bp_at, bp);
 }
 
-/* Add a step to the trail: `rule` gave this frame address and return address. */
+/* Add a step to the trail. `rule` led to the frame address `frame_at` and the return address `pc`. */
 static void trace_step(trace *t, const frame *f, uint64_t rule, uint64_t frame_at, uint64_t pc)
 {
     uint64_t bp = f->reg[GWI_REG_BP];
@@ -433,7 +437,7 @@ static bool is_checked(checked *c, uint32_t module)
     return false;
 }
 
-/* Return a valid rule for `pc`. The module may have been unloaded since the rule was cached. */
+/* Return a valid rule for `pc`. If the module was unloaded since the rule was cached, compute the rule again. */
 static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc, const trace *t)
 {
     uint64_t rule = rule_of(table, pc);
@@ -475,14 +479,15 @@ typedef struct progress {
 } progress;
 
 /* A walk is looked up among the trails twice: as a whole, and again after this many frames. The second lookup is
- * needed because too many walks start at the same place, and most of them differ only in their first frames. */
+ * needed because there are too many different walks to store each as a whole, but most of them differ only in their
+ * first frames. */
 enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
 
 static void record_trail(progress *p, const gwi_trail_start *start)
 {
     gwi_trail_begin(&p->walk->draft, start);
     p->trace = (trace){.draft = &p->walk->draft};
-    p->modules.last = p->modules.count = 0; /* so that this trail records all modules that it needs */
+    p->modules.last = p->modules.count = 0; /* so that every module of the trail is added to it */
 }
 
 static void begin_second_part(progress *p, bool fully)
@@ -546,13 +551,13 @@ static step walk_up(progress *p, bool fully)
             if (p->is_known)
                 return STEP_LAST;
         }
-        if (f->reg[GWI_REG_PC] == 0) /* some code marks the outermost frame this way */
+        if (f->reg[GWI_REG_PC] == 0) /* a return address of 0 marks the outermost frame */
             return STEP_LAST;
         uintptr_t pc = f->reg[GWI_REG_PC] - (f->is_exact ? 0 : 1);
         uint64_t rule = rule_now(&p->modules, table, pc, &p->trace);
         uint32_t module = RULE_MODULE(rule);
         if (gwi_unlikely(module == 0) && (f->is_exact || !is_behind_call(pc + 1)))
-            return STEP_LOST; /* not code: the value was not a return address */
+            return STEP_LOST; /* `pc` is not in code, so the value was not a return address */
         if (gwi_unlikely(!take_frame(p, pc, module) || p->steps_left-- == 0)) {
             w->flags |= GW_SITE_NATIVE_CUT;
             return STEP_LAST;

@@ -19,7 +19,7 @@
 
 #define NOINLINE __attribute__((noinline, noclone))
 
-/* Replacements for parts of the hook. */
+/* Replacements for parts of the hook that are not compiled into this program. */
 gwi_state gwi;
 __thread gw_slot *gwi_slot;
 
@@ -79,7 +79,7 @@ typedef struct finding {
     int expected_count;
 } finding;
 
-/* From the caller of `look` on, the frames of our walk must equal those of the C library. */
+/* Check that our walk and the C library's found the same frames, from the caller of look() on (pc[2]). */
 static void compare(const finding *f)
 {
     uint32_t ours = 0;
@@ -105,7 +105,7 @@ static NOINLINE void look(finding *f)
 /* ---- shapes of stacks ---- */
 
 typedef struct way {
-    uint64_t bits; /* choose the functions that are called next */
+    uint64_t bits; /* three bits for each level: which function of `shapes` is called */
     void (*end)(void *);
     void *user;
 } way;
@@ -229,7 +229,7 @@ static void take_key(void *user)
     kept++;
 }
 
-/* A walk by trail and a walk by rules must give the same key. */
+/* Check that a walk by trail and a walk by rules give the same key. */
 static void keys_by_trail_are_keys_by_rule(void **state)
 {
     gwi_walk *w = calloc(1, sizeof *w);
@@ -364,7 +364,7 @@ static void from_a_signal_handler(void **state)
             assert_int_equal(sigaltstack(&stack, NULL), 0);
         assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
         deeper(20, (way){31337, raise_here, NULL});
-        /* Our address is one byte past the interrupted instruction. */
+        /* Our address is one byte past the interrupted instruction and the C library's is not, so make both equal. */
         for (uint32_t i = 0; i < of_signal->walk.count; i++)
             for (int k = 0; k < of_signal->expected_count; k++)
                 if ((uintptr_t)of_signal->expected[k] + 1 == of_signal->walk.pc[i])
@@ -393,8 +393,10 @@ static void in_a_coroutine(void **state)
     (void)state;
     of_coroutine = calloc(1, sizeof *of_coroutine);
     static int first;
-    for (first = 0; first < 2; first++) { /* with and without known limits of the thread's own stack */
-        static void *space;               /* static, because local variables are indeterminate after getcontext() */
+    /* first with, then without known limits of the thread's own stack */
+    for (first = 0; first < 2; first++) {
+        /* static, because local variables are indeterminate after getcontext() */
+        static void *space;
         space = stack_with_guard(STACK_BYTES);
         known_stack = (gwi_stack_known){0};
         if (first == 0)
@@ -560,7 +562,8 @@ static void code_without_information(void **state)
 
 typedef void through_function(void (*)(void *), void *);
 
-/* Load two files with the same code, one after the other, at the same address. */
+/* Load and unload two files with the same code, twice each. They are usually mapped at the same address, but their
+ * call sites must get different keys. */
 static void another_library_at_the_same_place(void **state)
 {
     static const char *const files[] = {PLUGIN_A, PLUGIN_B};
@@ -576,7 +579,7 @@ static void another_library_at_the_same_place(void **state)
         void *found = dlsym(plugin, "plugin_through");
         memcpy(&through, &found, sizeof through);
         for (int round = 0; round < 3; round++) {
-            through(take_key, w); /* uses a trail if there is one */
+            through(take_key, w); /* uses a stored trail if one matches */
             key[n] = w->key;
         }
         through(walk_here, w);
@@ -597,7 +600,7 @@ static void another_library_at_the_same_place(void **state)
         print_message("the libraries lay at different places: the hard case was not met\n");
     for (int n = 0; n < 4; n += 2)
         if (place[n] == place[n + 1])
-            assert_int_equal(key[n], key[n + 1]); /* the same file was loaded again */
+            assert_int_equal(key[n], key[n + 1]); /* the same file at the same address gives the same key */
     for (int n = 0; n < 2; n++)
         for (int k = 2; k < 4; k++)
             assert_int_not_equal(key[n], key[k]);

@@ -6,22 +6,23 @@
  *
  * An event is only appended to a short log. Updating the table and the ring at each event would be slow: in a training
  * run, nearly every cache line of them must be fetched from another core or from memory, because one thread allocates,
- * another one frees, and the program's own work runs between two events. So many events are settled at once, and all
- * their lines are fetched first, so that the latencies overlap. Appending needs only one line of the course, two of the
- * thread's slot, and one of the process's page.
+ * another one frees, and the program's own work runs between two events. So many events are settled at once (entered
+ * into the table and the ring), and all the cache lines that they need are fetched first, so that the latencies
+ * overlap. Appending needs only one cache line of the course, two of the thread's slot, and one of the process's page.
  *
  * PyTorch holds a lock for each device around every event, so only one thread appends at a time. This thread does not
  * wait for readers: settling, which a reader may also do, uses another lock. If two threads ever append at once, the
  * event of the second one is not followed, and the course counts it as missed.
  *
  * A process that uses little of the card's memory and does not grow is followed only at its start. Then the course
- * rests, and an event costs one comparison with a cache line that is only read. The course wakes as soon as the process
- * uses an eighth more memory than ever before, long before the card is full. The bytes allocated at that time are the
- * base. The blocks of the base are not known one by one, and they take at most a sixty-fourth of the card.
+ * rests: it follows no events, and an event costs only one comparison with a value that rarely changes. The course
+ * resumes as soon as the process uses an eighth more memory than its highest value before the rest, long before the
+ * card is full. The bytes allocated at that time are the base. The blocks of the base are not known one by one, and
+ * they take at most 1/64 of the card's memory.
  *
  * Live blocks are in a hash table by address with linear probing, which doubles by moving to a new mapping. The ring
- * has the last requests. A free also updates the ring: the lifetime of a request distinguishes an iteration's working
- * memory from memory that is kept.
+ * has the last requests. A free stores the lifetime of the freed block in the ring, too, because the lifetime
+ * distinguishes an iteration's working memory from memory that is kept.
  *
  * A request gets the time of its thread's last clock reading. The thread's driver calls read the clock, and there is a
  * launch between most requests. A free gets the time of the request before it. A course's time never goes back.
@@ -43,24 +44,26 @@ enum {
     TABLE_BITS_FIRST = 9,
     TABLE_BITS_MAX = 21, /* at most half full: GWI_COURSE_BLOCKS_MAX */
     SPAN_SHIFT_FIRST = 18,
-    LOOK_EVERY = 16, /* read the clock after this many events without a newer time */
+    LOOK_EVERY = 16, /* read the clock after this many events with the same time */
     LOG_ROOM = 512,
-    SETTLE_EVERY = 256, /* the other half is for events that arrive during a read */
+    /* settle after this many events; the other half of the log is for events that arrive during a read */
+    SETTLE_EVERY = 256,
     /* prefetch the lines of this many events at once, so that they stay in the cache until they are used */
     FETCHED_MAX = 64,
     SITES_IN_HAND = 1 << 24,
     SITES_TIME_PARTS = 1024,
-    PAUSE_TICKS = 1 << 26, /* 20 to 70 ms */
-    /* a stretch of this many requests is calm if it keeps no more memory than the one before; ... */
+    PAUSE_TICKS = 1 << 26, /* 20 to 70 ms, depending on the tick rate */
+    /* a stretch of this many requests is calm if its lowest live bytes are at most 1/64 above those of the stretch
+     * before */
     CALM_REQUESTS = 2048,
-    CALM_STRETCHES = 4, /* ... after this many calm stretches the course may rest */
+    CALM_STRETCHES = 4, /* after this many calm stretches in a row, the course may rest */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
 _Static_assert((1 << (TABLE_BITS_MAX - 1)) == GWI_COURSE_BLOCKS_MAX, "half of the table");
 _Static_assert(sizeof(gwi_course_block) == 32 && sizeof(gwi_course_request) == 32, "two a cache line");
 
-/* The counters of a slot's thread at its last request for memory. */
+/* The counters of the thread that uses a slot, as they were at the thread's last request for memory. */
 typedef struct seen_counts {
     uint32_t generation, launches, waits;
 } seen_counts;
@@ -74,7 +77,7 @@ typedef struct logged {
     uint64_t ticks;
     union {
         struct {
-            uint32_t launches, waits; /* of the thread so far */
+            uint32_t launches, waits; /* the thread's launches and waits so far */
         };
         uint32_t site;
     };
@@ -84,7 +87,8 @@ enum { NO_SLOT = 0xff };
 #define SITE_CHANCE (UINT32_MAX / 8)
 _Static_assert((int)GW_SLOT_COUNT <= (int)NO_SLOT, "a slot fits");
 
-/* Live bytes in recent stretches: the lowest of each, and the highest since the course last started to follow. */
+/* Live bytes of the current and the previous stretch: the lowest of each, and the highest since the course last
+ * started to follow. `stretches`: calm stretches in a row. */
 typedef struct calm {
     uint64_t until; /* number of the request that ends this stretch */
     uint64_t lowest, lowest_before, highest;
@@ -92,20 +96,22 @@ typedef struct calm {
 } calm;
 
 typedef struct gwi_course_of_device {
-    /* Fields that appending uses, besides the log itself. Other threads only read them. A reader may see
-     * allocated_bytes and reserved_bytes of a newer event than its other values. */
+    /* Fields that appending uses, besides the log itself. Other threads only read these fields, except that a reader
+     * that settles sets large_bytes and site_chance. A reader may see allocated_bytes and reserved_bytes of a newer
+     * event than its other values. */
     _Alignas(64) _Atomic uint64_t logged_count;
     uint64_t settled_seen; /* settled_count, as last read by the appending thread */
     uint64_t last_ticks;
     _Atomic uint64_t allocated_bytes, reserved_bytes;
     _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
-    _Atomic uint32_t site_chance; /* chance of a smaller request to get one, out of 2^32; 0: no time is left for them */
-    uint16_t stale;               /* events since last_ticks last changed */
-    _Atomic bool is_busy;         /* a thread is appending */
-    /* Rarely written. */
+    /* chance, out of 2^32, that a smaller request gets a call site; 0: the time limit for these is reached */
+    _Atomic uint32_t site_chance;
+    uint16_t stale;       /* events since last_ticks last changed */
+    _Atomic bool is_busy; /* a thread is appending */
+    /* Fields that are rarely written. */
     /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
     _Alignas(64) _Atomic uint64_t rest_below;
-    gw_c10_usage_fn *next; /* PyTorch's own */
+    gw_c10_usage_fn *next; /* PyTorch's own function */
     /* Protected by the lock, except for atomic fields. */
     _Alignas(64) _Atomic uint32_t lock;
     uint32_t table_bits;
@@ -113,14 +119,14 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t settled_count;
     _Atomic uint64_t site_ticks;     /* ticks spent on call sites */
     _Atomic uint64_t site_may_ticks; /* limit for site_ticks */
-    uint64_t site_earned_until;      /* time of the event up to which the limit has been raised */
+    uint64_t site_earned_until;      /* ticks up to which site_may_ticks has been raised */
     uint32_t span_shift, span_index;
-    gwi_course_block *table; /* owned; a mapping */
+    gwi_course_block *table; /* after this struct in the same mapping or, if larger, in its own mapping */
     uint64_t span_end_ticks; /* end of the current span */
     uint32_t launches, waits;
-    gwi_course_totals now; /* of the settled events */
+    gwi_course_totals now; /* totals of the settled events */
     uint64_t first_order;  /* number of the first request since the course last started to follow */
-    uint64_t base_bytes;   /* live bytes of blocks that were allocated before first_order */
+    uint64_t base_bytes;   /* live bytes of blocks that were allocated before request first_order */
     calm calm;
     gwi_course_size size[GWI_COURSE_SIZES];
     gwi_course_span span[GWI_COURSE_SPANS];
@@ -131,7 +137,7 @@ typedef struct gwi_course_of_device {
 _Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
-    /* mark of the process whose allocations are followed; its forked children are not followed */
+    /* gwi_wipe.mark of the process whose allocations are followed; its forked children are not followed */
     _Atomic uint32_t mark;
     gw_c10_door *door;
     gwi_course_refusal *refused;
@@ -146,7 +152,7 @@ static __attribute__((noinline)) bool lock_slowly(course *c)
 {
     for (int round = 0; round < SPINS_MAX + YIELDS_MAX; round++) {
         if (round >= SPINS_MAX)
-            sched_yield(); /* the lock's holder may be descheduled */
+            sched_yield(); /* let the lock's holder run, which may be descheduled */
         uint32_t expected = 0;
         if (atomic_load_explicit(&c->lock, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire, memory_order_relaxed))
@@ -184,7 +190,8 @@ static inline size_t place_of(uint64_t address, uint32_t bits)
     return (size_t)((address >> 9 ^ address << 55) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits));
 }
 
-/* Return the block's entry, or the empty entry for it, searching from `at`. The table is never full. */
+/* Search from index `at` for a block. Returns its entry or, if there is none, the empty entry for it. The table is
+ * never full. */
 static inline gwi_course_block *find_from(const course *c, uint64_t address, size_t at)
 {
     size_t mask = ((size_t)1 << c->table_bits) - 1;
@@ -198,8 +205,8 @@ static inline gwi_course_block *find(const course *c, uint64_t address)
     return find_from(c, address, place_of(address, c->table_bits));
 }
 
-/* Remove a block. A later block moves into the gap if a search for that block passes the gap, so that no search ends
- * too early. */
+/* Remove a block. A block that is stored after the gap moves into the gap if a search for that block passes the gap,
+ * so that no search ends too early. */
 static void take_out(course *c, gwi_course_block *gone)
 {
     size_t mask = ((size_t)1 << c->table_bits) - 1, gap = (size_t)(gone - c->table);
@@ -226,7 +233,7 @@ static GWI_COLD bool grow(course *c)
         for (size_t i = 0; i < (size_t)1 << old_bits; i++)
             if (old[i].address != 0)
                 *find(c, old[i].address) = old[i];
-        if (old_bits != TABLE_BITS_FIRST) /* the first table is part of the course */
+        if (old_bits != TABLE_BITS_FIRST) /* the first table is in the mapping of the course */
             munmap(old, sizeof *old << old_bits);
     }
     errno = saved_errno;
@@ -259,7 +266,7 @@ static void spans_halve(course *c)
     c->span_shift++;
 }
 
-/* Start the next span. Its first value is the current live bytes. */
+/* Start the span of the current time. Its first value is the current live bytes. */
 static GWI_COLD void span_next(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->now.first_ticks;
@@ -272,7 +279,8 @@ static GWI_COLD void span_next(course *c)
 
 /* ---- the first event of a device ---- */
 
-/* A block is large if it takes at least 1/1024 of the smallest card's memory. */
+/* Return the smallest size of a block that counts as large: 1/1024 of the smallest card's memory; 64 MiB if that is
+ * not known. */
 static uint64_t large_bytes(void)
 {
     enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
@@ -280,8 +288,8 @@ static uint64_t large_bytes(void)
     return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
 }
 
-/* Map a course with its first table. Other work between two events evicts its TLB entries, so both are placed in two
- * large pages if the kernel provides them. */
+/* Map a course with its first table. The program's work between two events evicts the TLB entries of both, so both
+ * are placed in two large pages if the kernel provides them. */
 enum { LARGE_PAGE_BYTES = 2 << 20, COURSE_BYTES = 2 * LARGE_PAGE_BYTES };
 _Static_assert(sizeof(course) + (sizeof(gwi_course_block) << TABLE_BITS_FIRST) <= COURSE_BYTES, "both fit");
 
@@ -305,8 +313,8 @@ static void miss(course *c)
     atomic_fetch_add_explicit(&c->missed, 1, memory_order_relaxed);
 }
 
-/* Return whether this is the process whose allocations are followed. A forked child has inherited the parent's mark in
- * `courses`, and has no mark of its own yet. */
+/* Return whether this is the process whose allocations are followed. The first process that calls this is followed.
+ * A forked child inherits that process's mark in `courses`, but its own mark is 0 or a different one. */
 static bool is_our_process(void)
 {
     uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed), none = 0;
@@ -346,7 +354,7 @@ static GWI_COLD course *begin(uint64_t device)
             atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         else if (!atomic_compare_exchange_strong(&gwi_wipe.course[device], &before, c)) {
             munmap(c, COURSE_BYTES);
-            c = before; /* another thread has created it */
+            c = before; /* another thread has created the course meanwhile */
         }
     }
     errno = saved_errno;
@@ -355,8 +363,8 @@ static GWI_COLD course *begin(uint64_t device)
 
 /* ---- an event ---- */
 
-/* Return the index of a slot in this process's buffer, or NO_SLOT. Computed from `rings`, which is in a cache line that
- * is needed anyway. */
+/* Return the index of a slot in this process's buffer, or NO_SLOT. The index is computed from `rings`, because the
+ * cache line of `rings` is needed anyway. */
 static inline uint64_t index_of(const gw_slot *slot)
 {
     uintptr_t rings = (uintptr_t)atomic_load_explicit(&gwi_wipe.rings, memory_order_relaxed);
@@ -423,7 +431,7 @@ static void block_ends(course *c, gwi_course_block *block)
 static inline void handed_out(course *c, const logged *event, gwi_course_block *block)
 {
     uint64_t bytes = (uint64_t)event->bytes;
-    if (gwi_unlikely(block->address != 0)) { /* the free of the old block was missed */
+    if (gwi_unlikely(block->address != 0)) { /* the free of an older block at this address was missed */
         miss(c);
         block_ends(c, block);
         block = find(c, address_of(event));
@@ -459,7 +467,7 @@ static inline void taken_back(course *c, const logged *event, gwi_course_block *
         c->now.live_bytes -= bytes;
         c->now.frees++;
     } else {
-        miss(c); /* allocated before the course began, or the allocation was missed */
+        miss(c); /* the block is from before the course began, or its allocation was missed */
     }
 }
 
@@ -488,8 +496,8 @@ static inline void see_work(course *c, const logged *event)
     seen->waits = event->waits;
 }
 
-/* Prefetch a line for writing. GCC's builtin emits this instruction only when it compiles for newer processors. Older
- * processors ignore the instruction. */
+/* Prefetch a cache line for writing. GCC's builtin emits prefetchw only when it compiles for newer processors. Older
+ * processors ignore this instruction. */
 static inline void fetch_to_write(const volatile void *at)
 {
 #if defined(__x86_64__)
@@ -499,8 +507,8 @@ static inline void fetch_to_write(const volatile void *at)
 #endif
 }
 
-/* Prefetch first all entries of the table, then the lines of the ring: those of new requests and those of freed
- * blocks. */
+/* Prefetch the cache lines that settling will write: first the table entries of all events, then the ring entries of
+ * the new requests and of the freed blocks. */
 static inline void fetch_ahead(const course *c, const logged *event, uint32_t count, uint32_t *ret_place)
 {
     uint64_t order = c->now.requests;
@@ -544,10 +552,11 @@ static void settle_some(course *c, const logged *event, uint32_t count)
     }
 }
 
-/* Looking up call sites may take a thousandth of the time in which the program works, and a quarter of that for blocks
- * that are not large. Pauses do not count as work: an hour of waiting raises the limit no more than a short pause does.
- * The first sites of a process cost more, because the unwinder has not read the files and their rules yet, so the limit
- * starts above 0. */
+/* Return whether there is time to look up a call site. The limit for the time spent on call sites is about a
+ * thousandth of the time in which the program works. Blocks that are not large get a call site only while less than
+ * a quarter of the limit is used. Pauses do not count as work: an hour of waiting raises the limit no more than a
+ * short pause does. The first sites of a process cost more, because the unwinder has not read the files and their
+ * rules yet, so the limit starts above 0. */
 static bool may_have_site(const course *c, bool is_large)
 {
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
@@ -555,7 +564,8 @@ static bool may_have_site(const course *c, bool is_large)
     return spent < (is_large ? may_spend : may_spend / 4);
 }
 
-/* Raise the limit by a share of the time since the last call. A pause counts as at most PAUSE_TICKS. */
+/* Raise the limit for call sites by 1/1024 of the time since the last call of this function. A longer time than
+ * PAUSE_TICKS counts as PAUSE_TICKS. */
 static void earn_sites(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->site_earned_until;
@@ -586,7 +596,7 @@ static __attribute__((hot)) void settle(course *c)
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
 }
 
-/* Lock the course for a reader, and settle all events. */
+/* Lock the course for a reader, and settle all events. Returns false if the lock was not obtained. */
 static bool lock_settled(course *c)
 {
     bool locked = lock(c);
@@ -606,7 +616,8 @@ static void calm_begin(course *c)
                      .stretches = c->calm.stretches};
 }
 
-/* Decide whether the course may rest. Call with the lock held, in the thread that appends. */
+/* Let the course rest (stop following events) if memory use has been small and has not grown for CALM_STRETCHES
+ * stretches, and no event was missed. Call with the lock held, in the thread that appends. */
 static void consider_rest(course *c)
 {
     enum { CARD_PARTS = 64, GROWTH_PARTS = 64, MORE_PARTS = 8 };
@@ -627,13 +638,14 @@ static inline bool is_resting(const course *c)
     return atomic_load_explicit(&c->rest_below, memory_order_acquire) != 0;
 }
 
-/* End the rest and follow from here on: PyTorch has `base_bytes` in blocks that are not known one by one. Call in the
- * thread that appends. False: a reader holds the lock, and the course continues to rest. */
+/* Resume following events. The course does not know the blocks that PyTorch has at this time, only that they have
+ * `base_bytes` in total. Call in the thread that appends. Returns false if the lock was not obtained because a
+ * reader holds it; then the course continues to rest. */
 static GWI_COLD bool wake(course *c, uint64_t base_bytes)
 {
     if (!lock(c))
         return false;
-    settle(c); /* the events before the rest */
+    settle(c); /* settle the events that were logged before the rest */
     memset(c->table, 0, sizeof *c->table << c->table_bits);
     memset(c->size, 0, sizeof c->size);
     c->now.live_count = 0;
@@ -649,7 +661,8 @@ static GWI_COLD bool wake(course *c, uint64_t base_bytes)
 /* ---- appending ---- */
 
 /* Make room for one more event in the log. While a reader holds the lock, the other half of the log is used. If the
- * read takes too long, the last event is dropped and false is returned, so there is always room for one more. */
+ * reader holds it for too long and the log is full, the last event is dropped and false is returned, so there is
+ * always room for one more event. */
 static bool make_room(course *c)
 {
     enum { NEARLY_FULL = LOG_ROOM - 2 };
@@ -676,8 +689,8 @@ static inline void append(course *c, logged event)
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
 }
 
-/* Record the current call site and return its number; 0: not known. The thread is not inside a driver call, so this
- * function may set inside_fn. */
+/* Record the current call site and return its number; 0: not known, or the thread is inside a driver call. inside_fn
+ * is set meanwhile, so that this thread's driver calls are not recorded until this function returns. */
 static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
 {
     if (slot == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
@@ -692,8 +705,8 @@ static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
     return site;
 }
 
-/* Add a call site to the request that was just appended. It is still the last event, because PyTorch holds its lock
- * until we return. */
+/* Add a call site to the request that was just appended. This request is still the last event, because PyTorch holds
+ * its lock until we return. */
 static GWI_COLD void give_site(course *c, bool is_large)
 {
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
@@ -713,7 +726,7 @@ static inline bool may_want_site(const course *c, int64_t bytes, uint64_t count)
     return is_large(c, bytes) || dice < atomic_load_explicit(&c->site_chance, memory_order_relaxed);
 }
 
-/* Rare work after an event. */
+/* Do the rare work after an event: read the clock, settle the log, look up a call site. */
 static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
 {
     if (c->stale >= LOOK_EVERY) {
@@ -745,7 +758,8 @@ static course *course_made(gw_c10_device device)
     return c == NULL && can_be ? begin((uint64_t)device.index) : c;
 }
 
-/* Add data of the thread that requests memory. The request's time is the thread's last clock reading. */
+/* Fill in the event's fields about the thread that requests memory. The request's time is the thread's last clock
+ * reading. */
 static inline void note_thread(course *c, logged *event, const gw_slot *slot)
 {
     uint64_t looked = atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
@@ -759,7 +773,7 @@ static inline void note_thread(course *c, logged *event, const gw_slot *slot)
     event->waits = counted(slot, GW_COUNT_SYNC);
 }
 
-/* False: another thread is appending. */
+/* Begin to append. Returns false if another thread is appending. */
 static inline bool enter(course *c)
 {
     return !atomic_exchange_explicit(&c->is_busy, true, memory_order_acquire);
@@ -770,7 +784,7 @@ static inline void leave(course *c)
     atomic_store_explicit(&c->is_busy, false, memory_order_release);
 }
 
-/* Append an event. True: follow_up() must be called. */
+/* Append an event. Returns true if the caller must call follow_up(). */
 static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes)
 {
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
@@ -821,7 +835,7 @@ static __attribute__((noinline)) void usage_to_follow(void *block, int64_t bytes
     c->next(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
-/* Makes only tail calls, so that it needs no stack frame. */
+/* Called at each event. Makes only tail calls, so that this function needs no stack frame. */
 static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, size_t allocated_bytes,
                                                     size_t reserved_bytes, gw_c10_device device)
 {
@@ -872,7 +886,7 @@ void gwi_course_attach(gwi_course_refusal *refusal)
 
 /* ---- queries ---- */
 
-/* Return the course of a device, or NULL if there is none, or if it rests and its data is old. */
+/* Return the course of a device, or NULL if there is none, or if it rests, because then its data is old. */
 static course *known(uint64_t device)
 {
     course *c = device < GWI_COURSE_DEVICES ? atomic_load(&gwi_wipe.course[device]) : NULL;
@@ -885,7 +899,8 @@ static uint64_t missed_by(course *c)
            atomic_load_explicit(&courses.missed_outside, memory_order_relaxed);
 }
 
-/* Returns false if the device has no course, if its course rests, or if the lock was not obtained. */
+/* Settle all events of a device and return its totals. Returns false if the device has no course, if its course
+ * rests, or if the lock was not obtained. */
 static bool course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
 {
     course *c = known(device);

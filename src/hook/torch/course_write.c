@@ -1,5 +1,5 @@
-/* Write the course of a device's allocations into the buffer, at an out-of-memory, in the thread whose allocation
- * failed. */
+/* When PyTorch runs out of memory on a device, write the device's course (its allocations and frees so far) into the
+ * buffer. This runs in the thread whose allocation failed. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"
@@ -10,15 +10,15 @@
 #include <time.h>
 
 enum {
-    FULL_REPORTS = 8, /* this many reports of a process are written in full ... */
-    REST_FACTOR = 20, /* ... a later report only after this many times the duration of the last full report */
+    FULL_REPORTS = 8, /* the first reports of a process, up to this number, are full */
+    REST_FACTOR = 20, /* a later report is full only if this many times the duration of the last full one have passed */
     ROOM_WAIT_NS = 2000000,
     ROOM_WAITS_MAX = 100, /* a report waits at most 0.2 s for the supervisor */
     ROOM_EVERY = 64       /* check the buffer's free space after this many facts */
 };
 
 static struct {
-    _Atomic uint64_t ticks; /* 0: never */
+    _Atomic uint64_t ticks; /* time of the last written report; 0: none */
     _Atomic double ns_per_tick;
 } written[GWI_COURSE_DEVICES];
 static _Atomic uint32_t refused_site[GWI_COURSE_DEVICES];
@@ -214,8 +214,9 @@ static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool wh
     gwi_course_copy_free(&copy);
 }
 
-/* Report an out-of-memory. FULL_REPORTS and REST_FACTOR keep the cost small for a program that probes for memory. If
- * the observer is attached, only the call site is stored here, because the observer writes the report. */
+/* Report an out-of-memory. FULL_REPORTS and REST_FACTOR limit the number of full reports, so that the cost is small
+ * for a program that probes for memory. If the observer is attached, only the call site is stored here, because the
+ * observer writes the report. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site)
 {
     static _Atomic uint32_t reports;

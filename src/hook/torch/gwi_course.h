@@ -2,7 +2,7 @@
  * the events get here).
  *
  *   course.c        updates live blocks, a ring of the last requests and spans of live bytes at each event
- *   course_write.c  writes them at an out-of-memory, or when the observer calls it
+ *   course_write.c  writes this data into the buffer at an out-of-memory, or when the observer requests it
  *
  * An event costs a few cache lines: no system call, no malloc, and no record in the buffer. Each device has its own
  * course, because PyTorch has one allocator and one lock per device. A course that missed an event counts it and is
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 enum {
-    GWI_COURSE_REQUESTS = 1 << 16, /* the last requests, stored one by one */
+    GWI_COURSE_REQUESTS = 1 << 16, /* the newest requests, which are stored one by one */
     GWI_COURSE_BLOCKS_MAX = 1 << 20,
     GWI_COURSE_SPANS = 512,
     GWI_COURSE_SIZES = 48 /* size classes: class i holds 2^i to 2^(i+1) - 1 bytes */
@@ -31,7 +31,7 @@ typedef struct gwi_course_block {
     uint64_t bytes_when; /* bytes << 16 | the upper 16 bits of the time */
     uint64_t order;      /* number of its request on this device, from 1 on */
     uint32_t when;       /* the lower 32 bits of the time: ticks at the request >> GWI_COURSE_WHEN_SHIFT */
-    uint32_t site;       /* 0: not recorded */
+    uint32_t site;       /* call site of the request; 0: not recorded */
 } gwi_course_block;
 enum { GWI_COURSE_WHEN_SHIFT = 12 };
 
@@ -65,63 +65,66 @@ typedef struct gwi_course_size {
     uint64_t lifetime_sum; /* sum of the freed blocks' lifetimes, in requests */
 } gwi_course_size;
 
-/* The totals at one instant. */
+/* The totals of a device at one instant. */
 typedef struct gwi_course_totals {
     uint64_t requests, frees, live_count, live_bytes, peak_bytes, peak_order;
     uint64_t missed;                          /* events that were missed: if not 0, these totals are incomplete */
     uint64_t allocated_bytes, reserved_bytes; /* PyTorch's own values at its last event */
-    uint64_t first_ticks, last_ticks;         /* of the first event, and of the latest clock reading */
+    uint64_t first_ticks, last_ticks;         /* times of the first and of the last event */
 } gwi_course_totals;
 
 /* Called when PyTorch has refused a request, inside PyTorch's allocator and with its lock held. `site` is the call site
  * of the request. */
 typedef void gwi_course_refusal(uint64_t device, uint64_t bytes, uint32_t site);
 
-/* Connect PyTorch's allocator events to this module. Call this once the hook is in the process; `refusal` is called
- * at each refused request. Any thread, without the hook's lock. */
+/* Connect PyTorch's allocator events to this module. Call this once the hook is in the process, in any thread that
+ * does not hold the hook's lock. `refusal` is called at each refused request. */
 void gwi_course_attach(gwi_course_refusal *refusal);
 
 /* True if PyTorch's allocations are followed on at least one device, and no event of a followed device was missed.
  * Events during a rest of the course do not count as missed. */
 bool gwi_course_is_whole(void);
 
-/* Find the live block at `address`. Returns false if no such block is known. */
+/* Find the live block that starts at `address`. Returns false if no live block is known to start there. */
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block);
 
-/* All data of a device at one instant, in its own memory. */
+/* A copy of all data of a device at one instant, in memory of its own. */
 typedef struct gwi_course_copy {
     gwi_course_totals totals;
     uint64_t now_ticks;
     double ns_per_tick;      /* used for all ages of this copy, because the hook's estimate improves over time */
-    gwi_course_block *block; /* unordered */
+    gwi_course_block *block; /* in no order */
     size_t block_count;
     gwi_course_request *request; /* oldest first; the last one has the number totals.requests */
     size_t request_count;
     gwi_course_size size[GWI_COURSE_SIZES];
-    gwi_course_span span[GWI_COURSE_SPANS]; /* of span_ticks each, starting at totals.first_ticks */
+    gwi_course_span span[GWI_COURSE_SPANS]; /* each of length span_ticks; the first starts at totals.first_ticks */
     uint64_t span_ticks;
     size_t span_count;
     void *memory; /* owned */
     size_t memory_bytes;
 } gwi_course_copy;
 
-/* Returns false if the device has no course, if its course rests, or if there is no memory. */
+/* Copy all data of a device. Returns false if the device has no course, if its course rests, if the lock was not
+ * obtained, or if there is no memory. */
 bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy);
 void gwi_course_copy_free(gwi_course_copy *copy);
 
 /* ---- course_write.c ---- */
 
-/* Write a device's totals, spans, sizes and requests into the open report, but not its blocks. False: nothing is known
- * about the device. */
+/* Write a device's totals, spans, sizes and requests into the open report, but not its blocks. Returns false if
+ * nothing is known about the device. */
 bool gwi_course_write(uint64_t device);
 
-/* Return how long `ticks` was before the last gwi_course_write() of that device. False: nothing was written for it. */
+/* Set *ret_age_ns to the time in ns from `ticks` to the last gwi_course_write() for that device. Returns false if
+ * nothing was written for the device. */
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
 /* A gwi_course_refusal that writes a report, unless the observer is attached and will write it. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site);
 
-/* Return the call site of the request that PyTorch refused last on that device, once for each refusal. 0: not known. */
+/* Return the call site of the request that PyTorch refused last on that device; 0: not known, or already returned
+ * for this refusal. */
 uint32_t gwi_course_refused_site(uint64_t device);
 
 #endif

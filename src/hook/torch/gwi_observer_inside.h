@@ -7,7 +7,7 @@
  *   observer_jax.c     JAX's live arrays
  *   observer_py.c      state, small helpers over Python and PyTorch
  *
- * Everything here runs with the interpreter's lock held, unless a comment says otherwise. */
+ * Call all functions with the interpreter's lock held, unless a comment says otherwise. */
 #ifndef GWI_OBSERVER_INSIDE_H
 #define GWI_OBSERVER_INSIDE_H
 
@@ -101,7 +101,7 @@ typedef struct python {
     py_object *none; /* borrowed: immortal */
 } python;
 
-/* X(member, text): keys of PyTorch's dictionaries, converted to Python strings once. */
+/* X(member, text): keys of PyTorch's dictionaries. They are converted to Python strings once, at the attach. */
 #define KEYS(X)                                                                                                        \
     X(segments, "segments")                                                                                            \
     X(device_traces, "device_traces")                                                                                  \
@@ -137,36 +137,37 @@ enum { GWI_OBS_REASON_BYTES = 200 };
 struct gwi_obs_state {
     _Atomic int phase;
     _Atomic uint64_t next_attempt_ticks;
-    _Atomic uint64_t taken_bytes; /* device memory allocated so far; frees are not subtracted */
+    _Atomic uint64_t taken_bytes; /* device memory that the process has allocated so far; frees are not subtracted */
     _Atomic bool memory_matters;
     const gwi_observer_port *port;
-    /* The members from here on are accessed with the interpreter's lock held, or by the one thread that owns the
-     * attempt. */
-    uint32_t attempts;
-    uint32_t refusals;
-    uint32_t history_entries;          /* number of entries wanted; 0: none */
-    bool history_forced;               /* requested by the environment: on from the attach */
-    bool deep;                         /* record stacks, and also read the history at the end */
-    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC time; 0: we did not enable a history */
-    _Atomic bool reading;              /* protects the walk's working memory if the interpreter has no lock */
+    /* The members below are accessed with the interpreter's lock held, or by the one thread that has just changed
+     * `phase` to queue a pending call. */
+    uint32_t attempts;                 /* attempts so far to attach, or after the attach, to enable the history */
+    uint32_t refusals;                 /* how many of these attempts PyTorch refused */
+    uint32_t history_entries;          /* size of our history in entries; 0: no history */
+    bool history_forced;               /* the environment requests a history: enable it when the observer attaches */
+    bool deep;                         /* the history has stacks, and is also read when the program ends */
+    _Atomic uint64_t history_since_ns; /* when we enabled the history, in CLOCK_MONOTONIC; 0: we did not */
+    _Atomic bool reading; /* a thread reads the history; keeps others out in a Python without a global lock */
     bool have_python;
-    uint32_t full_reads;
-    uint64_t last_read_ns, last_took_ns; /* end and duration of the last read of the history */
+    uint32_t full_reads;                 /* number of out-of-memories at which the whole history was read */
+    uint64_t last_read_ns, last_took_ns; /* end (CLOCK_MONOTONIC) and duration of the last of these reads */
     python py;
     keys key;
-    py_object *torch_c;    /* dict of torch._C; owned once attached, because the interpreter clears modules at shutdown
-                              before we run */
-    pid_t jax_attached_by; /* 0: not attached */
-    pid_t attached_by; /* 0: not attached. In forked children of this process, PyTorch's locks may be held forever */
-    bool raised_begun; /* the handler for the last exception was registered, or registering it failed */
-    pid_t raised_pid;  /* the process that registered it */
+    py_object *torch_c;    /* dict of torch._C; owned once attached, so that it stays valid if the module is deleted */
+    pid_t jax_attached_by; /* process that registered our exit handler for JAX; 0: none */
+    pid_t attached_by; /* process that attached to PyTorch; 0: none. In its forked children, PyTorch's locks may be held
+                          forever */
+    bool raised_begun; /* the exit handler for the uncaught exception was registered, or registering it failed */
+    pid_t raised_pid;  /* process in which this handler may run: the one that registered it, or its forked child */
 };
 extern struct gwi_obs_state gwi_obs;
 
 uint64_t gwi_obs_clock_ns(clockid_t clock);
 void gwi_obs_note(gw_note reason, const char *text);
 
-/* Return true if PyTorch keeps no history. Otherwise `reason` says whether PyTorch keeps one or cannot report it. */
+/* Return true if PyTorch keeps no history. Otherwise `reason` says that the program enabled one, or why
+ * PyTorch cannot report this. */
 bool gwi_obs_history_is_off(char *reason);
 
 /* Return the dict of a module that is fully imported, otherwise NULL. Runs no code of the module. Borrowed. */
@@ -174,27 +175,29 @@ py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
-/* Look up everything that the observer uses. On false, *ret_missing is the symbol that Python lacks, or NULL if there
- * is no Python in the process. */
+/* Look up all of Python's functions and types that the observer uses. Needs no interpreter lock. On false, *ret_missing
+ * is the symbol that this Python lacks, or NULL if there is no Python in the process. */
 bool gwi_py_find(python *py, const char **ret_missing);
-void gwi_py_give_back(py_object *object); /* takes NULL */
-/* Returns the number; sets `*ret_known` to false if the object is not a number. */
+void gwi_py_give_back(py_object *object); /* release a reference; accepts NULL */
+/* Return the value of an integer object. If `object` is NULL or not an integer, returns 0 and sets *ret_known to
+ * false. */
 uint64_t gwi_py_number(py_object *object, bool *ret_known);
-uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: also if not found */
-/* Copy a string, cut to the buffer. False: not a string. */
+uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0 if the key is missing or its value is not an integer */
+/* Copy a string, truncated to fit the buffer. False: `object` is NULL or not a string, and the buffer is "". */
 bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes);
-/* The same for a new reference, which is released here. */
+/* Like gwi_py_text(), but also release the reference to `object`. */
 bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes);
 /* Call the function `name` of torch._C. Takes the reference to `arguments`. Returns a new reference, or NULL with
  * the reason in `reason`. */
 py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reason);
-/* Create a tuple of the given objects and take their references. NULL if one of them is NULL. */
+/* Create a tuple of the given objects and take their references. Returns NULL if one of them is NULL, or if Python is
+ * out of memory. */
 py_object *gwi_py_tuple(py_object *const *item, ptrdiff_t count);
 py_object *gwi_py_none(void);                /* new */
 ptrdiff_t gwi_py_list_size(py_object *list); /* 0: not a list */
 
-/* Call these around every callback from the interpreter: they save and restore a pending error, and keep our driver
- * calls out of the recording. */
+/* Call gwi_obs_enter() at the start of every callback from the interpreter, and gwi_obs_leave() at its end. They save
+ * and restore errno and the interpreter's pending error, and keep our own driver calls out of the recording. */
 typedef struct gwi_obs_saved {
     py_object *type, *value, *traceback;
     uint32_t guard;
@@ -205,34 +208,38 @@ void gwi_obs_leave(const gwi_obs_saved *before);
 
 /* ---- the uncaught exception: observer_raised.c ---- */
 
-/* Register the handler, once. Call in the interpreter's main thread, between gwi_obs_enter() and gwi_obs_leave(). */
+/* Register the exit handler that records the uncaught exception, unless this was done before. Call in the interpreter's
+ * main thread, between gwi_obs_enter() and gwi_obs_leave(). */
 void gwi_obs_raised_begin(void);
 void gwi_obs_raised_forked(void); /* call at the first driver call of a forked child; takes no interpreter lock */
 
 /* ---- reading: observer_read.c ---- */
 
-/* Write the memory limit that the program has set in PyTorch (set_per_process_memory_fraction), if any. With a limit,
- * the total memory that PyTorch passes to the out-of-memory callback is that limit. */
+/* Write the memory limit that the program has set in PyTorch (set_per_process_memory_fraction), if any.
+ * `total_bytes` is the total memory that PyTorch passed to the out-of-memory callback: if a limit is set, it is the
+ * limit. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
 
 /* ---- JAX: observer_jax.c ---- */
 
-/* Call at the interpreter's shutdown. Writes the live arrays if the program ends with an out-of-memory of JAX. */
+/* Call at the interpreter's shutdown. Writes JAX's live arrays if the exception that ends the program says that JAX ran
+ * out of memory. */
 void gwi_obs_jax_at_end(void);
 
 /* ---- stacks: observer_stacks.c ---- */
 
-/* Start a new snapshot; objects of the last one are no longer valid. False: no memory, and all stacks are unknown. */
+/* Start a new memory snapshot. Python objects of the previous one are no longer used. Returns false if out of memory;
+ * then all stacks are unknown. */
 bool gwi_stacks_begin(void);
 /* Return the number of the stack in a list of frames. Equal stacks have equal numbers, within a snapshot and across
- * snapshots. 0: no stack, or too many different stacks. `frames` may be NULL; it must live until the next
- * gwi_stacks_begin(). */
+ * snapshots. Returns 0 if the list has no frames, or if there are too many different stacks. `frames` may be NULL; it
+ * must live until the next gwi_stacks_begin(). */
 uint32_t gwi_stacks_number(py_object *frames);
-uint32_t gwi_stacks_count(void); /* greater than every number */
-/* Return the stack's call site, which is recorded when it is first requested. 0: unknown, or there are too many
- * sites. */
+uint32_t gwi_stacks_count(void); /* greater than all stack numbers returned so far */
+/* Return the call site of the stack with this number. The site is recorded when it is first requested. Returns 0 if the
+ * stack is unknown, or if its site cannot be recorded: there are too many sites, or the buffer is full. */
 uint32_t gwi_stacks_site(uint32_t number);
 
 #endif

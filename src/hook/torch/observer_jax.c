@@ -1,11 +1,11 @@
 /* Record JAX's live arrays after JAX has run out of memory.
  *
- * XLA allocates most of the card at once and divides it up itself, so the driver sees neither the arrays nor, usually,
- * the failed allocation. JAX can list its live arrays and its allocator's statistics, and neither call needs the GPU or
- * waits for it. But JAX has no callback for a failed allocation, and JAX may not be queried inside the allocation. So
- * the arrays are read when the interpreter shuts down, if the exception that ends the program contains
+ * XLA allocates most of the card's memory at once and divides it up itself, so the driver sees neither the arrays nor,
+ * usually, the failed allocation. JAX can list its live arrays and its allocator's statistics, and neither call needs
+ * the GPU or waits for it. But JAX has no callback for a failed allocation, and JAX may not be queried inside the
+ * allocation. So the arrays are read when the interpreter shuts down, if the exception that ends the program contains
  * RESOURCE_EXHAUSTED. Our exit handler runs before JAX's own, which was registered before ours. At that time the
- * exception's traceback still refers to the failed frames, and the program's names are still bound. Nothing is recorded
+ * exception's traceback still refers to the failed frames, and the program's variables still exist. Nothing is recorded
  * if the program survives the failure, or exits by os._exit().
  *
  * With several local devices an array's size does not show how much of it is on one device, so nothing is written. */
@@ -18,8 +18,8 @@
 #include <string.h>
 
 enum {
-    KINDS_MAX = 512,    /* count at most this many combinations of type and shape */
-    KINDS_WRITTEN = 32, /* write at most this many of them, those with the most memory */
+    KINDS_MAX = 512,    /* distinguish at most this many combinations of type and shape */
+    KINDS_WRITTEN = 32, /* write at most this many combinations, those with the most memory */
     ARRAYS_BUDGET_MS = 300,
     NAME_BYTES = 96,
     MESSAGE_BYTES = 400
@@ -28,7 +28,7 @@ enum {
 /* Live arrays of the same type and shape. */
 typedef struct array_kind {
     uint64_t bytes, count; /* size of one array; number of arrays */
-    char name[NAME_BYTES]; /* "float32[1024,1024]" */
+    char name[NAME_BYTES]; /* such as "float32[1024,1024]" */
 } array_kind;
 
 static py_object *call_none(py_object *callable)
@@ -75,7 +75,7 @@ static bool is_out_of_memory(uint64_t *ret_wanted)
 {
     static const char wanted_words[] = "allocate ";
     char message[MESSAGE_BYTES];
-    py_object *exception = gwi_obs.py.PySys_GetObject("last_exc"); /* since 3.12 */
+    py_object *exception = gwi_obs.py.PySys_GetObject("last_exc"); /* exists since Python 3.12 */
     if (exception == NULL)
         exception = gwi_obs.py.PySys_GetObject("last_value");
     if (exception == NULL || exception == gwi_obs.py.none || !text_of(exception, message, sizeof message) ||
@@ -86,13 +86,13 @@ static bool is_out_of_memory(uint64_t *ret_wanted)
     if (at != NULL) {
         char *end;
         unsigned long long bytes = strtoull(at + sizeof wanted_words - 1, &end, 10);
-        bool is_whole = gw_begins(end, " bytes") || strcmp(end, ".") == 0; /* "5.14GiB" is not exact */
+        bool is_whole = gw_begins(end, " bytes") || strcmp(end, ".") == 0; /* false for "5.14GiB", which is rounded */
         *ret_wanted = is_whole ? bytes : 0;
     }
     return true;
 }
 
-/* Append a shape in brackets: "(1024, 1024)" as "[1024,1024]", "(5,)" as "[5]". */
+/* Append a shape to `name`, in brackets: "(1024, 1024)" as "[1024,1024]", "(5,)" as "[5]". */
 static void add_shape(char *name, size_t name_bytes, const char *shape)
 {
     size_t n = strlen(name);
@@ -133,7 +133,8 @@ static int by_held_falling(const void *left, const void *right)
     return (held_a < held_b) - (held_a > held_b);
 }
 
-/* Count the arrays of each type and shape. Returns false if the time limit was reached before all were counted. */
+/* Count the arrays of each type and shape. If there are more than KINDS_MAX types and shapes, `rest` gets the arrays of
+ * all others. Returns false if the time limit was reached before all arrays were counted. */
 static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds, array_kind *rest)
 {
     uint64_t deadline_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) + ARRAYS_BUDGET_MS * UINT64_C(1000000);
@@ -171,7 +172,7 @@ static uint64_t stat(py_object *stats, const char *name)
 
 static void write_arrays(py_object *arrays, py_object *stats, uint64_t wanted)
 {
-    static array_kind kind[KINDS_MAX]; /* static, to save the thread's stack; protected by the interpreter's lock */
+    static array_kind kind[KINDS_MAX]; /* static, because it is large; protected by the interpreter's lock */
     array_kind rest = {0};
     size_t kinds = 0;
     bool all = count_arrays(arrays, kind, &kinds, &rest);

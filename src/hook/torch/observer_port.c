@@ -44,11 +44,12 @@ static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *re
     return true;
 }
 
-/* Return the device bytes that a call has just allocated. Frees are not subtracted, because a caching allocator frees
- * little. */
+/* Return the device bytes that a call has just allocated. Frees are not subtracted, because a caching allocator
+ * rarely frees memory. */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 {
-    bool takes = gw_is_request(kind) && (kind != GW_EV_VMM_CREATE || arg[3] == 1); /* on a device, not on the host */
+    /* location type 1 (arg[3]): cuMemCreate() allocated on a device, not on the host */
+    bool takes = gw_is_request(kind) && (kind != GW_EV_VMM_CREATE || arg[3] == 1);
     return takes && result == 0 ? arg[1] : 0;
 }
 
@@ -62,7 +63,7 @@ void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64
                                            .course_write = gwi_course_write,
                                            .course_find = find_block,
                                            .course_request = gwi_course_refused_site};
-    static _Atomic uint32_t begun_pid; /* process in which the observer was started; 0: none */
+    static _Atomic uint32_t begun_pid; /* process that last started the observer, or reset it after a fork; 0: none */
     if (gwi_unlikely(gwi.head == NULL))
         return;
     uint32_t before = atomic_load_explicit(&begun_pid, memory_order_relaxed);

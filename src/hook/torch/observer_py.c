@@ -97,7 +97,7 @@ bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes)
     return good;
 }
 
-/* Return the interpreter's error as one line of text, and clear it. */
+/* Copy the first line of the interpreter's pending error to `reason`, and clear the error. */
 static void take_error(char *reason, size_t reason_bytes)
 {
     py_object *type = NULL, *value = NULL, *traceback = NULL;

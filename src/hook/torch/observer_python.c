@@ -2,9 +2,11 @@
  *
  *   notice (any thread)  ->  Py_AddPendingCall  ->  attach_pending (main thread, interpreter's lock held)
  *        the first time: register the exit handler that reads sys.last_exc (observer_raised.c)
- *        torch imported?  CUDA initialised by it?  else: try again at a later notice, with growing pauses
- *        attach the out-of-memory observer, register the exit handler; enable the history if memory already matters
- *   taken (any thread): enough of the card taken  ->  notice  ->  Py_AddPendingCall  ->  history_pending: history on
+ *        has the program imported torch, and torch initialised CUDA?  if not: try again at a later notice, with
+ *        growing pauses
+ *        attach the out-of-memory observer, register the exit handler; enable the history if it is already needed
+ *   taken (any thread): 1/16 of the card's memory has been allocated
+ *        notice  ->  Py_AddPendingCall  ->  history_pending: enable the history
  *   out of memory       ->  on_oom    (in the thread that failed; PyTorch takes the interpreter's lock and has released
  *                                      its own allocator lock)
  *   interpreter exits   ->  on_exit_of_interpreter    (atexit; runs before PyTorch's handlers, because PyTorch
@@ -24,19 +26,19 @@
 /* ---- state ---- */
 
 enum {
-    PHASE_OFF = 0,            /* not started, disabled, or given up: a notice does nothing */
-    PHASE_WAITING = 1,        /* a notice may queue an attempt */
-    PHASE_QUEUED = 2,         /* an attempt is in the interpreter's queue */
-    PHASE_ATTACHED = 3,       /* attached; when memory matters, a notice may queue the call that enables the history */
-    PHASE_HISTORY_QUEUED = 4, /* the call that enables the history is in the interpreter's queue */
-    PHASE_DONE = 5            /* attached, and no further call is needed */
+    PHASE_OFF = 0,      /* not started, disabled, or given up: gwi_observer_notice() does nothing */
+    PHASE_WAITING = 1,  /* not attached: gwi_observer_notice() may queue an attempt to attach */
+    PHASE_QUEUED = 2,   /* an attempt to attach is in the interpreter's queue */
+    PHASE_ATTACHED = 3, /* attached; if `memory_matters`, gwi_observer_notice() may queue a call of history_pending() */
+    PHASE_HISTORY_QUEUED = 4, /* a call of history_pending() is in the interpreter's queue */
+    PHASE_DONE = 5            /* attached, and no further pending call is needed */
 };
 
 enum {
-    ATTEMPTS_AT_ONCE = 16,  /* this many attempts are made without a pause */
+    ATTEMPTS_AT_ONCE = 16,  /* make this many attempts to attach without pauses between them */
     REFUSALS_MAX = 3,       /* give up after PyTorch has refused this many times */
-    FULL_READS_AT_ONCE = 8, /* this many out-of-memories read the whole history ... */
-    READ_REST_FACTOR = 20   /* ... a later one only after this many times the duration of the last full read */
+    FULL_READS_AT_ONCE = 8, /* at this many out-of-memories, always read the whole history */
+    READ_REST_FACTOR = 20   /* after that, only if this many times the duration of the last full read has passed */
 };
 
 /* ---- callbacks of PyTorch and the interpreter ---- */
@@ -76,7 +78,8 @@ static py_object *on_oom(py_object *self, py_object *arguments)
         gwi_obs.last_took_ns = gwi_obs.last_read_ns - begin_ns;
         atomic_store_explicit(&gwi_obs.reading, false, memory_order_release);
     }
-    /* The program may catch the exception and continue. With the history, the next report has the ages of blocks. */
+    /* The program may catch the exception and continue. So enable the history now: if there is another out-of-memory,
+     * its report will have the ages of blocks. */
     atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
     gwi_obs_leave(&before);
     return gwi_py_none();
@@ -172,7 +175,7 @@ static bool switch_history_on(char *reason)
             return true;
         }
         if (strstr(reason, "argument") == NULL)
-            break; /* the reason is not the number of arguments */
+            break; /* the call failed for another reason than its number of arguments */
     }
     return false;
 }
@@ -259,9 +262,9 @@ static outcome attach(char *reason, bool *ret_done)
 {
     py_object *torch = gwi_obs_imported("torch");
     py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
-    /* Do not call PyTorch before it has initialised CUDA: the call would initialise it, and the program may not want
-     * that. The last step of PyTorch's C++ part creates the default generators, and `_initialized` is set a little
-     * later. So checking only `_initialized` could miss the first allocation of a program. */
+    /* Do not call PyTorch before it has initialised CUDA: the call would initialise CUDA, and the program may not want
+     * that. The C++ part of this initialisation ends by creating the default generators, and the Python part sets
+     * `_initialized` a little later. So checking only `_initialized` could miss the first allocation of a program. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
     gwi_obs.torch_c = gwi_obs_imported("torch._C");
@@ -288,15 +291,16 @@ static outcome attach(char *reason, bool *ret_done)
     return OUTCOME_ATTACHED;
 }
 
-/* JAX registers its exit handler when it is imported. Ours is registered later and so runs earlier. */
+/* Register the exit handler for JAX, once. JAX registers its own when it is imported. Handlers run in reverse order, so
+ * ours runs first. */
 static void attach_to_jax(void)
 {
     if (gwi_obs.jax_attached_by == 0 && gwi_obs_imported("jax") != NULL && register_exit(&jax_method))
         gwi_obs.jax_attached_by = getpid();
 }
 
-/* Runs in the interpreter's main thread with its lock held. Must return 0: any other value raises an exception in the
- * program. */
+/* Try to attach. Runs in the interpreter's main thread with its lock held. Must return 0: any other value raises an
+ * exception in the program. */
 static int attach_pending(void *unused)
 {
     char reason[GWI_OBS_REASON_BYTES] = "";
@@ -312,7 +316,7 @@ static int attach_pending(void *unused)
     int next = PHASE_WAITING;
     if (result == OUTCOME_ATTACHED) {
         next = done ? PHASE_DONE : PHASE_ATTACHED;
-        gwi_obs.attempts = gwi_obs.refusals = 0; /* now count attempts to enable the history */
+        gwi_obs.attempts = gwi_obs.refusals = 0; /* from now on, they count attempts to enable the history */
         atomic_store_explicit(&gwi_obs.next_attempt_ticks, 0, memory_order_relaxed);
     } else if (gwi_obs.refusals >= (uint32_t)REFUSALS_MAX) {
         next = PHASE_OFF;
@@ -321,7 +325,8 @@ static int attach_pending(void *unused)
     return 0;
 }
 
-/* Like attach_pending: main thread, lock held, always returns 0. */
+/* Enable the history after the attach. Like attach_pending(), this runs in the main thread with the interpreter's lock
+ * held, and must return 0. */
 static int history_pending(void *unused)
 {
     char reason[GWI_OBS_REASON_BYTES] = "", words[GWI_OBS_REASON_BYTES + 40];
@@ -374,8 +379,8 @@ void gwi_observer_start(const gwi_observer_port *port)
     gwi_obs.deep = deep != NULL && strcmp(deep, "1") == 0;
     gwi_obs.history_forced = gwi_obs.history_forced || (gwi_obs.deep && gwi_obs.history_entries > 0);
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
-    /* Look up the functions here and only once, because dlsym takes the loader's lock. Later calls come from threads
-     * that may hold other locks. */
+    /* Look up Python's functions here and only once, because dlsym() takes the loader's lock. Later calls of the
+     * observer come from threads that may hold other locks. */
     if (!off)
         gwi_obs.have_python = gwi_py_find(&gwi_obs.py, &missing);
     if (missing != NULL)
@@ -409,7 +414,7 @@ static void queue(int idle, int queued, int (*pending)(void *), uint64_t now_tic
 {
     if (!atomic_compare_exchange_strong_explicit(&gwi_obs.phase, &idle, queued, memory_order_acquire,
                                                  memory_order_relaxed))
-        return; /* another thread has queued it */
+        return; /* another thread has queued the call */
     atomic_store_explicit(&gwi_obs.next_attempt_ticks, now_ticks + pause_ticks(gwi_obs.attempts++),
                           memory_order_relaxed);
     /* If Python is not initialised yet, or its queue is full, a later notice tries again. */

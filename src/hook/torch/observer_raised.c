@@ -1,7 +1,7 @@
 /* Record the uncaught exception when the interpreter shuts down, so that the recording has it even if stderr is
  * redirected.
  *
- * The top level of a program prints the exception and stores it in sys.last_exc (sys.last_value before 3.12). After
+ * Python's top level prints the exception and stores it in sys.last_exc (sys.last_value before 3.12). After
  * that the atexit handlers run, including ours: in the main thread, with the interpreter's lock held, before anything
  * is torn down. Reading runs no code of the program: no __str__ defined by the program is called, and no attribute that
  * the program may have replaced is used. The recorded text is the one that Python prints, without source lines. Each
@@ -14,9 +14,9 @@
 
 enum {
     CHAIN_MAX = 4,      /* record at most this many exceptions that are linked by cause or context */
-    FRAMES_OUTER = 8,   /* of a long traceback, record this many frames from the outer end ... */
-    FRAMES_INNER = 24,  /* ... and this many from the inner end */
-    FRAMES_MAX = 10000, /* record no frames of a traceback that has this many */
+    FRAMES_OUTER = 8,   /* record this many frames from the outer end of a traceback */
+    FRAMES_INNER = 24,  /* record this many frames from the inner end, where the exception was raised */
+    FRAMES_MAX = 10000, /* record no frames of a traceback that has this many or more */
     MESSAGE_LINES_MAX = 8
 };
 static const unsigned long is_exception_flag = 1ul << 30; /* Py_TPFLAGS_BASE_EXC_SUBCLASS */
@@ -75,7 +75,7 @@ static bool has_plain_text(py_object *type, py_object *exception, py_object *arg
     bool plain = has_type(method, gwi_obs.py.types.PyWrapperDescr_Type);
     gwi_py_give_back(method);
     gwi_obs.py.PyErr_Clear();
-    static const char *const parts[] = {"filename", "filename2"}; /* attributes of an OSError */
+    static const char *const parts[] = {"filename", "filename2"}; /* attributes of OSError that str() formats */
     for (size_t i = 0; plain && i < sizeof parts / sizeof parts[0]; i++) {
         py_object *part = own_attribute(exception, parts[i]);
         plain = part == NULL || is_plain(part);
@@ -123,7 +123,8 @@ static void write_frame(py_object *traceback)
     gwi_py_give_back(frame);
 }
 
-static py_object *next_of(py_object *traceback) /* releases the given reference, returns a new one */
+/* Release the given entry of a traceback and return the next one as a new reference. Returns NULL at the end. */
+static py_object *next_of(py_object *traceback)
 {
     py_object *next = own_attribute(traceback, "tb_next");
     gwi_py_give_back(traceback);
@@ -226,8 +227,8 @@ static py_object *on_raised(py_object *self, py_object *arguments)
 
 static py_method raised_method = {"gpuwhy_raised", on_raised, PY_METHOD_NOARGS, NULL};
 
-/* Register the exit handler. atexit is a built-in module, but sys.modules has it only after an import. The import here
- * bypasses a replaced __import__. */
+/* Register the exit handler. atexit is a built-in module, but sys.modules has it only after an import. This
+ * import does not call __import__, which the program may have replaced. */
 static void register_raised(void)
 {
     py_object *module = gwi_obs.py.PyImport_ImportModuleLevel("atexit", NULL, NULL, NULL, 0);

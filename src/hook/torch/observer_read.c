@@ -12,7 +12,7 @@
 enum {
     READ_BUDGET_MS = 500,      /* time limit for one walk over the history */
     HISTORY_SINGLES_MAX = 512, /* write at most this many of the newest entries one by one */
-    HELD_MAX = 64,             /* write this many stacks, those that held the most memory at the peak */
+    HELD_MAX = 64,             /* write at most this many stacks, those that held the most memory at the peak */
     DEVICES_MAX = 64
 };
 
@@ -22,11 +22,11 @@ typedef struct block {
     uint64_t address;
     uint64_t bytes;
     uint64_t age_ns;
-    uint64_t requested_bytes; /* size that the program requested, as in the history */
-    uint64_t order;           /* number of the block's request in the course; 0: not known */
+    uint64_t requested_bytes; /* size before the allocator's rounding; the history has the same size */
+    uint64_t order;           /* number of the block's request on the device, from course_find(); 0: not known */
     uint32_t state;
-    uint32_t stack; /* stack number; 0: not known */
-    uint32_t site;  /* call site in the course; 0: not known */
+    uint32_t stack; /* number from gwi_stacks_number(); 0: not known */
+    uint32_t site;  /* call site of the request, from course_find(); 0: not known */
 } block;
 
 typedef struct block_list {
@@ -123,7 +123,7 @@ static void add_segment(block_map *map, py_object *segment, bool with_stacks)
     for (ptrdiff_t i = 0, n = gwi_py_list_size(blocks); i < n; i++) {
         py_object *entry = gwi_obs.py.PyList_GetItem(blocks, i);
         add_block(map, entry, address, with_stacks);
-        /* older versions do not store the address of each block, but blocks are adjacent */
+        /* older versions of PyTorch do not store the address of a block, but the blocks of a segment are adjacent */
         address += gwi_py_number_in(entry, gwi_obs.key.size);
     }
 }
@@ -170,7 +170,7 @@ static void write_blocks(block_list *live)
                            NULL);
 }
 
-/* Copy age, order and call site from the course to each block that the course has recorded. */
+/* Set the age, order and call site of each live block that the hook itself has followed (gwi_course.h). */
 static void join_course(block_list *live, uint64_t device)
 {
     for (size_t i = 0; i < live->count; i++) {
@@ -327,8 +327,8 @@ static bool back_to_peak(const history_walk *walk, gw_live_set *set)
         if (!history_at(walk, i, &entry))
             continue;
         if (entry.action == GW_ACTION_FREE)
-            /* In a history that gpuwhy enabled, the entry of a free has the stack of the allocation. In the program's
-             * own history it may have another stack. */
+            /* In a history that gpuwhy enabled, the entry of a free has the stack of the allocation. In a
+             * history of the program's own, it may have another stack, so the stack is unknown. */
             gw_live_set_add(set, entry.address, entry.bytes, gwi_obs.history_since_ns != 0 ? stack_at(walk, i) : 0);
         else if (entry.action == GW_ACTION_ALLOC)
             gw_live_set_remove(set, entry.address);
@@ -431,7 +431,7 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
             walk.peak_end = i;
         }
     }
-    if (!with_course) { /* a course has better data */
+    if (!with_course) { /* otherwise course_write() writes more complete data */
         write_condensed(&walk);
         write_singles(&walk);
     }
@@ -491,7 +491,8 @@ static void write_stats(py_object *stats, uint64_t device)
 }
 
 /* Return the total size of live blocks as the program requested them, because the history has requested sizes too.
- * Returns 0 if the size is not known. */
+ * Older versions of PyTorch have only the allocated size, which is returned instead. Returns 0 if the size is not
+ * known. */
 static uint64_t live_bytes_of(py_object *stats)
 {
     uint64_t bytes = 0;
@@ -500,8 +501,8 @@ static uint64_t live_bytes_of(py_object *stats)
     return bytes;
 }
 
-/* Take a snapshot of the allocator. If `history` is false and this version of PyTorch supports it, the snapshot has no
- * traces, which take most of the time. On NULL, `reason` says why. */
+/* Take a snapshot of the allocator. If `history` is false and this version of PyTorch supports it, the snapshot does
+ * not contain the history, which takes most of the time. On NULL, `reason` says why. */
 static py_object *take_snapshot(bool history, char *reason)
 {
     py_object *snapshot = NULL;
@@ -513,7 +514,7 @@ static py_object *take_snapshot(bool history, char *reason)
         if (snapshot != NULL || gwi_obs.history_since_ns != 0)
             return snapshot;
     }
-    /* Since PyTorch 2.5 the function takes one argument. Before, it took none. */
+    /* Since PyTorch 2.5 this function takes one argument. In older versions it takes none. */
     py_object *none = gwi_py_none();
     snapshot = gwi_py_call_torch("_cuda_memorySnapshot", gwi_py_tuple(&none, 1), reason);
     if (snapshot == NULL)
@@ -528,8 +529,8 @@ static bool course_is_whole(void)
     return gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
 }
 
-/* True if the history should be read. If the course is complete, only the stacks in the history are needed, so a
- * history that is off is not read. */
+/* True if the history should be read. If the hook itself has followed all blocks (gwi_course.h), only the stacks in the
+ * history are needed, so a history that is off is not read. */
 static bool wants_history(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -537,7 +538,7 @@ static bool wants_history(void)
 }
 
 /* Write the allocator's state on one device. If `stats` is NULL, write only the block map. If `full`, also write the
- * history and the course. */
+ * history, and what the hook itself has followed (gwi_course.h). */
 static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -551,7 +552,7 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         gwi_obs_note(GW_NOTE_TEXT_ONLY, reason);
         return;
     }
-    /* The history has stacks if gpuwhy requested them, or if the program enabled the history itself. */
+    /* The history has stacks if gpuwhy requested them. It may have stacks if the program enabled it itself. */
     bool with_stacks = with_history && (gwi_obs.deep || gwi_obs.history_since_ns == 0) && gwi_stacks_begin();
     if (read_blocks(snapshot, device, with_stacks, &map)) {
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_LARGEST_INACTIVE, map.largest_inactive_bytes, device, 0,
@@ -562,8 +563,8 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
-        /* Write the course after the history has been read, which may take long. The ages of blocks are relative to the
-         * time at which the course is written. */
+        /* Call course_write() only after the history has been read, which may take long: the ages of blocks are
+         * relative to the time of this call. */
         if (with_course && gwi_obs.port->course_write(device))
             join_course(&map.live, device);
         write_blocks(&map.live);
@@ -583,9 +584,9 @@ void gwi_obs_read_at_oom(uint64_t device, bool with_history)
     gwi_py_give_back(stats);
 }
 
-/* Write the allocator's state on every device when the program ends. The first device without statistics ends the loop.
- * Querying the number of devices from the driver could fail after a sticky error, and PyTorch would then print a
- * warning to stderr. */
+/* Write the allocator's state on every device when the program ends. The loop ends at the first device without
+ * statistics. The driver is not asked for the number of devices, because the query could fail after a sticky error, and
+ * PyTorch would print a warning to stderr. */
 void gwi_obs_read_at_end(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -600,8 +601,8 @@ void gwi_obs_read_at_end(void)
     }
 }
 
-/* Record PyTorch's own limit (set_per_process_memory_fraction), if there is one. PyTorch then passes the limit as the
- * total memory to the out-of-memory callback. */
+/* Record PyTorch's own limit (set_per_process_memory_fraction), if there is one. If a limit is set, PyTorch passes it
+ * to the out-of-memory callback as the total memory. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES];

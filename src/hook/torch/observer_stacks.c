@@ -18,9 +18,9 @@
 
 enum {
     FRAMES_MAX = 48,      /* write at most this many frames of a stack, starting at the innermost */
-    STACKS_MAX = 1 << 14, /* different stacks */
-    SITES_MAX = 2048,     /* sites written */
-    CODES_MAX = 4096,     /* codes written */
+    STACKS_MAX = 1 << 14, /* distinguish at most this many stacks */
+    SITES_MAX = 2048,     /* write at most this many sites */
+    CODES_MAX = 4096,     /* write at most this many code objects */
     DICTS_MAX = 1 << 15,  /* size of the hash table of frame dicts */
     NAME_BYTES = 200,
     FILE_BYTES = 700
@@ -29,15 +29,15 @@ enum {
 /* A frame dict and its hash. */
 typedef struct frame_dict {
     const py_object *dict; /* NULL: empty entry */
-    uint64_t hash;         /* hash of file, function and line; 0: not a frame */
+    uint64_t hash;         /* hash of file, function and line; 0: the dict is not a frame */
 } frame_dict;
 
 typedef struct stack {
     uint64_t hash;
     py_object *frames; /* borrowed; valid only in the snapshot with number `reading` */
-    uint32_t reading;
-    uint32_t site; /* 0: not written */
-    bool refused;  /* never write: SITES_MAX or CODES_MAX was reached */
+    uint32_t reading;  /* number of the last snapshot that had this stack */
+    uint32_t site;     /* 0: not written */
+    bool refused;      /* do not try to write the site again: SITES_MAX or CODES_MAX was reached */
 } stack;
 
 typedef struct code {
@@ -56,7 +56,7 @@ typedef struct workspace {
 static struct {
     workspace *space; /* owned; lives as long as the process */
     uint32_t dict_count, stack_count, site_count, code_count;
-    uint32_t reading;
+    uint32_t reading; /* number of the current snapshot */
 } st;
 
 bool gwi_stacks_begin(void)

@@ -41,7 +41,7 @@ static fact facts[FACTS_MAX];
 static uint32_t fact_count;
 static __thread int guard_depth;
 static int unguarded_facts;
-static int refused_kind, refusals; /* refuse this many facts of this kind, as if the buffer were full */
+static int refused_kind, refusals; /* reject the next `refusals` facts of this kind, as if the buffer were full */
 
 static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -74,7 +74,7 @@ static void leave(uint32_t before)
         unguarded_facts++;
 }
 
-/* The linker replaces the observer's dlsym() by this one, which does not find the symbol that the test hides. */
+/* The linker replaces the observer's dlsym() by __wrap_dlsym(), which does not find the symbol `hidden`. */
 static char hidden[64];
 
 void test_hide(const char *symbol)
@@ -87,7 +87,7 @@ void *__wrap_dlsym(void *library, const char *symbol)
     return strcmp(symbol, hidden) == 0 ? NULL : __real_dlsym(library, symbol);
 }
 
-/* A fake course of allocations (gwi_course.h). The test sets its values. */
+/* Replaces the hook's course of allocations (gwi_course.h). test_course() sets the values that it returns. */
 static bool course_whole;
 static gwi_observer_block course_block;
 static uint64_t course_address;

@@ -109,7 +109,7 @@ static gw_feed_thread *thread_now(gw_feed *feed)
     return thread;
 }
 
-/* Return the thread's work on the GPU since its last request for memory, and start counting again. */
+/* Return the GPU work that the thread ordered since its last request for memory, and restart the counts at 0. */
 static uint32_t work_now(gw_feed *feed)
 {
     gw_feed_thread *thread = thread_now(feed);
@@ -178,7 +178,8 @@ uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames)
     return id;
 }
 
-/* Blocks get addresses like those of a card: small blocks share pages, and large blocks have pages of their own. */
+/* Blocks get addresses like those of a real card: small blocks share pages of 2 MiB, and larger blocks have pages of
+ * their own. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes)
 {
     bool small = bytes <= 1u << 20;

@@ -1,8 +1,8 @@
-/* Feeds a run into a model, call by call. For tests.
+/* Feeds a simulated run into a model, call by call. For tests.
  *
  * Time advances by 10 us with each call, and more with gw_feed_wait(). `pid`, `tid` and `context` are the process,
  * thread and context of the next calls; a test may set them. Hot calls are stored in the thread's ring and counters.
- * gw_feed_drain() and gw_feed_exit() feed these to the model. Errors abort the test. */
+ * gw_feed_drain() and gw_feed_exit() feed the rings and counters to the model. Errors abort the test. */
 #ifndef GW_FEED_H
 #define GW_FEED_H
 
@@ -14,7 +14,7 @@ typedef struct gw_feed_thread {
     uint32_t pid, tid;
     uint64_t counter[GW_COUNT_COUNT], counter_at_request[GW_COUNT_COUNT], calls, synced_at_ns;
     uint16_t inside_fn_plus_1;
-    gw_hot_call ring[2 * GW_RING_ENTRIES]; /* only the newest GW_RING_ENTRIES count */
+    gw_hot_call ring[2 * GW_RING_ENTRIES]; /* gw_feed_drain() feeds only the newest GW_RING_ENTRIES */
     uint32_t ring_count;
     uint64_t total, synced_total;
 } gw_feed_thread;
@@ -23,8 +23,8 @@ typedef struct gw_feed {
     gw_model *model;
     uint64_t t_ns, context;
     uint32_t pid, tid;
-    uint32_t site, site_last; /* `site`: for the next calls, set by the test; `site_last`: the newest site */
-    uint16_t took_us;         /* for the next calls, set by the test */
+    uint32_t site, site_last; /* `site`: call site of the next calls, set by the test; `site_last`: the newest site */
+    uint16_t took_us;         /* duration of each of the next calls, set by the test */
     const char *name[GW_FEED_NAMES_MAX];
     uint32_t name_count;
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
@@ -32,13 +32,14 @@ typedef struct gw_feed {
     uint64_t address_next, small_next;
 } gw_feed;
 
-/* Start a program that has initialised CUDA on a card of `total_bytes` and has the primary context 0xc0de. */
+/* Start a program that has initialised CUDA on a card with `total_bytes` of memory and has the primary context
+ * 0xc0de. */
 void gw_feed_open(gw_feed *feed, uint64_t total_bytes);
 /* Start a program that has made no driver call. */
 void gw_feed_open_bare(gw_feed *feed);
-/* Feed the driver calls of gw_feed_open(): cuInit and the primary context. */
+/* Feed the driver calls that gw_feed_open() feeds after gw_feed_open_bare(): cuInit and the primary context. */
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
-gw_model *gw_feed_finish(gw_feed *feed); /* Return the finished model. The caller frees it. */
+gw_model *gw_feed_finish(gw_feed *feed); /* Finish the model and return it. The caller frees it with gw_model_free(). */
 
 /* Feed a call of the driver function `fn` by feed->tid, 10 us after the previous call. a0 to a3 are the event's
  * arguments. */
@@ -47,27 +48,29 @@ void gw_feed_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t re
 /* Feed a successful call whose event has a text. */
 void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2,
                        uint64_t a3, const char *text);
-/* Feed a call whose event has a value in `extra`. */
+/* Feed a call whose event has the value `extra` in its field `extra`. */
 void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3);
-/* Feed an event unchanged. */
+/* Feed an event unchanged. The time of the feed does not advance. */
 void gw_feed_event(gw_feed *feed, const gw_event *event);
-/* Add a call site with Python frames, innermost first: "function file line, function file line". Returns its id, for
- * feed->site. */
+/* Add a call site with Python frames, innermost first: "function file line, function file line". Returns the id of the
+ * site, for feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
-/* Add a call site whose innermost frame is in `library`. If `library` is NULL, there is no such frame. */
+/* Add a call site whose innermost frame is in the library with the path `library`, followed by Python frames. If
+ * `library` is NULL, the site has only Python frames. */
 uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
 /* Allocate plain memory and return its address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
-/* Feed a refused request, then the driver's totals after it. */
+/* Feed a refused request for `bytes`, then a query of the free and total memory, as the hook makes it after a
+ * refusal. */
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
 /* Feed successful hot calls. gw_feed_copy(), gw_feed_read() and gw_feed_sync() make them on the default stream. */
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
 /* Feed any successful hot call, with `what` and `stream` as in gw_ring_entry. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_copy(gw_feed *feed, uint64_t bytes);
-void gw_feed_read(gw_feed *feed, uint64_t bytes); /* a copy to the host */
+void gw_feed_read(gw_feed *feed, uint64_t bytes); /* a blocking copy to the host */
 void gw_feed_sync(gw_feed *feed);
 void gw_feed_inside(gw_feed *feed, const char *fn);
 void gw_feed_drain(gw_feed *feed);
@@ -83,7 +86,9 @@ void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source
 void gw_feed_map(gw_feed *feed, const char *path);
 void gw_feed_stderr(gw_feed *feed, const char *text);
 void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe);
-void gw_feed_exit(gw_feed *feed, int code, int signal);                  /* the command, pid GW_FEED_PID, ends */
-void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal); /* another process ends */
+/* drain all threads, then end the command, pid GW_FEED_PID */
+void gw_feed_exit(gw_feed *feed, int code, int signal);
+/* drain all threads, then end another process */
+void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal);
 
 #endif

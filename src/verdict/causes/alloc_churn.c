@@ -1,4 +1,4 @@
-/* The program keeps allocating and freeing driver memory while it works. This is not a fault.
+/* The program keeps allocating and freeing device memory by driver calls while it works. This is not a fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"
@@ -35,7 +35,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 {
     gwi_pace pace;
     char at[GWI_PLACE_TEXT_MAX];
-    /* Call durations of the virtual GPU do not predict those of a real card. */
+    /* Give no advice for the virtual GPU: the durations of its calls do not predict those of a real card. */
     if (c->model->is_virtual || !gwi_pace_find(c, &pace))
         return true;
     churn found = find_churn(c->model, pace.process->pid);

@@ -2,8 +2,8 @@
  *
  * Established only by: the driver's result 209 as the root failure, if the program printed "no kernel image" or
  * launched nothing afterwards, and if the run ended because of this result (gwi_sure_of_end()). The driver returns 209
- * only for a missing image. A library that tries several images launches work later.
- * Supported by: the message without a failed call. */
+ * only for a missing image. A library that tries several images until one loads launches work afterwards.
+ * Supported by: the printed message without a failed call. */
 #include "gwi_start.h"
 
 #include <string.h>

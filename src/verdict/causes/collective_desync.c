@@ -1,5 +1,5 @@
-/* The ranks of the job called different collectives, or called one with different sizes. Only printed messages show
- * this; no driver call does.
+/* The ranks of the job called different collectives, or called the same collective with different sizes. Only printed
+ * messages show this; no driver call does.
  *
  * Never established: in a recording, printed messages make a cause supported at most. */
 #include "gwi_cause.h"

@@ -1,7 +1,7 @@
 /* The device was reset or the context was destroyed, and the program later used objects of that device or context.
  *
  * Established only by: a failed call that uses, by handle or address, an object that an earlier teardown destroyed and
- * that was not made again; the result 709; or 201 with the destroyed context still current. The run must have ended
+ * that was not created again; the result 709; or 201 with the destroyed context still current. The run must have ended
  * because of this failure (gwi_sure_of_end()). A failed release counts only if the program's last output names it: at
  * the end, destructors often free what a reset has already freed, and this does no harm.
  * Supported by: 700 after a reset that destroyed memory, because a kernel's pointers are not recorded; a crash inside
@@ -19,7 +19,7 @@ static const char *verb_of(gw_teardown_kind kind)
     return verbs[kind];
 }
 
-/* Return the set of classes that count as the same class as `cls`. All classes of memory count as one class. */
+/* Return, as a bit set, the classes that count as the same class as `cls`. All classes of memory count as one class. */
 static uint32_t classes_like(uint8_t cls)
 {
     const uint32_t memory = (2u << GW_CLASS_MAPPING) - 1;
@@ -45,7 +45,8 @@ static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failur
     return NULL;
 }
 
-/* Return the object's class with its article, such as "an event". */
+/* Return a noun for the class of the object, with its article if it needs one: "an event", "memory". NULL: "the
+ * context". */
 static const char *name_of(const gw_buried *buried)
 {
     if (buried == NULL)
@@ -89,7 +90,7 @@ static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[
     }
 }
 
-/* Report the teardown. `user_tid` is the thread that used the destroyed object. */
+/* Report the teardown and what it destroyed. `user_tid` is the thread that used a destroyed object afterwards. */
 static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown, uint32_t user_tid)
 {
     char things[THINGS_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], on[80] = "";
@@ -141,8 +142,8 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
             made);
 }
 
-/* True if the failed call frees or destroys an object. At the end, destructors free memory that a reset has already
- * freed. The driver refuses such a call without further effect. */
+/* True if the failed call frees or destroys an object. At the end of a program, destructors often free memory that a
+ * reset has already freed. The driver refuses such a call, which has no further effect. */
 static bool is_release(const gw_failure *use)
 {
     static const char *const words[] = {"Free", "Destroy", "Unload", "Release"};
@@ -175,8 +176,8 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     return gwi_sure_of_end(c, use, is_release(use) && is_silent ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
-/* Return the destroyed executable graph that was launched last before the fault was reported. Returns NULL if the rings
- * contain no such launch. */
+/* Among the executable graphs that the teardown destroyed, return the one that was launched last before the fault was
+ * reported. *ret_launch is that launch. Returns NULL if the rings contain no such launch. */
 static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *teardown, const gw_ring_call **ret_launch)
 {
     const gw_buried *found = NULL;
@@ -232,7 +233,8 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     return GW_SUPPORTED;
 }
 
-/* List the other destroyed objects and where they were made. The recording does not show which object was used. */
+/* List some of the streams, events, modules and graphs that the teardown destroyed, and where they were created. The
+ * recording does not show which of them the crashing call used. */
 static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { SHOWN_MAX = 4 };
@@ -250,7 +252,8 @@ static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown 
     }
 }
 
-/* Judge a crash of the driver on a handle that was no longer valid. */
+/* Judge a SIGSEGV inside a driver call after the teardown: the handle that was passed to the call may have been
+ * destroyed by the teardown. */
 static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     if (!c->ended || c->signal != 11 || c->root != NULL || kept_by(teardown) == 0)

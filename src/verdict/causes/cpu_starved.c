@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const uint64_t periods_min = 50; /* 5 s, with the usual period of 0.1 s */
+static const uint64_t periods_min = 50; /* least number of periods to judge; 5 s at the usual 0.1 s per period */
 static const double throttled_min = 0.25, waited_min = 1.0 / 3;
 static const uint64_t waited_ns_min = 2000000000u;
 
@@ -15,7 +15,8 @@ static const gw_series *group_series(const gwi_case *c, gw_metric metric)
     return gw_machine_known(c->model, metric, GW_NO_DEVICE, 0);
 }
 
-/* Report throttling by a control group's limit. Returns false if nothing was reported. */
+/* If a control group's processor limit throttled the program, report this and return true. *ret_good is then false if
+ * there is no memory. */
 static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_good)
 {
     const gw_series *periods = group_series(c, GW_METRIC_CGROUP_CPU_PERIODS);
@@ -40,7 +41,8 @@ static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_g
     return true;
 }
 
-/* Return the longest wait for a processor by the first thread of a process. Returns NULL if no wait is too long. */
+/* Find the process whose first thread waited longest in total for a processor, and return its waiting time. Returns
+ * NULL if no thread waited for at least 2 s and a third of the time. */
 static const gw_series *longest_wait(const gwi_case *c)
 {
     const gw_series *longest = NULL;

@@ -1,5 +1,5 @@
-/* Stream-ordered memory was freed in the order of one stream while a copy on another stream still used it. The pool may
- * reuse the memory immediately.
+/* Stream-ordered memory was freed while a copy on another stream may still have been using it: nothing made the free
+ * wait for the copy. The pool may reuse the memory immediately.
  *
  * Never established: the recording does not show whether the block was reused, or whether its contents were read. The
  * section "Which work was ordered" in docs/ARCHITECTURE.md explains when the cause is supported. */

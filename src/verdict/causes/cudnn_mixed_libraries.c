@@ -1,10 +1,10 @@
 /* One process has loaded parts of cuDNN, or cuBLAS and cuBLASLt, that do not belong together.
  *
  * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH as
- * the reason for the end: in the exception that ended the program, or in its last seconds. The status names the fault,
- * and the two files prove it.
- * Supported by: two versions and a part that did not load, because that part may merely be missing; one version in two
- * places, with that status. */
+ * the reason for the end of the run: in the exception that ended the program, or in a message of the last five seconds.
+ * The status names the fault, and the two files prove it.
+ * Supported by: two versions without this status, such as when a part did not load, because that part may merely be
+ * missing; or one version in two places, with this status. */
 #include "gwi_cudnn_log.h"
 #include "gwi_start.h"
 
@@ -49,13 +49,14 @@ static told_line find_told(const gwi_case *c)
     return (told_line){0};
 }
 
-/* True if the program did not catch the exception, or without one, did not go on for long after the message. */
+/* True if the message belongs to the end of the run: its exception was not caught, or, if there was no exception about
+ * the GPU, it was printed in the last five seconds. */
 static bool is_the_end(const gwi_case *c, const told_line *told)
 {
     return c->exception == GW_EXCEPTION_GPU ? gwi_exception_is_end(c) : is_near_end(c, told->t_ns);
 }
 
-/* Explain the status in the program's output with the table of the mapped cuDNN version. */
+/* Add the meaning of the cuDNN status in the message, from the status table of cuDNN version `major`. */
 static void say_status(gwi_finding *finding, const told_line *told, unsigned major)
 {
     char name[96];
@@ -79,7 +80,7 @@ static void say_library(gwi_finding *finding, const gw_library *library)
 
 static const gw_clash *find_clash(const gw_clash *clash, size_t count)
 {
-    const gw_clash *found = NULL; /* the first weaker clash; two cuDNN versions are the strongest evidence */
+    const gw_clash *found = NULL; /* first weaker clash; returned if no two cuDNN versions clash */
     for (size_t i = 0; i < count; i++) {
         if (clash[i].kind == GW_CLASH_CUDNN_VERSIONS)
             return &clash[i];
@@ -95,7 +96,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     enum { CLASHES_MAX = 16 };
     gw_clash clashes[CLASHES_MAX];
     if (c->process == NULL || c->root != NULL || (c->ended && !c->bad_end))
-        return GW_CERTAINTY_NONE; /* nothing to explain, or a failed driver call is stronger evidence */
+        return GW_CERTAINTY_NONE; /* the run ended well, or a failed driver call is stronger evidence */
     size_t count = gw_libraries_clashes(&c->process->libraries, clashes, CLASHES_MAX);
     const gw_clash *clash = find_clash(clashes, count);
     told_line told = find_told(c);
@@ -120,7 +121,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
     gwi_rule_out(finding, "a failed driver call (none failed)");
-    /* Another exception ended the program, so the program had survived this status. */
+    /* Another exception ended the program, so the program had survived the cuDNN error. */
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
     if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain && is_the_end(c, &told))

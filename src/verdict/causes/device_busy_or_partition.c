@@ -1,7 +1,7 @@
 /* The card is present but refuses this process, because of its mode, a partition, or the MPS server.
  *
- * Established only by: a driver result from 805 to 809, all of which are about the MPS server; or 46 on a card in
- * prohibited mode, or in exclusive mode while another process holds a card. The run must have ended because of that
+ * Established only by: the driver's result 805, 807, 808 or 809, all of which are about the MPS server; or 46 on a card
+ * in prohibited mode, or in exclusive mode while another process holds a card. The run must have ended because of that
  * result (gwi_sure_of_end()).
  * Supported by: 46 in other cases, because a card that hangs after a fault also causes 46. */
 #include "gwi_start.h"
@@ -48,7 +48,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_failed_call(c, finding, failure);
     if (device->has_attribute[COMPUTE_MODE] && mode < sizeof modes / sizeof modes[0])
         gwi_evidence(finding, GWI_NO_TIME, "driver", "the card's compute mode is %s", modes[mode]);
-    /* Without such a mode, a card that hangs after a fault may be the reason for 46. */
+    /* If the compute mode does not explain 46, the card may hang after a fault: this also causes 46. */
     bool proven = failure->result != 46 || mode == PROHIBITED || (mode != 0 && has_holder(c));
     return gwi_sure_of_end(c, failure, proven ? GW_ESTABLISHED : GW_SUPPORTED);
 }

@@ -1,6 +1,6 @@
 /* The driver no longer works: after a suspend, or without the device file of the unified memory module.
  *
- * Never established: cuInit returns 999 or 3 for many reasons. A missing /dev/nvidia-uvm makes it supported. */
+ * Never established: cuInit returns 999 or 3 for many reasons. A missing /dev/nvidia-uvm makes the cause supported. */
 #include "gwi_start.h"
 
 enum { NOT_INITIALIZED = 3, UNKNOWN = 999 };

@@ -1,15 +1,15 @@
 /* The card's memory had an error that the card could not correct.
  *
- * Established only by: the driver's own results 214 and 226; or Xid 48, 95, 140 or 94 with our pid, or the driver's
- * double-bit event, for a card of the run within ten seconds of a lost context. These Xids end processes, and the time
- * limit excludes an error that this process had survived.
+ * Established only by: the driver's own results 214 and 226; or Xid 48, 95 or 140, Xid 94 with the pid of a process of
+ * the run, or the driver's double-bit event, for a card of the run within ten seconds of a lost context. These Xids end
+ * processes, and the time limit excludes an error that this process had survived.
  * Supported by: an error counter that rose; the other Xids of the group; an Xid at another time. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>
 
-/* Xids of this cause. The driver reports 48 and 94 for the memory error itself, and the others together with one of
- * them. */
+/* Xids of this cause. The driver reports 48 and 94 for the memory error itself. The other Xids accompany one of these
+ * two. */
 static const unsigned xids[] = {48, 94, 95, 140, 64, 171, 172, 0};
 enum { DOUBLE_BIT_EVENT = 2, DRIVER_ECC = 214, DRIVER_CONTAINED = 226, CONTAINED = 94 };
 /* Xids that end a process. Other Xids do not, for example the one for a row that could not be replaced. */
@@ -88,12 +88,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, first);
     if (driver_says)
         return GW_ESTABLISHED;
-    /* A contained error (Xid 94) affects one process on the card. If the event has no pid, that process may be another
-     * one. */
+    /* A contained error (Xid 94) affects one process on the card. If the event has no pid, this may be a process of
+     * another run. */
     bool names_us = event != NULL && event->is_ours &&
                     !(event->kind == GW_MACHINE_XID &&
                       (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));
-    if (c->sticky == NULL) /* this error would have destroyed the context */
+    if (c->sticky == NULL) /* an uncorrectable error would have destroyed the context */
         return c->hang.hang != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
     return names_us && is_fatal(event) && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Return the number of open files of the process that was closest to its limit. Returns NULL if no count is known. */
+/* Find the process that came closest to its limit on open files, and return its number of open files. *ret_limit is its
+ * limit. Returns NULL if no number is known. */
 static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
 {
     const gw_series *best = NULL;
@@ -28,7 +29,8 @@ static const gw_series *fullest(const gw_model *model, const gw_series **ret_lim
     return best;
 }
 
-/* Report the open files and their limit. Returns true if the limit was nearly reached. */
+/* Report the highest number of open files and the limit. Returns true if the number was within about 5 % of the
+ * limit. */
 static bool say_files(const gwi_case *c, gwi_finding *finding)
 {
     const gw_series *limit = NULL, *open = fullest(c->model, &limit);

@@ -34,8 +34,8 @@ static bool names_result(const char *text, uint16_t result)
     return false;
 }
 
-/* Count the calls that succeeded between the failed call and the message. If there were any, the program did not check
- * the result of the failed call. */
+/* Count the calls that succeeded between the failed call and the message. If there were any, the program continued
+ * after the failed call, so it probably did not check the result. */
 static uint64_t calls_between(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     uint64_t count = 0;

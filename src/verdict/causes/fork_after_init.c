@@ -1,13 +1,14 @@
 /* A child uses CUDA after a fork, although its parent had already initialised CUDA.
  *
  * Established only by: the result 3 in a process that was forked, without exec, from a process whose own cuInit had
- * succeeded. The run must have ended badly, and either the child died badly within five seconds, or an exception about
- * the GPU ended the run. The driver never works in such a child. If the child made no driver call, the cause is
- * established by PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" within a minute of the end,
- * and a cuInit that succeeded before it. In a log alone, this message establishes the cause if an error follows.
+ * succeeded. The run must have ended badly. In addition, the child must have died badly within five seconds of this
+ * result, or an exception about the GPU must have ended the run. The driver never works in such a child. If the child
+ * made no driver call, the cause is established by PyTorch's own exception "Cannot re-initialize CUDA in forked
+ * subprocess" in the last minute of the run, if a cuInit had succeeded before the exception. In a log alone, this
+ * message establishes the cause if an error follows.
  *
- * Supported by: the same result where cuInit was not recorded, the child's end is not known, or the run ended well. A
- * child that ended well, or much later, had worked without CUDA. */
+ * Supported by: the same result where cuInit was not recorded, the child's end is not known, or the run ended well. If
+ * the child ended well, or much later, it had worked without CUDA, and the cause is only a hypothesis. */
 #include "gwi_cause.h"
 #include "gwi_family.h"
 
@@ -25,7 +26,8 @@ static const gw_failure *find_refused(const gwi_case *c)
     return NULL;
 }
 
-/* Return the nearest ancestor by fork that had called cuInit itself. Returns NULL if none was recorded. */
+/* Return the nearest ancestor that had itself called cuInit with success before the child was forked. Returns NULL if
+ * none was recorded. */
 static const gw_process *find_initialiser(const gw_model *model, const gw_process *child)
 {
     enum { GENERATIONS_MAX = 16 };
@@ -39,7 +41,7 @@ static const gw_process *find_initialiser(const gw_model *model, const gw_proces
     return NULL;
 }
 
-/* Judge PyTorch's own exception. PyTorch detects a fork by itself and then makes no driver call, so only its exception
+/* Judge PyTorch's own exception. PyTorch detects a fork by itself and then makes no driver call, so only this exception
  * shows the cause. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
@@ -66,14 +68,16 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
         gwi_where(finding, initialiser->init_site, "CUDA was initialised here, before the fork");
     }
     gwi_rule_out(finding, "a broken driver (the child did not call it)");
-    /* If the child raised the exception, the parent may have continued for a long time without the child. */
+    /* Require that the exception is from the last minute of the run. After an exception in the child, the parent may
+     * have continued for a long time without the child. */
     const uint64_t soon_ns = 60000000000u;
     bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
     return initialiser != NULL && is_soon ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* Decide whether the run ended because of this. A refused child may work without CUDA, for example a worker that only
- * checks for a GPU and returns the answer as its exit status. The run then ends well, or for another reason. */
+/* Decide whether the run ended because the driver refused the child. A refused child may work without CUDA, for example
+ * a worker that only checks for a GPU and returns the answer as its exit status. The run then ends well, or for another
+ * reason. */
 static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, const gw_failure *refused,
                                  bool is_initialised)
 {
@@ -81,7 +85,7 @@ static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, con
     bool knows_end = child->exit_known && child->exit.status_known;
     bool died = gw_died_badly(child) && child->t_exit_ns <= refused->t_last_ns + soon_ns;
     gw_certainty most = is_initialised && !gw_run_ended_well(c->model) ? GW_ESTABLISHED : GW_SUPPORTED;
-    if (c->exception == GW_EXCEPTION_GPU) /* a process pool raises its worker's exception again */
+    if (c->exception == GW_EXCEPTION_GPU) /* a process pool raises its worker's exception again, in the parent */
         return most;
     if (c->exception == GW_EXCEPTION_SCRIPT && !c->model->stderr_facts.exception_about_child)
         return died ? GW_SUPPORTED : GW_HYPOTHESIS;

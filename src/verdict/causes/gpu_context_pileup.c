@@ -3,8 +3,9 @@
  * Established only by: a refused request on a GPU where three or more processes of this run have a context, while none
  * of them has a context on another GPU. Three sums must also hold: the other processes hold at least as much memory as
  * this process, this process alone would have fitted, and the request would have fitted without the others. The sums
- * exclude a process that fills the card by itself, and a leak larger than the memory of the others. Supported by: two
- * processes, which may share a card on purpose; or others that hold at least half as much. */
+ * exclude a process that fills the card by itself, and a leak larger than the memory of the others.
+ * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much memory as
+ * this process. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>

@@ -1,9 +1,10 @@
 /* The card no longer responds on the bus.
  *
  * Established only by: Xid 79, the driver's log, or NVML's result 15 for a card of the run, not later than five seconds
- * after a failure that a lost card causes: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is off the
- * bus does not come back, so it explains every such failure afterwards.
- * Supported by: the same where the card may be another one, or where the run ended badly without such a failure. */
+ * after a failure that a lost card causes: a lost context, a hang, or the result 3, 46, 100, 101 or 999. A card that is
+ * off the bus does not come back, so it explains every such failure afterwards.
+ * Supported by: the same evidence where it may be about another card, or where the run ended badly without such a
+ * failure. */
 #include "gwi_machine.h"
 
 static const gw_machine_event *find_event(const gwi_case *c)
@@ -22,7 +23,7 @@ static const gw_machine_event *find_event(const gwi_case *c)
     return xid;
 }
 
-/* Return the status of a card of the run that NVML reports as lost. Returns NULL if there is none. */
+/* Return the NVML status of a card of the run that NVML reports as lost (15). Returns NULL if there is no such card. */
 static const gw_series *find_lost(const gwi_case *c)
 {
     enum { LOST = 15 };
@@ -30,7 +31,8 @@ static const gw_series *find_lost(const gwi_case *c)
     size_t count = gwi_cards_used(c, card);
     for (size_t i = 0; i < count; i++) {
         const gw_series *status = gw_machine_known(c->model, GW_METRIC_CARD_STATUS, card[i], 0);
-        /* If a status above 15 was also read, the time at which 15 was first read is not known. */
+        /* t_max_ns is the time of the highest status. If a status above 15 was also read, it is not known when the card
+         * was lost, so the time is not checked. */
         if (status != NULL && status->last == LOST &&
             (status->max != LOST || gwi_is_before_failure(c, status->t_max_ns)))
             return status;

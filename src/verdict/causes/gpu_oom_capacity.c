@@ -4,13 +4,14 @@
  * larger than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made
  * room for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this
  * iteration requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no
- * wait since the first request, no call site that allocates in a loop). The live memory plus the request must then
- * exceed the limit or fill it. Both cases exclude a leak, which requires iterations that leave memory behind, and idle
- * memory, which requires that its use has ended. It is not enough that no leak was detected. Any other explanation that
- * holds enough memory (other processes, idle pages, a caught failure, an earlier run, further contexts) makes this
- * cause a hypothesis, and the cause is dropped if another cause is established. In a log alone, (1) is established by
- * the numbers of the message. Supported by: a request that did not fit where neither (1) nor (2) was observed, or that
- * would have fitted without the idle memory or the memory of other processes. */
+ * wait since the first request, no call site that allocates in a loop). In case (2), the live memory plus the request
+ * must also exceed the limit, or nearly fill it together with the contexts. Both cases exclude a leak, which requires
+ * iterations that leave memory behind, and idle memory, which requires that its use has ended. It is not enough that no
+ * leak was detected. Any other explanation that holds enough memory (other processes, idle pages, a caught failure, an
+ * earlier run, further contexts) makes this cause a hypothesis, and the cause is dropped if another cause is
+ * established. In a log alone, (1) is established by the numbers of the message. Supported by: a request that did not
+ * fit where neither (1) nor (2) was observed, or that would have fitted without the idle memory or the memory of other
+ * processes. */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
@@ -72,7 +73,8 @@ static void say_null_use(const gwi_case *c, gwi_finding *finding)
                  gwi_call_text(call, use->fn_name));
 }
 
-/* Report that the program caught and printed the failure, and later failed on a value that had not been written. */
+/* Report that the program caught and printed the failure, and later failed because a value was missing that the refused
+ * step should have written. */
 static void say_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -99,7 +101,7 @@ static bool may_be_leak(const gwi_memory *memory)
 /* True if another explanation (see the head of this file) holds enough memory. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
-    enum { CONTEXTS_MANY = 2 }; /* contexts besides the primary one; a loop may have created them */
+    enum { CONTEXTS_MANY = 2 }; /* this many contexts besides the primary one may come from a loop */
     const gw_growth *growth = &memory->growth;
     return memory->caught != NULL || (memory->made_context_count >= CONTEXTS_MANY && gwi_objects_may_hold(memory)) ||
            gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
@@ -117,8 +119,8 @@ static bool explained_otherwise(const gwi_memory *memory)
  * allocated, and this iteration requests more than they did. (2) The first iteration has not ended, so no memory can be
  * left over from an earlier one: since the first request, the host has not waited for the GPU or read from it, nothing
  * was freed, and no call site allocated twice, as a loop would. Also, there is no more work before the refused request
- * than before other requests, so no iteration without requests is hidden there. Proof 2 needs the driver's requests,
- * because the work before a framework's refusal is not known. */
+ * than before other requests, so no iteration without requests is hidden in that work. Proof 2 needs the driver's
+ * requests, because the work before a framework's refusal is not known. */
 static bool is_one_need(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
@@ -158,19 +160,21 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS; /* the request has no size: there was no room for a driver object */
     if (c->told != NULL)
         return GW_SUPPORTED;
-    /* The program continued after the refusal, so its end may have another cause. */
+    /* The program continued after the refusal, so the program's end may have another cause. */
     bool went_on =
         c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
     if (explained_otherwise(memory) || memory->has_gaps)
         return GW_HYPOTHESIS;
-    /* Only PyTorch's observer shows what is live in its allocator. Other frameworks print it in their message. */
+    /* Only PyTorch's observer shows what is live in its allocator. Other frameworks print the amount of live memory in
+     * their message. */
     if (c->framework == GW_FRAMEWORK_TORCH && memory->report == NULL)
         return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED;
-    /* A saved snapshot does not show the card or its other users, which may have held most of the memory. */
+    /* A saved snapshot does not show the size of the card, or other processes on it, which may have held most of the
+     * memory. */
     if (memory->limit_bytes == 0 && memory->report != NULL)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))

@@ -3,11 +3,12 @@
  *
  * Established only by: unused memory that would have sufficed, in one of three cases. (1) At the driver: at least a
  * tenth of the limit is idle in 2 MiB pages of small blocks, and the idle memory is at least three quarters of what
- * these blocks use. Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report contains a
- * largest inactive block that is smaller than the request, and its cache holds several times the request or a large
- * share of all memory; nothing grew meanwhile. (3) In stream-ordered pools: the driver's own numbers, read right after
- * the refusal, show that the pools hold at least as much unused memory as the process holds elsewhere. A leak leaves
- * such pieces, too: a leak larger than the idle memory makes this cause a hypothesis.
+ * these blocks use. Rounding alone wastes at most half of what they use. (2) In PyTorch: the report of its allocator
+ * contains the size of the largest inactive block, which is smaller than the request. The cache holds several times the
+ * request or a large share of all memory, and the memory in use did not keep growing. (3) In stream-ordered pools: the
+ * driver's own numbers, read right after the refusal, show that the pools hold at least as much unused memory as the
+ * process holds elsewhere. A leak leaves such pieces, too, so a leak that is larger than the idle memory makes this
+ * cause a hypothesis.
  * Supported by: the same with less idle memory, or without the size of the largest piece. */
 #include "gwi_cause.h"
 
@@ -56,16 +57,17 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
     return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* Decide the certainty by the total size of the pieces. They must have been enough to keep the program running, not
- * only to serve this one request. */
+/* Decide the certainty by the total size of the cached pieces. The pieces must have been large enough in total to keep
+ * the program running, not only to serve this one request. */
 static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
 {
     uint64_t cached = memory->cached_bytes, wanted = memory->wanted_bytes, reserved = memory->reserved_bytes;
     uint64_t need = memory->own_bytes + wanted;
     bool share = cached * 100 >= reserved * 15 && cached >= 2 * wanted;
     bool times = cached >= 4 * wanted && cached * 100 >= reserved * 5;
-    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* 80 % of what it could use */
-    /* A leak, or a need for memory that keeps growing, leaves such pieces, too. */
+    /* true if the process needs at most 80 % of the memory that it could use */
+    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80;
+    /* A leak, or a need for memory that keeps growing, leaves free pieces in the cache, too. */
     const gw_growth *growth = &memory->growth;
     bool grew = (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
@@ -151,7 +153,8 @@ static void say_pool(const gwi_memory *memory, gwi_finding *finding)
                     gw_bytes_text(keeps, pools->threshold_bytes));
 }
 
-/* True if the request was made from the pool that has the unused memory. That pool could have served the request. */
+/* True if the request was made from the pool that has the unused memory. That pool could have used this memory for the
+ * request, so fragmentation is not the reason for the refusal. */
 static bool is_of_that_pool(const gw_failure *oom, const gw_pool_state *pools)
 {
     return oom->kind == GW_EV_ALLOC_ASYNC && (oom->arg[2] == pools->pool || oom->arg[2] == 0);
@@ -181,7 +184,8 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Allocate this block from the pool, too (cuMemAllocAsync)");
     if (gwi_leak_bytes(memory) > idle_bytes)
         return GW_HYPOTHESIS;
-    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* growing memory use could look the same */
+    /* If the process holds more than the pools have unused, growing memory use could look the same. */
+    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -7,7 +7,7 @@
  * requests: 16 or more live blocks of one size, each after a wait for the GPU, while other memory was allocated and
  * freed. (3) Streams or contexts (judge_handles()): they hold at least half of the limit, both by their number times
  * the measured size of one, and by the memory that the driver holds beyond all allocations. The program's own
- * allocations must not be larger than that.
+ * allocations must not be larger than the memory of these objects.
  * Supported by: a second run while the memory of the first is still live (an ensemble that needs all its models makes
  * the same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. In a
  * framework without a report of its allocator, everything except (3) is a hypothesis, unless the framework allocates
@@ -60,8 +60,8 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
-/* Judge an earlier run only if the list of live blocks clearly shows both runs. This is stronger evidence than
- * iterations that are only supported. */
+/* Judge an earlier run only if the list of live blocks clearly shows both runs, with many equal requests in the same
+ * order. Such a list is stronger evidence than iterations that are only supported. */
 static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 {
     enum { MATCH_MANY = 6 };
@@ -72,7 +72,8 @@ static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 
 /* ---- every iteration ---- */
 
-/* Report that one block was kept per iteration, so the memory had to run out at about this time. */
+/* Report how many blocks were kept, one per iteration: because of them, the memory had to run out at about this
+ * time. */
 static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
@@ -174,11 +175,12 @@ static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
 typedef struct handle_leak {
     gw_class cls;
     const char *name;
-    uint64_t count, count_min, count_few; /* a hypothesis from count_few to count_min - 1 */
+    uint64_t count, count_min, count_few; /* live objects; hypothesis from count_few, supported from count_min */
     uint64_t each_bytes;                  /* size of one object, measured on a real card */
 } handle_leak;
 
-/* Return the bytes per object, computed from the driver's first and current totals. Returns 0 if they are not known. */
+/* Return the size of one object in bytes: the growth of the memory in use beyond all allocations, divided by `count`.
+ * Returns 0 if the size is not known. */
 static uint64_t bytes_each(const gwi_case *c, uint64_t count)
 {
     const gwi_memory *memory = &c->memory;
@@ -192,7 +194,7 @@ static uint64_t bytes_each(const gwi_case *c, uint64_t count)
     return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
 }
 
-/* Return the call site that had most of these objects alive at one time. */
+/* Return the call site with the largest number of objects of class `cls` that were alive at one time. */
 static const gw_group *find_maker(const gwi_case *c, gw_class cls)
 {
     const gw_group *best = NULL;
@@ -209,7 +211,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
 {
     const gwi_memory *memory = &c->memory;
     char bytes[GW_BYTES_TEXT_MAX], each[GW_BYTES_TEXT_MAX], rest[GW_BYTES_TEXT_MAX];
-    uint64_t taken = leak->count * leak->each_bytes; /* by the size measured on a real card */
+    uint64_t taken = leak->count * leak->each_bytes; /* estimate, by the size measured on a real card */
     uint64_t held = memory->rest_known && memory->rest_bytes < taken ? memory->rest_bytes : taken;
     bool is_most = held * 4 >= memory->limit_bytes && memory->own_bytes <= held;
     bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
@@ -250,7 +252,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
 static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    /* Measured: 0.55 MiB for a stream, 527 MiB for a context. */
+    /* Measured on a real card: a stream takes 0.55 MiB of device memory, a context 527 MiB. */
     handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 256, 563u << 10};
     handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 2, 500u << 20};
     gw_certainty certainty = judge_handles(c, finding, &streams);
@@ -386,13 +388,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE; /* the request would not fit into an empty card either */
     gw_certainty most = GW_CERTAINTY_NONE;
     bool caught = false;
-    /* A caught failure explains more than the memory that it kept, so these kinds come first. If none of them is
-     * supported, use the most certain kind. */
+    /* The first two kinds judge a failure that the program caught. They come first because they also explain why the
+     * memory was kept. If neither of them is supported, use the most certain of all kinds. */
     enum { CAUGHT_KINDS = 2 };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && (i < CAUGHT_KINDS || !caught); i++) {
         gwi_finding one = {.cause = finding->cause};
         gw_certainty certainty = kinds[i](c, &one);
-        /* With a caching allocator, the driver sees only the allocator's segments, not the live blocks in them. */
+        /* With a caching allocator, the driver sees only the allocator's segments, not the live blocks in them, so most
+         * kinds are hypotheses. */
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
             !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
@@ -406,7 +409,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         caught = i < CAUGHT_KINDS && most >= GW_SUPPORTED;
     }
     if (most > GW_HYPOTHESIS && c->memory.has_gaps)
-        most = GW_HYPOTHESIS; /* gaps in the recording: the blocks may have been freed */
+        most = GW_HYPOTHESIS; /* events were lost, so the blocks may have been freed */
     if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     return most;

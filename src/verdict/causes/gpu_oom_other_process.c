@@ -6,15 +6,17 @@
  * the card a little later anyway: no iterations that kept a sixteenth of this process's memory or more, and no place
  * that requested memory again while the live memory had grown by that much. If no context exists yet, the other
  * processes must leave less memory than a context needs.
- * Supported by: other holders that are known only from a difference; further memory in use that no known process
- * accounts for; a process that itself holds more than twice as much as the others. */
+ * Supported by: other holders whose memory is known only as a difference (total minus free minus the known holders);
+ * further memory in use that no known process accounts for; a process that itself holds more than twice as much as the
+ * others. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Find the largest amount of free memory that was recorded for the device in this run. Returns false if none was. */
+/* Find the largest amount of free memory that was recorded for the device in this run. Returns false if no amount was
+ * recorded. */
 static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
 {
     bool any = false;
@@ -33,8 +35,8 @@ static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
     return any;
 }
 
-/* Use this if no holder is known: list the possible holders, and report if a pid namespace hides the driver's own
- * list. */
+/* List the possible holders, for a verdict in which no holder is known. Also report if a pid namespace hides the
+ * driver's own list of holders. */
 static void say_candidates(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 4 };
@@ -63,7 +65,7 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
 static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    const uint64_t plenty_bytes = (uint64_t)2 << 30; /* room for several contexts */
+    const uint64_t plenty_bytes = (uint64_t)2 << 30; /* enough free memory for several contexts */
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
     uint64_t free_bytes = 0;
     bool has_free = find_free(c, &free_bytes);
@@ -96,11 +98,11 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");
-    /* The card counts all memory of the other processes. Use that count to check whether they leave room for a
-     * context. */
+    /* Usual and least size of a context with its libraries. The cause is established if the other processes leave no
+     * room for a context. */
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
-    /* The ledger counts only what the other processes allocated. Their contexts also take memory, so add the size of
-     * one. */
+    /* The ledger counts only what the other processes allocated. They also have at least one context, so add the least
+     * size of a context. */
     uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
     if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
         return GW_ESTABLISHED;
@@ -136,8 +138,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return judge_no_context(c, finding);
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
-    /* If there is no count of the other processes, use the memory that no known process holds, if it is more than our
-     * contexts need. It includes our contexts, whose size is unknown: with their libraries, at most 1 GiB each. */
+    /* If there is no count of the other processes, use the memory that no known process holds, if it is more than the
+     * contexts of this process need. This memory includes these contexts, whose size is unknown: with their libraries,
+     * at most 1 GiB each. */
     const uint64_t context_bytes = (uint64_t)1 << 30;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
@@ -189,7 +192,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* the leak would have filled the card a little later anyway */
-    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* this process may simply need too much */
+    /* If this process holds more than twice as much as the others, it may simply need too much. */
+    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes;
     bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
     return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }

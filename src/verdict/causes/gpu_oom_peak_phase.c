@@ -1,8 +1,8 @@
 /* A late phase needs more memory than the earlier ones. Examples are validation that keeps the autograd graph, the
  * first optimizer step, and a checkpoint loaded onto the GPU.
  *
- * Never established: a peak that was flat and then rose shows when memory was needed. It does not show that the memory
- * was not needed before. Such a peak makes the cause supported at most. */
+ * Never established: if the peak of memory use was level and then rose, this shows when more memory was needed, but not
+ * why. Such a rise makes the cause supported at most. */
 #include "gwi_cause.h"
 #include "gwi_plateau.h"
 
@@ -15,7 +15,7 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (!gwi_find_plateau(memory->report, &plateau) || memory->own_bytes < plateau.bytes + plateau.bytes / 4)
         return GW_CERTAINTY_NONE;
-    /* If the request was first refused before the peak rose, a later phase is not the reason. */
+    /* If the request was first refused while the peak was still level, a later phase is not the reason. */
     if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < plateau.end_ns)
         return GW_CERTAINTY_NONE;
     /* The phase itself must have filled the card. If the card is nearly empty and a single request is too large, that
@@ -35,7 +35,7 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, plateau.end_ns, "observer", (double)plateau.bytes, "bytes",
                 "until %.2f s the peak stayed near %s; then it rose to %s", (double)plateau.end_ns / 1e9, text,
                 gw_bytes_text(own, memory->own_bytes));
-    size_t later = 0; /* blocks are sorted by time */
+    size_t later = 0; /* index of the first block after the level; blocks are sorted by time */
     while (later < memory->live_count && memory->live[later].t_ns <= plateau.end_ns)
         later++;
     gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live + later, memory->live_count - later,

@@ -1,4 +1,5 @@
-/* A framework took most of the card's memory when it started, and another user of the card found too little.
+/* A framework took most of the card's memory when it started, and another user of the card found too little free
+ * memory.
  *
  * Never established: one early block of half the card may be the framework's pool or data, and only the size of the
  * block is known. */

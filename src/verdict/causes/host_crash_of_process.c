@@ -6,8 +6,8 @@
  * the crash itself was recorded. For SIGBUS, the record of the fault must also name a file outside of /dev/shm, or show
  * that no page was missing. Otherwise the process may have filled /dev/shm between two readings, and its death may have
  * emptied /dev/shm again.
- * Supported by: a crash after a failed or handled call, or with a thread inside the driver; SIGBUS without any further
- * information. */
+ * Supported by: a crash after a failed call (handled or not), or with a thread inside the driver; SIGBUS without any
+ * further information. */
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_fault.h"
@@ -130,7 +130,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_crash *crash = gwi_crash_of(c);
     if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
         (c->signal == SIGABRT && gwi_is_told_by_log(c)))
-        return GW_HYPOTHESIS; /* an earlier failure is the better explanation */
+        return GW_HYPOTHESIS; /* an earlier failure, or the use of device memory, explains the crash better */
     /* The program may have used the NULL pointer of a refused allocation, even if it had handled the refusal. */
     bool may_follow = c->root != NULL || c->handled != NULL;
     gwi_bus bus = gwi_bus_of(c);

@@ -33,13 +33,14 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
         gwi_evidence(finding, hang->t_ns, "host",
                      "thread %" PRIu32 " (%s) waits, without a time limit, for another thread of this process%s",
                      thread->tid, thread->name, gwi_at(c, thread->site, at));
-    bool is_said = !thread->owner_ended && owner == NULL && gwi_count_stand(c, thread) == 1; /* reported above */
+    /* True if the evidence above already names the place of the thread. */
+    bool is_said = !thread->owner_ended && owner == NULL && gwi_count_stand(c, thread) == 1;
     if (!is_said || gwi_at(c, thread->site, at)[0] == '\0')
         gwi_say_stand(c, finding, thread);
 }
 
-/* Return the site for the verdict: the first thread that waits for a known lock owner. If there is none, prefer a
- * thread that waits in a line of the program itself. Returns 0 if no site is known. */
+/* Return the site for the verdict: that of the first thread that waits for a known lock owner. If there is no such
+ * thread, prefer one that waits in a line of the program itself. Returns 0 if no site is known. */
 static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
 {
     const gw_hang_thread *any = NULL, *own = NULL;

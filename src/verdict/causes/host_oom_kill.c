@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum { KILL = 9 };
-/* The death by SIGKILL and the rise of the count must be this close. The count is sampled ten times a second, and the
- * death is seen immediately. */
+/* The death by SIGKILL and the rise of the count must be at most this far apart. The count is sampled ten times a
+ * second, and the death is seen immediately. */
 static const uint64_t together_ns = 1500000000u;
 
 /* True if a SIGKILL ended the program. A shell reports the signal as an exit status, and Python's multiprocessing
@@ -55,7 +55,7 @@ static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool k
     const gw_process *command = c->model->command;
     bool is_judged = c->process != NULL && event->pid == c->process->pid;
     bool is_command = command != NULL && event->pid == command->pid;
-    if (is_judged || is_command || !event->is_ours) /* not ours: the program's output named the pid */
+    if (is_judged || is_command || !event->is_ours) /* not ours: not recorded, but the program's output names the pid */
         return true;
     if (c->root != NULL || event->t_ns + together_ns < c->model->t_end_ns)
         return false;

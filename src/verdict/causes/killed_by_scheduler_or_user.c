@@ -1,12 +1,13 @@
 /* A signal from outside ended the program.
  *
  * Established only by: the program's death by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call,
- * no hang, no stream with work that nothing waits for, and no text on stderr that explains why the program failed. A
- * failing program may end its own process group with such a signal, but it then prints a reason. KeyboardInterrupt is
- * not such a reason, because Python reports SIGINT with it.
+ * no hang, no stream whose work the program never waits for, and no text on stderr that explains why the program
+ * failed. A failing program may end its own process group with such a signal, but it then prints a reason.
+ * KeyboardInterrupt is not such a reason, because Python reports SIGINT with it.
  *
- * Supported by: SIGKILL, which may come from the kernel; an exit status that means a signal; a signal after an
- * exception; a stream that nothing waits for: its kernel may be the reason why the program was ended. */
+ * Supported by: SIGKILL, because the kernel may have sent it; an exit status that stands for a signal; a signal after
+ * an exception; or a signal while a stream had work that the program was not waiting for, because a kernel that never
+ * finishes may be why someone ended the program. */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
@@ -75,7 +76,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                           "cgroup's memory.events: either means that the host's memory ran out");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
-        return GW_HYPOTHESIS; /* the program may have been ended because of the earlier problem */
+        return GW_HYPOTHESIS; /* the program may have been ended because of this failure or hang */
     bool direct = c->signal != 0 && signal != 9 && !gwi_is_any_alone(c);
     return direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

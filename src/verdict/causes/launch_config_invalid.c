@@ -59,8 +59,8 @@ static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
                  "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)", limit);
 }
 
-/* Compare one requested size with the device's limit and report it if it exceeds the limit. Returns false if it does
- * not, or if the limit is not known. */
+/* Compare one requested size with the device's limit and report it if it exceeds the limit. Returns false if the size
+ * is within the limit, or if the limit is not known. */
 static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *failure, unsigned attribute,
                      uint64_t asked, const char *what, const char *unit)
 {
@@ -130,8 +130,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS;
     if (!proven)
         return failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
-    /* There are two reasons why the run may have continued: an autotuner tried another launch after the device had
-     * refused this one, or the program did not check the result, and the output of this launch is missing. */
+    /* The run may have continued after the refused launch for two reasons: an autotuner then tried another launch, or
+     * the program did not check the result, so the output of this launch is missing. Because of the second reason, the
+     * cause stays supported, unless later launches worked and another exception ended the program. */
     gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
     bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
     bool went_on = failure->after.worked || (failure->after.launches > 0 && failure->after.synced);

@@ -52,8 +52,8 @@ static bool is_choice(const gwi_case *c, const gw_failure *failure)
            is_transient(c, failure);
 }
 
-/* Return the thread's first kernel launch after the call that ended at `t_ns`. Returns NULL if it is not known. A
- * launch may carry the time of the preceding call, so a launch at `t_ns` itself counts. */
+/* Return the thread's first kernel launch after the call that ended at `t_ns`. Returns NULL if the rings do not contain
+ * it. A launch may carry the time of the preceding call, so a launch at `t_ns` itself counts. */
 static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
@@ -69,7 +69,7 @@ static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *fai
 }
 
 /* Return the time at which a request of the refused size last succeeded at the place of the failure. Returns
- * GWI_NO_TIME if there was none. */
+ * GWI_NO_TIME if no such request succeeded. */
 static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
 {
     uint64_t t_ns = GWI_NO_TIME;
@@ -82,8 +82,8 @@ static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
     return t_ns;
 }
 
-/* Add when the larger request last succeeded, and, if known, the names of the kernels that followed each of the two
- * requests: ", followed by kernel conv_large then and by conv_small here". */
+/* Append to `text` when the larger request last succeeded and, if known, which kernels followed the two requests: ";
+ * the larger request last succeeded at 1.20 s, followed by kernel conv_large; this time kernel conv_small followed". */
 static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *text)
 {
     char before[GWI_KERNEL_TEXT_MAX], after[GWI_KERNEL_TEXT_MAX];

@@ -51,7 +51,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!driver_says && (event == NULL || (first == NULL && c->hang.hang == NULL && !c->bad_end)))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a link between cards had an uncorrectable error");
-    if (event != NULL && (first == NULL || first != c->sticky)) /* gwi_say_sticky() reports it otherwise */
+    /* For a sticky failure, gwi_say_sticky() reports the Xids. */
+    if (event != NULL && (first == NULL || first != c->sticky))
         gwi_say_machine_event(c, finding, event);
     for (size_t i = 0; i < cards; i++)
         say_counters(c, finding, card[i]);
@@ -64,7 +65,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool told_twice = driver_says && event != NULL;
     bool by_xid = event != NULL && event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
     if (!driver_says && !gwi_is_card_failure(c))
-        return GW_HYPOTHESIS; /* the call can fail with working links, too */
+        return GW_HYPOTHESIS; /* such a failure also occurs while all links work */
     if (first != NULL && by_xid && gwi_happened_with_failure(c, event) && (told_twice || cards > 1))
         return GW_ESTABLISHED;
     return driver_says || (first != NULL && cards > 1) ? GW_SUPPORTED : GW_HYPOTHESIS;

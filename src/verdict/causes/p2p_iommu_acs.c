@@ -2,8 +2,8 @@
  * driver call reports this. The recording only shows that a collective does not end, and that the machine redirects
  * such copies.
  *
- * Never established: the machine may make copies hang, and a collective hangs, but only a second run without such
- * copies shows whether they are the reason. */
+ * Never established: a redirected copy may hang, and a collective hangs. But only a second run without copies between
+ * cards shows whether these copies are the reason. */
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* False for "?", which the supervisor records if it could not read the value. */
+/* True if the value is known. The supervisor records "?" if it could not read the value. */
 static bool is_known(gw_fact_text text)
 {
     return text.bytes > 0 && !gw_fact_text_is(text, "?");

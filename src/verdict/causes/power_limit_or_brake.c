@@ -27,7 +27,7 @@ static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice
                              "%s was slowed by the power supply (\"power brake\") for %.1f of %.1f s: check cables, "
                              "supply and the rack's power",
                              gwi_card_text(name, c->model, card), (double)reasons->bit_ns[BIT_BRAKE] / 1e9, seen_s);
-    /* A busy card normally reaches its default power limit. Only a lowered limit is worth reporting. */
+    /* It is normal that a busy card reaches its default power limit, so report the limit only if it was lowered. */
     bool lowered = limit != NULL && standard != NULL && limit->last + standard->last / 20 < standard->last;
     if (good && lowered && is_long(reasons, BIT_CAP))
         good =

@@ -3,8 +3,8 @@
  * Established only by: an exception of the program itself, printed on stderr or read from the interpreter at its end,
  * and an exit status that matches the exception (for a C++ exception: death by SIGABRT). No driver call may have
  * failed, except requests for memory after which the refused thread certainly continued (gwi_doubtful_refusal()). No
- * framework may have reported an out-of-memory error before, and every part of the run must have been observed. The
- * exception ended the run; a GPU fault would have made a call fail.
+ * framework may have reported an out-of-memory error before, and every part of the run must have been observed. Then
+ * the exception ended the run, because a GPU fault would have made a driver call fail.
  * Supported by: the same after a failed call, or if a part of the run was not observed. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"

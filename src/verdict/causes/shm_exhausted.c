@@ -42,13 +42,14 @@ static bool is_full(uint64_t room, uint64_t size)
     return room < 4096 * 16 || room < size / 200;
 }
 
-/* True if the free room was less than a few pages. */
+/* True if the free room was less than 16 pages (64 KiB). */
 static bool is_without_room(uint64_t room)
 {
     return room < 4096 * 16;
 }
 
-/* True if only a lack of room explains the message. The message about a missing file in /dev/shm is different. */
+/* True if only a lack of room explains the message. A message about a missing file in /dev/shm is not such a
+ * message. */
 static bool is_about_room(const char *words)
 {
     static const char *const parts[] = {"out of shared memory", "insufficient shared memory", "unable to write to file",

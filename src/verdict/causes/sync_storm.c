@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 enum { SYNCS_MIN = 1000, GRAPHS_FEW = 10 };
-static const uint64_t short_ns = 1000000; /* median time from one wait to the next; a longer time is normal */
+static const uint64_t short_ns = 1000000; /* a median time of this or more between two waits is normal */
 
 static bool advise(const gwi_case *c, gw_string_list *advice)
 {

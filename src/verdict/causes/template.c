@@ -12,7 +12,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (c->root == NULL)
         return GW_CERTAINTY_NONE; /* check a fact that this cause requires */
-    (void)finding;                /* fill it with gwi_headline(), gwi_evidence(), gwi_rule_out() and gwi_next() */
+    (void)finding;                /* fill `finding` with gwi_headline(), gwi_evidence(), gwi_rule_out(), gwi_next() */
     return GW_CERTAINTY_NONE;
 }
 

@@ -61,7 +61,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* Judge by a framework's message. It proves little: frameworks print the same message for host memory. */
+/* Judge by a framework's message. The message proves little, because frameworks print the same one for host memory. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;

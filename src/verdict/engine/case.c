@@ -44,7 +44,8 @@ static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_n
  * refused the request, ignore processes outside of this run, because the guard's limit does not include them. */
 static void find_holders(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    const uint64_t together_ns = 400000000u; /* the supervisor's readings are at least a second apart */
+    /* Entries within this time belong to one reading. Readings are at least a second apart. */
+    const uint64_t together_ns = 400000000u;
     uint64_t largest = 0, sum = 0, told_ns = 0;
     bool any = false, told = find_telling(model, memory->t_ns, &told_ns);
     for (size_t i = 0; i < model->machine.holder_count && told; i++) {
@@ -73,13 +74,14 @@ static void find_holders(const gw_model *model, const gw_failure *failure, gwi_m
  * list of holders shows. */
 static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    /* The card was sampled a little later, so a process that was killed in between is only in the ledger. */
+    /* The supervisor read the holders a little after the failure, so a process that was killed in between is only in
+     * the ledger. */
     if (failure->around.other_bytes_total == 0 ||
         (memory->foreign_known && memory->foreign_bytes >= failure->around.other_bytes_total))
         return;
     if (failure->guard && failure->has_limit &&
         failure->bytes_used < memory->own_bytes + failure->around.other_bytes_total / 2)
-        return; /* the guard counted only this process */
+        return; /* the guard counted only this process, so the others did not matter */
     memory->foreign_known = true;
     memory->foreign_recorded = memory->foreign_by_ledger = true;
     memory->foreign_bytes = failure->around.other_bytes_total;
@@ -127,16 +129,18 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     find_siblings(c->model, failure, memory);
 }
 
-/* True if PyTorch's own limit refused the request, not the driver. *ret_limit is then that limit. PyTorch reports it to
- * its observer as the total, together with the card's free memory. If the driver refused the request, the request was
- * within PyTorch's limit, because it reached the driver. */
+/* True if PyTorch's own limit refused the request, not the driver. *ret_limit is then that limit. PyTorch reports this
+ * limit to its observer as the total, together with the card's free memory. If the driver refused the request, the
+ * request was within PyTorch's limit, because it reached the driver. */
 static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t *ret_limit)
 {
     const gw_device *device = &c->model->device[report->device];
     uint64_t limit = report->has_field[GW_ALLOCATOR_LIMIT] ? report->field[GW_ALLOCATOR_LIMIT] : 0;
-    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* then its limit is only the reserved memory */
+    /* In a saved snapshot, GW_ALLOCATOR_LIMIT is only the memory that PyTorch had reserved, and bytes_total is
+     * unknown. */
+    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL;
     if (limit == 0 && !is_saved && device->has_total && report->bytes_total < device->bytes_total / 100 * 99)
-        limit = report->bytes_total; /* this version of PyTorch reports its limit only as the total */
+        limit = report->bytes_total; /* some versions of PyTorch report the limit only as the total */
     bool by_driver = c->oom_last != NULL && !(report->has_free && report->bytes_free >= report->bytes_wanted);
     *ret_limit = limit;
     return limit != 0 && !by_driver;
@@ -152,7 +156,7 @@ static void take_framework_limit(const gwi_case *c, const gw_allocator_report *r
     memory->card_free_known = report->has_free;
     memory->card_free_bytes = report->bytes_free;
     memory->card_bytes = device->has_total ? device->bytes_total : 0;
-    if (report->bytes_total == 0) { /* a saved snapshot: the real limit was at least this large, but too low */
+    if (report->bytes_total == 0) { /* a saved snapshot: `limit` is only a lower bound of the real limit */
         memory->has_free = memory->limit_is_about = true;
         memory->free_bytes = 0;
         return;
@@ -220,7 +224,8 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
     memory->t_ns = facts->oom.seen ? facts->oom.t_ns : facts->exception.t_ns;
     memory->pid = c->process == NULL ? 0 : c->process->pid;
     memory->call = "the framework's allocator";
-    /* XLA names the size in the line after the exception's first line. */
+    /* The size may be in the exception or in an out-of-memory line. XLA prints the size in the line after the
+     * exception's first line. */
     memory->wanted_bytes = size_in(facts->exception.text);
     if (memory->wanted_bytes == 0)
         memory->wanted_bytes = size_in(facts->oom_last.text);
@@ -243,8 +248,8 @@ static void find_rest(gwi_memory *memory)
     uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
     if (total < accounted)
         return;
-    /* Unused memory of the process's own pools belongs to the process. The pools round up, so this may be slightly too
-     * much. */
+    /* Unused memory of the process's own pools belongs to the process. The pools round up, so the sum may be slightly
+     * too large. */
     uint64_t idle = gwi_pool_idle_bytes(memory);
     accounted = total - accounted < idle ? total : accounted + idle;
     memory->rest_known = true;
@@ -254,11 +259,13 @@ static void find_rest(gwi_memory *memory)
 /* True if the count of the process's own memory may be wrong, because events were lost. The count is accepted if it
  * explains nearly all memory that the driver had in use. Lost frees make the count too high and the rest too low by the
  * same number of bytes. Contexts use at most `contexts_bytes` of the rest, so the error is at most `contexts_bytes`
- * minus the rest. It must be at most a quarter of the count. A framework's allocator keeps its own count. */
+ * minus the rest. The error must be at most a quarter of the count. If a framework reported its own count, lost events
+ * do not matter. */
 static bool has_gaps(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
-    const uint64_t contexts_bytes = ((uint64_t)1 << 30) * (1 + memory->context_count); /* with their libraries */
+    /* A context with its libraries uses at most 1 GiB. */
+    const uint64_t contexts_bytes = ((uint64_t)1 << 30) * (1 + memory->context_count);
     uint64_t pages = memory->snapshot == NULL ? 0 : memory->snapshot->held_bytes;
     uint64_t own_bytes = pages > memory->own_bytes ? pages : memory->own_bytes;
     bool confirmed = memory->rest_known && memory->rest_bytes <= contexts_bytes &&
@@ -276,7 +283,8 @@ static const gw_allocator_report *report_of(const gwi_case *c)
         bool ours = c->process == NULL || report->pid == c->process->pid;
         if (model->asked_phase != NULL && report->t_ns < model->asked_phase->t_ns)
             continue;
-        /* If the framework refused the request because of its own limit, no driver call failed. */
+        /* If the framework refused the request because of its own limit, no driver call failed, so use the framework's
+         * report. */
         if (report->is_oom && ours && report->recovery == GW_RECOVERED_NOT &&
             (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_NONE) && c->oom == NULL &&
             c->sticky == NULL)
@@ -327,8 +335,8 @@ static bool was_alive(const gw_allocator_report *report, const gw_live *live, ui
     return gw_report_undated_before(report, &before_ns) && before_ns <= t_ns;
 }
 
-/* Find the first out-of-memory error that the program caught and survived. It is set only if most of the memory that
- * was live at that error was still live at the last one. */
+/* Find the first out-of-memory error that the program caught and survived. Set memory->caught to it only if most of the
+ * memory that was live at that error was still live at the last one. */
 static void find_caught(const gw_model *model, gwi_memory *memory)
 {
     const gw_allocator_report *last = memory->report;
@@ -351,7 +359,7 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
-    /* Devices beyond the table share one entry, so the memory of a single one is not known. */
+    /* Devices beyond the model's table share one entry, so the memory of a single one is not known. */
     if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
@@ -425,7 +433,9 @@ static void find_told(gwi_case *c)
     if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
         c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
         return;
-    size_t launches = 0; /* if stderr is a file, it is read at the end: its lines are later than every launch */
+    /* If stderr is a file, it is read at the end of the run: its lines then have later times than all launches, and no
+     * launch is counted. */
+    size_t launches = 0;
     for (size_t i = 0; i < model->thread_count; i++) {
         for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last.t_ns;)
             launches += gw_is_any_launch(&model->thread[i].ring[k]);
@@ -438,8 +448,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     (void)err;
     gwi_case c = {.model = model};
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
-    /* If the recording is truncated, it does not show how the command ended. The end of a child does not replace this
-     * information. */
+    /* If the recording is truncated, it does not show how the command ended. Do not use the end of a child instead. */
     const gw_process *end = c.process;
     if (model->command != NULL)
         end = model->command;
@@ -456,7 +465,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     c.framework = gw_model_framework(model);
     c.exception = gw_exception_kind_of(&model->stderr_facts);
     if (end != NULL && end != model->command && model->stderr_facts.exception_about_child)
-        c.exception = GW_EXCEPTION_NONE; /* the parent reports the child's death, not its reason */
+        c.exception = GW_EXCEPTION_NONE; /* the parent's exception only reports that the child died, not why */
     if (c.process != NULL) {
         c.hang = gwi_hang_of(model, c.process->pid);
         gwi_root_find(&c);

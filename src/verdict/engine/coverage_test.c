@@ -118,8 +118,8 @@ static void test_a_good_end(void **state)
     done();
 }
 
-/* The program's own exception is the fault, but only supported if a child was not observed. If the exception reports
- * the failure of an unobserved child, the verdict must be undetermined. */
+/* The program's own exception is the fault, but the cause is only supported if a child was not observed. If the
+ * exception reports the failure of an unobserved child, the verdict must be undetermined. */
 static void test_an_exception_beside_it(void **state)
 {
     static const char own[] =
@@ -160,7 +160,8 @@ static void test_ended_inside_a_call(void **state)
     }
 }
 
-/* The driver refuses a query. In the first run the program continues afterwards, in the second it ends there. */
+/* The driver refuses a query. In the first run the program then makes another call. In the second run it ends after the
+ * refusal. */
 static void test_ended_at_a_question(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void test_last_words(void **state)
     assert_false(has("two") || has("20%") || has("a word of ours"));
     assert_null(strstr(verdict->headline, "printed no reason"));
     done();
-    work(); /* a run without any output on stderr; stdout was not recorded */
+    work(); /* nothing on stderr; the reason may be on stdout, which was not recorded */
     end(3, 0);
     assert_null(strstr(verdict->headline, "printed no reason"));
     done();
@@ -259,7 +260,7 @@ static void test_raised_inside(void **state)
     assert_int_equal(verdict->where->frame[0].line, 4);
     assert_string_equal(verdict->where->frame[0].function, "step");
     done();
-    work(); /* stderr has the same text, so "stderr" is the source */
+    work(); /* stderr has the same text, so the source of the evidence must be "stderr" */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"
                           "ValueError: bad labels\n");
     raise_inside(at_top);
@@ -270,8 +271,8 @@ static void test_raised_inside(void **state)
     done();
 }
 
-/* An exception that was read from the interpreter may have been caught. It is ignored unless the exit status is 1, and
- * it is only supported if the traceback does not begin at the top level. */
+/* An exception that was read from the interpreter may have been caught. The verdict ignores the exception unless the
+ * exit status is 1. The cause is only supported if the traceback does not begin at the top level. */
 static void test_raised_and_outlived(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The engine calls every cause and takes the most certain one. If none is certain, it reports what is ruled out.
+/* The engine judges a case by every cause and takes the most certain one. If no cause is supported, it reports what is
+ * ruled out.
  *
  * The verdict is a fault if a cause is at least supported. A run that ended well has no fault unless a context was lost
  * or one of its processes died because of the GPU; useful facts about such a run become advice. In all other cases the
@@ -25,7 +26,7 @@
 const gw_cause_info *gw_causes(size_t *ret_count)
 {
     static gw_cause_info infos[GWI_CAUSE_COUNT];
-    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) { /* every call writes the same values */
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) { /* every call of gw_causes() writes the same values */
         const gw_cause *cause = gwi_causes[i];
         infos[i] = (gw_cause_info){.id = cause->id,
                                    .summary = cause->summary,
@@ -226,7 +227,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
-        /* Only the verdict itself can be established, not an alternative. */
+        /* An alternative is supported at most: only the cause that the verdict names can be established. */
         gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
         if (&answers[i] != best && certainty != GW_CERTAINTY_NONE &&
             !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
@@ -266,7 +267,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         verdict->status = GW_VERDICT_UNDETERMINED;
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
-        if (blind) { /* the judgements depend on calls that were not observed */
+        if (blind) { /* calls that were not observed could contradict the causes */
             for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
                 answers[i].certainty = answers[i].certainty > GW_HYPOTHESIS ? GW_HYPOTHESIS : answers[i].certainty;
         }
@@ -293,7 +294,8 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
     gwi_lacks lacks;
-    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* even if the program ignored the refusal */
+    /* True even if the program ignored that the virtual card refused the private tables. */
+    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
     bool unseen = gwi_unseen_driver(c->model) != NULL;
     if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, NULL) != NULL) {
         verdict->status = GW_VERDICT_UNDETERMINED;

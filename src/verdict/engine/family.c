@@ -46,7 +46,7 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
         return none; /* the process recovered, or its failure did not matter */
     bool was_replaced = process != model->command && gwi_kin_successor(kin, process) != NULL;
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
-        return none; /* its failure did not end the run */
+        return none; /* the failure of a replaced process did not end the run */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
         found.t_ns = root->t_ns;
@@ -61,7 +61,7 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
     uint64_t since_ns = hang.hang == NULL ? 0 : hang.hang->t_ns - hang.hang->for_ns;
     unsigned weight = 3;
     if (hang.kind == GWI_HANG_PEER)
-        weight = 1; /* a consequence */
+        weight = 1; /* a consequence of the trouble of a peer */
     else if (hang.kind == GWI_HANG_NONE)
         weight = 0;
     if (weight > found.weight || (weight == found.weight && since_ns < found.t_ns)) {
@@ -128,7 +128,7 @@ char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const 
         uint32_t parent = process->fork_parent_pid != 0 ? process->fork_parent_pid : process->parent_pid;
         const gw_process *next = parent == 0 || parent == process->pid ? NULL : gw_model_process(model, parent);
         if (next == NULL && parent != 0 && model->command != process && used + PID_DIGITS_MAX < GWI_CHAIN_TEXT_MAX)
-            snprintf(out + used, GWI_CHAIN_TEXT_MAX - used, " <- %" PRIu32, parent); /* a parent without driver calls */
+            snprintf(out + used, GWI_CHAIN_TEXT_MAX - used, " <- %" PRIu32, parent); /* a parent that is not recorded */
         process = next;
     }
     return out;

@@ -13,8 +13,8 @@ size_t gwi_observed_count(const gw_model *model);
 /* Return the next fact about a part of the run that was not observed. Pass NULL to get the first fact, then the
  * previous fact. Returns NULL after the last one. */
 const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
-/* Return the first unobserved part that used, or may have used, a driver. The verdict cannot be "clean" then. Returns
- * NULL if there is none. */
+/* Return the first unobserved part that used, or may have used, a driver. If there is one, the verdict cannot be
+ * "clean". Returns NULL if there is none. */
 const gw_pair *gwi_unseen_driver(const gw_model *model);
 
 /* Rule the GPU out if the run was observed and no driver call failed or hung. `words` is the reason, such as "no driver

@@ -9,8 +9,8 @@
  * no process had such trouble, returns the command, or NULL if no process was recorded.
  *
  * A process with a lost context or a full card takes precedence over others. There is one exception: the earlier death
- * of a process without either takes precedence if the two processes are ranks of one job or children of one parent, and
- * no signal from a launcher caused that death. A process does not count if another one replaced it and did the same
+ * of a process that had neither takes precedence if the two processes are ranks of one job or children of one parent,
+ * and no signal from a launcher caused that death. A process does not count if another one replaced it and did the same
  * work successfully, because the parent had then noticed the failure. */
 const gw_process *gwi_family_judge(const gw_model *model);
 

@@ -10,7 +10,8 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding);
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding);
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding);
 bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list *advice); /* false: no memory */
-/* Return a refused allocation without recovery, in a process whose end is not known. Returns NULL if there is none. */
+/* Return a refused allocation from which the process did not recover, if the end of that process is not known. Returns
+ * NULL if there is none. */
 const gw_failure *gwi_open_end(const gwi_case *c);
 /* Find the features that the program requested and that no virtual card has. Returns false if there are none. */
 typedef struct gwi_lacks {

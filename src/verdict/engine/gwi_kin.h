@@ -7,7 +7,8 @@
 #include "gwi_cause.h"
 
 typedef struct gwi_kin {
-    const gw_process **worker; /* processes that used the GPU without trouble, sorted by role, then by start; owned */
+    /* Processes that used the GPU without trouble, sorted by parent, program and rank, then by start. Owned. */
+    const gw_process **worker;
     size_t worker_count;
     const gw_process **ended; /* processes ended by a launcher's signal, sorted by parent, then by end; owned */
     size_t ended_count;
@@ -28,8 +29,8 @@ bool gwi_are_peers(const gw_process *a, const gw_process *b);
  * and had no trouble. It started after the last call of the failed process. The end of that process is not compared,
  * because it is detected slightly late. Returns NULL if there is none. */
 const gw_process *gwi_kin_successor(const gwi_kin *kin, const gw_process *failed);
-/* True if a signal ended peers within a minute after the process. Only a launcher does this, so the death of the
- * process mattered. */
+/* True if a signal ended peers within a minute after the death of the process. Only a launcher does this, so that death
+ * mattered. */
 bool gwi_kin_ended_after(const gwi_kin *kin, const gw_process *process);
 
 #endif

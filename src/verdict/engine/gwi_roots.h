@@ -10,7 +10,7 @@ typedef struct gwi_roots {
     const gw_failure *oom, *oom_last, *sticky, *other, *handled;
     size_t handled_count;
 } gwi_roots;
-/* Return these failures of the process. */
+/* Return the failures of the process that nothing earlier explains. */
 gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid);
 /* Return the root failure among `roots`. A lost context or a full card takes precedence over a call that was merely
  * refused. Returns NULL if there is no failure. */
@@ -26,7 +26,7 @@ void gwi_root_find(gwi_case *c);
 bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure);
 /* Return the newest refusal that the program seemed to handle but that may still explain a bad end. There are two
  * cases: the refused thread did little after the refusal; or the program printed no reason for its end, and later
- * neither got as much memory nor deliberately used less. Returns NULL if there is none. */
+ * neither got as much memory as was refused nor deliberately used less. Returns NULL if there is none. */
 const gw_failure *gwi_doubtful_refusal(const gwi_case *c);
 
 #endif

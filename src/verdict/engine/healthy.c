@@ -76,8 +76,8 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 
 /* ---- undetermined ---- */
 
-/* Report that CUDA could not start. If the process has an address-space limit, the limit is the likely reason. The GPU
- * is never full at this point. */
+/* Report that CUDA could not start. If the process has an address-space limit, the limit is the likely reason. A full
+ * GPU is not the reason, because nothing was allocated yet. */
 static void say_start(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->start;
@@ -361,7 +361,7 @@ static refusals refusals_from(const gwi_case *c, size_t begin)
     return it;
 }
 
-/* True if refusals_from() has already counted this failure with an earlier one. */
+/* True if refusals_from() has already counted this failure together with an earlier failure. */
 static bool is_of_earlier(const gwi_case *c, size_t at)
 {
     for (size_t i = 0; i < at; i++)

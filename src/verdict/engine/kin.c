@@ -138,7 +138,8 @@ const gw_process *gwi_kin_successor(const gwi_kin *kin, const gw_process *failed
     return NULL;
 }
 
-/* True if an element of the list other than `process` ended within a minute after it. */
+/* True if another process of the list ended within a minute after `process`. With `same_parent`, only processes with
+ * the same parent count. */
 static bool has_soon_after(const gw_process *const *list, size_t count, const gw_process *process, bool same_parent,
                            int (*order)(const void *, const void *))
 {

@@ -6,8 +6,9 @@
  *
  *     The root is the first refusal after which the program did not go on.
  *
- * The refusals are checked from the newest to the oldest. The program went on after a refusal if it did so before the
- * next remaining refusal, or before the end. How much work proves this depends on what came next:
+ * The refusals are checked from the newest to the oldest. For each refusal, the work until the oldest later refusal
+ * after which the program did not go on counts. If there is no such refusal, the work until the end counts. How much
+ * work proves that the program went on depends on what ended this time:
  *
  *     another refusal              a few requests were granted in between, or the framework raised a separate
  *                                  exception for each of the two refusals
@@ -20,7 +21,7 @@
  *     refusal may have led to
  *
  * Only work of the refused thread is good proof. If only other threads went on, the refused thread may be the one that
- * ended the process. Then no cause is established, and only very much work makes the refusal handled. */
+ * ended the process. Then no cause is established, and the refusal counts as handled only after very much work. */
 #include "gwi_roots.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ typedef enum went_on {
 
 typedef enum ended_by { ENDED_BY_MEMORY, ENDED_BY_OTHER_EXCEPTION, ENDED_SILENTLY } ended_by;
 
-/* Classify the end of the process by its last output. */
+/* Classify the end of the process by the exception that ended it. */
 static ended_by end_of(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -69,7 +70,7 @@ static bool was_granted_between(const gw_model *model, const gw_failure *failure
 }
 
 /* True if the framework raised separate exceptions for the two failures. Its allocator reports every refusal, so an
- * exception without a chain is only about the last refusal. */
+ * exception that is not chained to an earlier one is only about the last refusal. */
 static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const gw_failure *next)
 {
     const gw_model *model = c->model;

@@ -74,8 +74,8 @@ static void expect_undetermined(void)
 }
 
 /* A program is refused memory, continues, and ends with an exception. If the exception's text repeats the size of the
- * last refusal, or no other reason is known, the verdict is about memory. If the exception is about something else, it
- * is the cause. */
+ * last refusal, or no other reason is known, the verdict is about memory. If the exception is about something else, the
+ * exception is the cause. */
 static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
@@ -199,7 +199,7 @@ static void the_work_of_another_thread(void **state)
         end(-1, SIGABRT);
         expect(much ? "host-crash-of-process" : "gpu-oom-capacity", GW_SUPPORTED);
     }
-    for (int worked = 0; worked < 2; worked++) { /* now another thread is refused, and the main thread raises */
+    for (int worked = 0; worked < 2; worked++) { /* another thread is refused; the main thread raises an exception */
         gw_feed_open(&feed, 16 * gib);
         gw_feed_alloc(&feed, gib);
         feed.tid = OTHER_THREAD;
@@ -211,7 +211,8 @@ static void the_work_of_another_thread(void **state)
     }
 }
 
-/* With little work between the refusals, the first is the root. With more work, the last one is. */
+/* If the program does little work between two refusals, the first is the root. If it does more work, the second is the
+ * root. */
 static void several_refusals(void **state)
 {
     (void)state;

@@ -46,7 +46,7 @@ static double trouble_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
 static bool overlap(const gw_verdict *a, const gw_verdict *b)
 {
     if (!a->run.has_start || !b->run.has_start)
-        return true; /* nothing shows that they did not overlap */
+        return true; /* no start time: assume that the runs overlapped */
     double gap = start_gap_s(&a->run, &b->run), slack = uncertainty_s(&a->run, &b->run);
     return gap <= a->seconds + slack && -gap <= b->seconds + slack;
 }
@@ -84,7 +84,7 @@ static const gw_verdict *find_root(const gw_verdict *const *runs, size_t count)
     }
     for (size_t i = 0; root == NULL && i < count; i++) {
         if (runs[i]->status != GW_VERDICT_CLEAN)
-            root = runs[i]; /* the run is not known to be healthy */
+            root = runs[i]; /* no run had trouble: take the first that is not clean */
     }
     return root != NULL ? root : runs[0];
 }
@@ -237,7 +237,7 @@ static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdic
     for (size_t i = 0; i < count && good; i++)
         good = add_part(verdict, root, runs[i]);
     if (!known && verdict->certainty > GW_SUPPORTED)
-        verdict->certainty = GW_SUPPORTED; /* another run may have failed first */
+        verdict->certainty = GW_SUPPORTED; /* the order is not known: another run may have failed first */
     if (root->status == GW_VERDICT_CLEAN)
         gwi_headline(finding,
                      unseen ? "no fault found in the observed processes of %zu recordings"

@@ -12,7 +12,7 @@ static gw_verdict *run[3], *whole;
 
 typedef struct host {
     const char *name, *boot;
-    uint64_t start_ns;      /* by the host's own clock */
+    uint64_t start_ns;      /* start of the run, by the host's realtime clock */
     uint64_t error_us;      /* error of the clock; UINT64_MAX: not recorded */
     uint64_t trouble_at_ns; /* since the start of the run; 0: no trouble */
     uint16_t result;        /* result of the failing call; 0: the run ends by itself with status 1 */
@@ -87,8 +87,8 @@ static void the_host_that_failed_first_is_the_root(void **state)
     done();
 }
 
-/* The same hosts, but the clock of beta is not synchronised. Its error is larger than the time between the failures, so
- * the verdict must not claim an order. */
+/* The same hosts, but the clock of beta is not synchronised. The error of this clock is larger than the time between
+ * the failures, so the verdict must not claim an order. */
 static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 {
     (void)state;

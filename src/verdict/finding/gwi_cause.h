@@ -19,19 +19,19 @@ typedef struct gwi_memory {
     uint64_t t_ns;
     uint32_t pid;
     int device;
-    const char *call;      /* "cuMemAlloc_v2", "PyTorch's allocator" */
-    uint64_t wanted_bytes; /* 0: an object without a size */
+    const char *call;      /* what refused the request: "cuMemAlloc_v2", "PyTorch's allocator" */
+    uint64_t wanted_bytes; /* size of the request; 0: for an object without a size, such as a stream */
     bool has_free, has_total, has_limit;
     uint64_t free_bytes, total_bytes;
-    uint64_t limit_bytes; /* limit of the guard or of the framework, else the card's total */
+    uint64_t limit_bytes; /* limit of the guard or of the framework, else the size of the card */
     bool limit_is_guard, limit_is_framework;
     bool card_free_known;                 /* card_free_bytes is known */
-    uint64_t card_free_bytes, card_bytes; /* of the card, if limit_is_framework; card_bytes 0: not known */
+    uint64_t card_free_bytes, card_bytes; /* free and total of the card, if limit_is_framework; card_bytes 0: unknown */
     bool limit_is_about;     /* limit_bytes is only a lower bound of the framework's limit, from a saved snapshot */
     uint64_t own_bytes;      /* allocated by the process and not freed */
     uint64_t reserved_bytes; /* reserved by a framework's allocator; 0: none or not known */
     bool foreign_known;      /* foreign_bytes was counted by the card or the ledger; false: not known */
-    uint64_t foreign_bytes;  /* held by other processes */
+    uint64_t foreign_bytes;  /* device memory held by other processes */
     uint32_t foreign_pid;    /* the process that holds most of foreign_bytes */
     char foreign_command[251];
     bool foreign_recorded;  /* the process `foreign_pid` belongs to this run */
@@ -39,10 +39,10 @@ typedef struct gwi_memory {
     bool rest_known;
     uint64_t rest_bytes; /* in use beyond all recorded allocations: contexts, streams, code, other programs */
     bool has_gaps;       /* own_bytes may be wrong: events were lost, and the driver's count does not confirm it */
-    const gw_pool_state *pools;        /* the process's stream-ordered pools; NULL: none, or not known */
-    const gw_snapshot *snapshot;       /* NULL: none */
+    const gw_pool_state *pools;        /* stream-ordered pools of the process; NULL: none, or not known */
+    const gw_snapshot *snapshot;       /* the ledger at the refusal; NULL: none */
     const gw_allocator_report *report; /* a framework's report of the refusal; NULL: none */
-    const gw_live *live;               /* blocks from the report, else from the snapshot */
+    const gw_live *live;               /* live blocks from `report`, else from `snapshot` */
     size_t live_count;
     gw_growth growth;
     uint64_t stream_count, context_count; /* number of live objects in the process */
@@ -58,17 +58,17 @@ typedef struct gwi_memory {
 typedef enum gwi_hang_kind { GWI_HANG_NONE, GWI_HANG_KERNEL, GWI_HANG_PEER, GWI_HANG_DEADLOCK } gwi_hang_kind;
 typedef struct gwi_hang {
     gwi_hang_kind kind;
-    const gw_hang *hang;           /* NULL: no lasting hang */
+    const gw_hang *hang;           /* NULL: no hang, or the hang is over */
     const gw_hang_thread *waiting; /* the thread that waits for the GPU; NULL: none */
-    bool in_circle;                /* DEADLOCK: the lock owners prove a circle */
-    bool is_off_record;            /* KERNEL: the rings no longer contain the awaited launch */
+    bool in_circle;                /* DEADLOCK: lock owners prove that the threads wait in a circle */
+    bool is_off_record;            /* KERNEL: the rings no longer contain the launch that `waiting` waits for */
 } gwi_hang;
 
 typedef struct gwi_case {
     const gw_model *model;
     const gw_process *process; /* the process to judge; NULL: none was recorded */
     bool ended;                /* the end of the process or of the command is known */
-    int exit_code;             /* -1: a signal */
+    int exit_code;             /* -1: ended by a signal */
     int signal;
     bool bad_end; /* a signal, or an exit status other than 0 */
     gw_framework framework;
@@ -76,19 +76,19 @@ typedef struct gwi_case {
     /* Failures of the process that nothing earlier explains, and from which it did not recover (except `handled`).
      * NULL: none. */
     const gw_failure *root;       /* the root failure, as determined by root.c */
-    const gw_failure *oom;        /* first refused allocation of its series */
-    const gw_failure *oom_last;   /* last refusal of the same request */
+    const gw_failure *oom;        /* first refused allocation from which the process did not recover */
+    const gw_failure *oom_last;   /* last refusal of the same request as `oom` */
     const gw_failure *sticky;     /* first failure that destroyed the context */
     const gw_failure *other;      /* first failure of any other kind */
     const gw_failure *handled;    /* first allocation failure from which the program recovered */
     bool is_root_unsure;          /* another thread may have ended the run, so no cause is established */
     const gw_failure *start;      /* failed cuInit, or failed first context under an address-space limit */
     const gw_failure *no_context; /* the first context was refused for lack of memory, without an address limit */
-    bool has_address_limit;       /* ulimit -v */
+    bool has_address_limit;       /* the address space was limited, as by ulimit -v */
     uint64_t address_limit_bytes;
     size_t handled_count;
     gwi_hang hang;              /* hang of the judged process */
-    const gw_stderr_line *told; /* if no driver call failed: a framework's message about the failure */
+    const gw_stderr_line *told; /* if no driver call failed: message of a framework that refused memory; NULL: none */
     gwi_memory memory;
     /* The statement on stderr that explains the end of the run (told.c). NULL if there is none, or if the driver's
      * events show why the run ended. */
@@ -111,7 +111,7 @@ const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure)
 typedef struct gwi_wanted_place {
     enum { GWI_WHERE_NONE, GWI_WHERE_CALL, GWI_WHERE_SECOND_RUN, GWI_WHERE_TRACEBACK } by;
     uint32_t site;    /* site of the call, for GWI_WHERE_CALL */
-    const char *what; /* static */
+    const char *what; /* static; what happened at the place */
 } gwi_wanted_place;
 
 typedef struct gwi_finding {
@@ -121,7 +121,7 @@ typedef struct gwi_finding {
     size_t evidence_count;
     gw_string_list ruled_out, consequences, next;
     gw_framework fixes_for; /* use the fixes for this framework; RAW: for the case's framework */
-    bool failed;            /* there was no memory */
+    bool failed;            /* no memory for a part of the finding */
     gwi_wanted_place where;
 } gwi_finding;
 
@@ -138,13 +138,14 @@ void gwi_measure(gwi_finding *finding, uint64_t t_ns, const char *source, double
 void gwi_weigh(gwi_finding *finding, gw_weight weight);
 GWI_FORMAT(2) void gwi_rule_out(gwi_finding *finding, const char *format, ...);
 GWI_FORMAT(2) void gwi_consequence(gwi_finding *finding, const char *format, ...);
-GWI_FORMAT(2) void gwi_next(gwi_finding *finding, const char *format, ...); /* listed before the cause's own fixes */
+/* Add a next step. It is listed before the cause's own fixes. */
+GWI_FORMAT(2) void gwi_next(gwi_finding *finding, const char *format, ...);
 void gwi_finding_free(gwi_finding *finding);
 bool gwi_list_add(gw_string_list *list, const char *text);
 GWI_FORMAT(2) bool gwi_list_addf(gw_string_list *list, const char *format, ...);
 
-/* Add the cause's fixes for the framework; if it has none, add the general ones. Returns false if there is no
- * memory. */
+/* Add the cause's fixes for the framework, or the general fixes if there are none for the framework. Returns false if
+ * there is no memory. */
 struct gw_cause;
 bool gwi_add_fixes(gw_string_list *next, const struct gw_cause *cause, gw_framework framework);
 
@@ -175,18 +176,18 @@ enum { GWI_WHO_TEXT_MAX = 48 };
 char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
 /* True if the launch was not later than `t_ns`, and no wait shows that its work had ended by then. */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
-/* True if the rings contain all launches since the process's last good synchronisation. */
+/* True if the rings contain all launches since the process's last good synchronisation, which was at `synced_ns`. */
 bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns);
 /* Report when the fault happened: the last good synchronisation and the launches after it. gwi_say_sticky() includes
  * this. */
 void gwi_say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky);
-/* Report a sticky fault: the call that first returned it, the time window in which it happened, and the effect of a
- * reset. */
+/* Report a sticky fault: the call that first returned it, the time window in which it happened, and whether a device
+ * reset helps. */
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* List the process's failures after `after` as consequences. */
 void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_failure *after);
 
-/* Return the source of the list of live memory, as a static name for evidence. */
+/* Return the source of the list `live` as the static name that evidence uses, such as "ledger". */
 const char *gwi_memory_source(const gwi_memory *memory);
 
 /* About memory that iterations kept (iterations.c).
@@ -204,7 +205,8 @@ const char *gwi_memory_source(const gwi_memory *memory);
 gw_certainty gwi_loop_certainty(const gwi_memory *memory);
 bool gwi_objects_may_hold(const gwi_memory *memory);
 bool gwi_loop_is_balanced(const gwi_memory *memory);
-uint64_t gwi_leak_bytes(const gwi_memory *memory); /* kept by iterations or by an earlier repetition; 0: no leak */
+/* Return the bytes that iterations, or an earlier run in the same process, left behind. 0: no leak. */
+uint64_t gwi_leak_bytes(const gwi_memory *memory);
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding);
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding);
 
@@ -225,8 +227,8 @@ void gwi_where_in_second(gwi_finding *finding, const char *what);
 /* Set the place to the line of the Python exception that ended the program. A verdict with another place falls back to
  * this line if the stack of its place is not known and the exception is about the GPU. */
 void gwi_where_raised(gwi_finding *finding, const char *what);
-/* Report the place that allocated most of these blocks as evidence, and make it the verdict's place. `of_what` names
- * the blocks, such as "the memory kept". Returns false if no site is known. */
+/* Report the place that allocated most of the blocks in `live` as evidence, and make it the verdict's place. `of_what`
+ * names the blocks, such as "the memory kept". Returns false if no site is known. */
 bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
                     size_t count, const char *of_what);
 /* Report which lines and phases hold the live memory of a framework's allocator (lines.c). Does not change a place of
@@ -238,7 +240,8 @@ void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_re
 bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice); /* false: no memory */
 /* Report the phase that the program had named when the failure happened. */
 void gwi_say_phase(const gwi_case *c, gwi_finding *finding);
-/* Return the name of the phase at the failure, or NULL if the phase at `before_ns` was the same. */
+/* Return the name of the phase at the failure, or NULL if the phase at `before_ns` was the same or the failure was in
+ * no phase. */
 const char *gwi_later_phase(const gwi_case *c, uint64_t before_ns);
 uint32_t gwi_request_site(const gwi_case *c); /* site of the refused request that ended the run; 0: not known */
 /* For the engine: resolve the place that gwi_where() set, and store it in the verdict. Returns false if there is no
@@ -270,8 +273,8 @@ typedef struct gw_cause {
     /* Return the certainty. If it is GW_CERTAINTY_NONE, the content of `finding` is dropped. NULL: the cause only gives
      * advice. */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
-    /* If `judge` finds nothing, run gwi_judge_by_log(): events show the cause only sometimes, but messages report
-     * it. */
+    /* If true and `judge` finds nothing, run gwi_judge_by_log(): events show this cause only sometimes, but messages
+     * report it. */
     bool is_told;
     /* Add advice to any verdict, even a clean one. Returns false if there is no memory. NULL: the cause gives no
      * advice. */

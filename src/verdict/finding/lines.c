@@ -15,11 +15,11 @@ void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of
 {
     const gwi_memory *memory = &c->memory;
     if (memory->report == NULL || memory->live != memory->report->live)
-        return; /* blocks of the driver itself are reported elsewhere */
+        return; /* the live blocks are the driver's, not a framework's; the cause itself reports those */
     gwi_wanted_place kept = finding->where;
     if (gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, memory->live_count, of_what) &&
         kept.site != 0)
-        finding->where = kept; /* keep the verdict's place */
+        finding->where = kept; /* gwi_say_holder() replaced a place that was already set */
 }
 
 /* ---- the peak ---- */
@@ -32,7 +32,8 @@ static uint64_t bytes_held(const gw_allocator_report *report)
     return sum;
 }
 
-/* Merge sites with equal text into one place, and sort by bytes, most first. Returns the number of places. */
+/* Merge call sites with equal text into one entry of `out`, and sort the entries by bytes, largest first. Returns the
+ * number of entries. */
 static size_t join_held(const gwi_case *c, const gw_allocator_report *report, gw_held *out)
 {
     char one[GWI_PLACE_TEXT_MAX], other[GWI_PLACE_TEXT_MAX];
@@ -78,7 +79,8 @@ void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_re
     uint64_t live = report == NULL ? 0 : report->field[GW_ALLOCATOR_ALLOCATED];
     char bytes[GW_BYTES_TEXT_MAX];
     gw_text text = {0};
-    /* If memory use is at its peak now, the live memory has already been reported. */
+    /* If memory use was (almost) at its peak when the request failed, the holders of live memory are already
+     * reported. */
     if (peak <= live + live / 32 || !holders_text(c, report, &text)) {
         gw_text_free(&text);
         return;
@@ -125,7 +127,7 @@ void gwi_say_phase(const gwi_case *c, gwi_finding *finding)
     else if (failure != NULL)
         pid = failure->pid;
     const gw_phase *phase = pid == 0 ? NULL : gw_model_phase_at(c->model, pid, t_ns);
-    if (phase != NULL && c->model->asked_phase == NULL) /* if a single phase is judged, the user knows it */
+    if (phase != NULL && c->model->asked_phase == NULL) /* do not repeat the phase that the user asked for */
         gwi_evidence(finding, t_ns, "observer", "this happened in phase %s, which began at %.2f s", phase->name,
                      (double)phase->t_ns / 1e9);
 }

@@ -8,7 +8,8 @@
 
 enum { LINES_SAID_MAX = 3, LINE_SAID_BYTES = 160 };
 
-/* Return the number of bytes that were read from stderr. Any text after these bytes was read from the interpreter. */
+/* Return how many bytes of the text were read from stderr. The text after these bytes was read from the Python
+ * interpreter. */
 static size_t stderr_bytes(const gw_stderr_facts *facts)
 {
     return facts->inside_pid != 0 ? facts->inside_at : facts->text_bytes;
@@ -20,7 +21,8 @@ bool gwi_said_nothing(const gwi_case *c)
     return gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL && facts->bytes == 0 && facts->inside_pid == 0;
 }
 
-/* False for empty lines and for gpuwhy's own lines: the program and gpuwhy may write to the same file. */
+/* False for empty lines, and for gpuwhy's own lines, which are in the text if the program and gpuwhy write to the same
+ * file. */
 static bool is_worth_saying(const char *line, size_t bytes)
 {
     static const char ours[] = "gpuwhy: ";

@@ -1,4 +1,4 @@
-/* Short questions about a case. */
+/* Small functions that compute a fact about a case. */
 #include "gwi_cause.h"
 
 uint64_t gwi_pool_idle_bytes(const gwi_memory *memory)

@@ -48,9 +48,9 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
     return out;
 }
 
-/* True if the frame belongs to Python's own code that forks. A forked child inherits its parent's stack, so the frame
- * is still on the stack of the child. In a C program, only the function that called fork() is, and its line is that of
- * a later call. */
+/* True if the frame belongs to Python's own code that forks. A forked child inherits its parent's stack, so this frame
+ * is still on the child's stack and shows the place of the fork. The stack of a child in C shows no such place: only
+ * the function that called fork() is still on it, and the line in that frame is that of a later call. */
 static bool is_forking(const gw_frame *frame)
 {
     static const struct {
@@ -116,7 +116,7 @@ static int by_bytes(const void *left, const void *right)
     return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
 }
 
-/* Merge neighbours with the same site. Returns the new count. */
+/* Merge neighbouring entries with the same site. Returns the new number of entries. */
 static size_t add_up(holding *list, size_t count)
 {
     size_t kept = 0;
@@ -131,7 +131,7 @@ static size_t add_up(holding *list, size_t count)
     return kept;
 }
 
-/* Merge sites with equal text into one place. */
+/* Merge entries whose sites have equal text into the first of them. The merged entries keep 0 bytes. */
 static void join_alike(const gwi_case *c, holding *list, size_t count)
 {
     char one[GWI_PLACE_TEXT_MAX], other[GWI_PLACE_TEXT_MAX];
@@ -151,8 +151,8 @@ static void join_alike(const gwi_case *c, holding *list, size_t count)
 
 typedef struct place_holder {
     uint32_t site;
-    uint64_t bytes, count; /* allocated at `site` */
-    uint64_t all_bytes;    /* sum over all blocks that were searched */
+    uint64_t bytes, count; /* sum and number of the blocks allocated at `site` */
+    uint64_t all_bytes;    /* sum of all blocks, including those of other sites */
 } place_holder;
 
 /* Find the place that allocated most bytes of these live blocks. Returns false if no block has a known site, or if
@@ -313,7 +313,8 @@ static const char *whose_word(const char *text)
     return NULL;
 }
 
-/* Copy the stack of the second run. It already consists of names, so the recording of that run is not needed. */
+/* Copy the stack that the second run (--blame) found. Its frames are stored as names, so the recording of the second
+ * run is not needed. */
 static gw_where *where_in_second(const gw_blame *blame, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);
@@ -361,7 +362,8 @@ static bool parse_frame(const char *line, gw_where_frame *ret_frame)
            gw_str_copy(text, &ret_frame->text);
 }
 
-/* Return a place with one frame, taken from the traceback on stderr. Returns NULL if there is none, or no memory. */
+/* Return a place with one frame, taken from the traceback on stderr. Returns NULL if the traceback has no line of the
+ * program itself, or if there is no memory. */
 static gw_where *where_raised(const gwi_case *c, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);

@@ -6,11 +6,11 @@
 #include <string.h>
 
 typedef struct launch_list {
-    const gw_ring_call *last;    /* the newest launch, open or ended; NULL: none */
-    const gw_ring_call *call[8]; /* the newest open launches, oldest first */
+    const gw_ring_call *last;    /* the newest launch, whether it has ended or not; NULL: none */
+    const gw_ring_call *call[8]; /* the newest launches that may still be running, oldest first */
     size_t count;
-    uint64_t open_count;   /* number of all open launches, which may not have ended */
-    uint64_t before_count; /* number of open launches before the last good synchronisation */
+    uint64_t open_count;   /* number of all launches that may still be running */
+    uint64_t before_count; /* part of open_count: launches before the last good synchronisation */
 } launch_list;
 
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
@@ -18,8 +18,9 @@ bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
     return gw_is_any_launch(call) && !call->captured && call->t_ns <= t_ns && !call->waited;
 }
 
-/* True if this thread performed the process's last good synchronisation. The two times may differ slightly, because the
- * clock of the buffers is calibrated for each item. */
+/* True if this thread performed the process's last good synchronisation. The thread's time and the process's time of
+ * one synchronisation may differ slightly, because the ticks of the buffer's clock are converted to time anew whenever
+ * the thread's counters are read. */
 static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 {
     enum { CLOCK_SLACK_NS = 10000 };
@@ -28,8 +29,8 @@ static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
     return synced_ns != 0 && thread->synced_at_ns != 0 && apart <= CLOCK_SLACK_NS;
 }
 
-/* True if call `at` of the ring was made after the synchronisation. Fast calls may share one time stamp, so for the
- * thread that waited, the call numbers of the ring decide. */
+/* True if call `at` of the ring was made after the last good synchronisation. Calls in quick succession may have the
+ * same time stamp, so for the thread that synchronised, compare the numbers of the calls instead. */
 static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
     if (is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0)
@@ -73,8 +74,8 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
     return list;
 }
 
-/* Count the process's calls between two times. Only calls that were recorded one by one count: hot calls in the rings,
- * and failures. */
+/* Count the process's calls between `from_ns` and the failure `until`. Only calls with a record of their own are
+ * counted: the calls in the rings, and failures. */
 static uint64_t calls_between(const gw_model *model, const gw_failure *until, uint64_t from_ns)
 {
     uint64_t count = 0;
@@ -96,7 +97,7 @@ bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         if (thread->pid == c->process->pid && thread->ring_count == 0 && gw_launches(thread->counter) > 0)
-            return false; /* this thread got no ring */
+            return false; /* this thread launched kernels, but has no record of them */
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
         bool own = is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0;
@@ -107,15 +108,15 @@ bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
     return true;
 }
 
-/* Report that some calls since the last good synchronisation are unknown, because a ring contains only a thread's most
- * recent calls. */
+/* Report that some calls after the last good synchronisation are unknown, because a ring contains only the most recent
+ * calls of a thread. */
 static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t synced_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
-        uint64_t begin = thread->ring_total - thread->ring_count; /* number of calls that the ring no longer contains */
+        uint64_t begin = thread->ring_total - thread->ring_count; /* number of older calls, which the ring has lost */
         bool own = is_own_sync(thread, synced_ns);
         uint64_t unknown = own && thread->ring_synced_total < begin ? begin - thread->ring_synced_total : 0;
         if (unknown > 0)

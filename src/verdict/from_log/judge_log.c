@@ -1,6 +1,6 @@
-/* Judges a text log. Among the statements that the program did not survive, the root is the one that explains most. If
- * several explain equally much, it is the first. A log proves little, so its verdicts are supported at best, unless a
- * message has only one possible meaning and its consequences follow. */
+/* Judges a text log. The root is the statement of the greatest depth that the program did not survive; of several, it
+ * is the first, unless a later one is more certain. A log proves little, so a verdict from a log is supported at best,
+ * unless a message has only one possible meaning and the log also shows its consequences. */
 #include "gwi_log.h"
 
 #include "gw_text.h"
@@ -12,8 +12,8 @@
 
 /* ---- the root ---- */
 
-/* True if both report that the card's memory ran out, and `it` has sums that decide why. A program may report the same
- * failure twice, in another file or a few lines further. */
+/* True if both statements report that the card's memory ran out, and `it` is more certain about the reason, because its
+ * line has numbers. A program may report one failure twice, in another file or some lines later. */
 static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root)
 {
     enum { LINES_NEAR = 100 };
@@ -22,8 +22,9 @@ static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root
            gw_begins(root->cause[0], "gpu-oom-");
 }
 
-/* True if `it` follows closely and is sure, but the root is not. A full card is the exception: it explains what follows
- * it, although the reason why it is full may be open. */
+/* True if `it` follows the root closely and is at least supported, but the root is only a hypothesis. This does not
+ * apply if the root is a full card: a full card explains the errors after it, even if the reason why the card is full
+ * is unknown. */
 static bool is_close_and_sure(const gwi_statement *it, const gwi_statement *root)
 {
     enum { LINES_NEAR = 100 };
@@ -48,8 +49,7 @@ const gwi_statement *gwi_log_root(const gwi_log_case *c)
     return root;
 }
 
-/* True if this is the statement's first cause. Another statement about the same line may be more specific, because of
- * its sums, or because the line has a name next to a number. */
+/* True if `cause` is the statement's first cause. */
 static bool is_of(const gwi_statement *it, const char *cause)
 {
     return it->cause_count > 0 && strcmp(it->cause[0], cause) == 0;
@@ -64,8 +64,8 @@ static bool speaks_of_gpu(const gw_log_find *exception)
     return false;
 }
 
-/* True if a later exception ended the program, so that it had survived the root statement. The exception is neither
- * about the GPU nor about a killed process. */
+/* True if a later exception, about neither the GPU nor a killed process, ended the program. The program had then
+ * survived the problem of the root statement. */
 static bool ended_by_another(const gwi_log_case *c, const gwi_statement *root)
 {
     static const char *const words[] = {"DNN", "Xla", "killed", "Killed", "libcu"};
@@ -171,7 +171,7 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
                      frame->function != NULL ? frame->function : "");
 }
 
-/* Report other lines of the log that support this cause: the first line of each kind. */
+/* Report further lines that support the root's cause: for each sign in the table, its first line. */
 static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
 {
     static const struct {
@@ -356,8 +356,9 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     return good;
 }
 
-/* Add what the words of an unknown message suggest. If `first_is_verdict`, the first cause is the verdict's, otherwise
- * all are alternatives. *ret_guessed: there is such a cause. False: no memory. */
+/* Add the causes that the words of an unknown message suggest. If `first_is_verdict`, the first of them becomes the
+ * verdict's cause; all others are alternatives. *ret_guessed is true if the words suggest a cause. Returns false if
+ * there is no memory. */
 static bool add_guess(gw_verdict *verdict, const char *text, bool first_is_verdict, bool *ret_guessed)
 {
     const char *at = gwi_log_guess(text);
@@ -380,7 +381,8 @@ static bool add_guess(gw_verdict *verdict, const char *text, bool first_is_verdi
     return true;
 }
 
-/* True for exceptions of the program's own code, although a name in them may belong to a library for the GPU. */
+/* True for types of exceptions that are usually a mistake in the program's own code, even if the text names a GPU
+ * library. */
 static bool is_own_mistake(const char *type)
 {
     static const char *const types[] = {"AttributeError", "NameError",   "UnboundLocalError",  "TypeError",
@@ -424,7 +426,7 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     return good;
 }
 
-/* Report the line that shows how the run ended, or the line that leaves it open. */
+/* Report how the run ended: the line that shows a good end, or a line that looks like an unknown failure (`open`). */
 static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines, const gw_log_find *good,
                     const gw_log_find *open)
 {
@@ -445,7 +447,8 @@ static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines,
     }
 }
 
-/* Judge a log without an unanswered fault. It is clean only if a line shows a good end and no line leaves it open. */
+/* Judge a log without a fault that ended the program. The verdict is clean only if a line shows a good end, and if
+ * further work or a good end follows every line that looks like a failure. */
 static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
@@ -493,8 +496,8 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
     return good;
 }
 
-/* True if the program's last exception tells more about its end than this statement. An exception before a signal from
- * outside came first: a launcher ends the other processes after it. */
+/* True if the program's last exception explains the end better than this statement does. If the statement is a signal
+ * from outside, an exception before it is the reason: when one process fails, a launcher ends the others. */
 static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end)
 {
     if (c->exception == NULL || c->exception_about_child)

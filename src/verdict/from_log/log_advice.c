@@ -41,7 +41,7 @@ static bool are_in_log(const gw_log *log, const char *list, size_t bytes)
     return true;
 }
 
-/* True if one of the alternatives, which are separated by |, applies. */
+/* True if the log contains all texts of one alternative. `words` has the alternatives, separated by |. */
 static bool applies(const gw_log *log, const char *words)
 {
     for (;;) {
@@ -65,13 +65,14 @@ static bool add_lines(const char *advice, gw_string_list *next)
     return good;
 }
 
-/* True if a driver's version decides which build to install. */
+/* True if the cause is about the driver's version, which decides which build of a library can be installed. */
 static bool is_about_the_driver(const char *cause)
 {
     return strcmp(cause, "driver-too-old") == 0 || strcmp(cause, "ptx-too-new") == 0;
 }
 
-/* Read the driver's CUDA version from PyTorch's message: "found version 11040" is 11.4. Returns 0 if there is none. */
+/* Read the driver's CUDA version from PyTorch's message: "found version 11040" is 11.4. Returns 0 if the log has no
+ * such message. */
 static gw_version cuda_of_message(const gw_log *log)
 {
     enum { MAJOR = 1000, MINOR = 10, MINORS = 100 };
@@ -83,7 +84,8 @@ static gw_version cuda_of_message(const gw_log *log)
     return gw_version_of((unsigned)(number / MAJOR), (unsigned)(number / MINOR % MINORS), 0);
 }
 
-/* Name the newest CUDA build that the driver in the log runs. */
+/* Add the advice to install a build for the newest CUDA version that the log's driver supports. Adds nothing if the
+ * driver's version is unknown. */
 static bool add_for_driver(const gwi_log_case *c, gw_string_list *next)
 {
     gw_version driver = 0, cuda = cuda_of_message(c->log);

@@ -111,16 +111,17 @@ static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t
     return NULL;
 }
 
-/* True if the line is about the memory of the other side: libraries use the same words for host and card. */
+/* True if another sign in the same line shows that the find is about the other kind of memory. Libraries use the same
+ * words for the memory of the host and of the card. */
 static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
 {
-    if (find->sign == GW_SAYS_HOST_MEMORY) /* RMM raises MemoryError for the card */
+    if (find->sign == GW_SAYS_HOST_MEMORY) /* the RMM library raises MemoryError for the card's memory, too */
         return find_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
     bool words = find->sign == GW_SAYS_TF_OOM_TENSOR || find->sign == GW_SAYS_BFC_OOM || find->sign == GW_SAYS_XLA_OOM;
     return words && find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
 }
 
-/* True if a parent's report about a child also names the signal that ended it. */
+/* True if the find is a parent's report about a child, and its line also names the signal that ended the child. */
 static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
 {
     static const gw_sign ends[] = {GW_SAYS_SEGFAULT,    GW_SAYS_BUS_ERROR,  GW_SAYS_KILLED,
@@ -135,8 +136,8 @@ static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
     return false;
 }
 
-/* True if a text or a name in the same line also gives the error. A text is unambiguous, but the meaning of a number
- * depends on the CUDA release. */
+/* True if another find in the same line is more precise, so that this find is ignored. For example, the name of an
+ * error is unambiguous, but the meaning of its number depends on the CUDA release. */
 static bool is_told_better(const gw_log *log, size_t at)
 {
     const gw_log_find *find = &log->find[at];
@@ -169,7 +170,7 @@ bool gwi_log_is_listed(const char *list, const char *value)
     return false;
 }
 
-/* A find has one or more of these fields. The first one present selects the row of log_rules.def. */
+/* The first of these fields that the find has selects the row of log_rules.def. */
 const char *gwi_log_value(const gw_log_find *find)
 {
     static const char *const fields[] = {"name", "code", "text", "signal", "exit"};
@@ -226,7 +227,7 @@ static const rule *rule_of(const gw_log_find *find)
     return rule_for(GW_SAYS_CUDA, number, &exact);
 }
 
-/* Add a cause by its name. The statement stores the static id of the catalogue. */
+/* Add the cause with this id to the statement, which stores the catalogue's static copy of the id. */
 static bool add_cause(gwi_statement *statement, const char *id, size_t bytes)
 {
     char name[64];
@@ -246,8 +247,8 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
     return false;
 }
 
-/* True if the program logged this line as a warning or as information, or says that it goes on in another way. NCCL
- * logs its errors as warnings. */
+/* True if the program logged this line as a warning or as information, or if the line says that the program continues
+ * in another way. False for lines of NCCL, which logs its errors as warnings. */
 static bool is_notice_line(const char *text)
 {
     enum { HEAD_BYTES = 160 };
@@ -324,7 +325,8 @@ static bool is_often_survived(const gwi_statement *it)
     return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
-/* True for notices that a program without a card, a library or a connection prints before it goes on in another way. */
+/* True for messages that a program without a card, a library or a connection may print before it continues in another
+ * way. */
 static bool is_notice(const gwi_statement *it)
 {
     static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,
@@ -353,7 +355,8 @@ static bool is_notice(const gwi_statement *it)
     return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
-/* True if the program may have gone on in spite of this line: TensorFlow logs a missing driver even as an error. */
+/* True if the line may be only a notice, after which the program continued. TensorFlow's line about a failed cuInit()
+ * may be a notice, too, although TensorFlow logs it as an error. */
 static bool is_only_noticed(const gwi_statement *it)
 {
     if (is_message(it->find->sign) || it->find->sign == GW_SAYS_NO_DRIVER)
@@ -361,8 +364,9 @@ static bool is_only_noticed(const gwi_statement *it)
     return is_notice(it) && strstr(it->find->text, "failed call to cuInit") != NULL;
 }
 
-/* Decide whether the program survived the problem: it worked on afterwards, or it often survives such a problem and
- * the log ends well. Lines of unknown meaning leave it open for a notice, and show nothing for other problems. */
+/* Decide whether the program survived the problem. It did if it continued to work afterwards, or if programs often
+ * survive this problem and the log has a good end. If only lines of unknown meaning follow a notice, it is open whether
+ * the program survived. After other problems, such lines prove nothing. */
 static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
     it->survived =
@@ -380,7 +384,7 @@ static gw_framework framework_in(const char *text)
     static const struct {
         const char *word;
         gw_framework framework;
-    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* jaxlib has this path as "external" */
+    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* jaxlib prints this path, too */
                  {"external/xla/", GW_FRAMEWORK_JAX},
                  {"external/xla+/xla/", GW_FRAMEWORK_JAX},
                  {"JaxRuntimeError", GW_FRAMEWORK_JAX},
@@ -421,15 +425,16 @@ static bool is_about_child(const gw_log *log, const gw_log_find *exception)
            find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
 }
 
-/* True if the exception is one of the last lines of its file. An excerpt of a log may lack the traceback. */
+/* True if the exception is one of the last lines of its file. Such an exception counts even without a traceback,
+ * because an excerpt of a log may lack the traceback. */
 static bool is_last_line(const gw_log *log, const gw_log_find *exception)
 {
     enum { LINES_LAST = 3 };
     return exception->line + LINES_LAST > log->file[exception->file].line_count;
 }
 
-/* Return the exception that ended the run, which is the last one. A parent's report about a child is only returned if
- * there is no other exception. */
+/* Return the last exception that the program did not survive. A parent's report about a child is returned only if there
+ * is no other such exception. */
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
 {
     const gw_log_find *found = NULL, *about_child = NULL;
@@ -444,7 +449,7 @@ static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_chil
             continue;
         bool parent = is_about_child(log, find);
         const char *type = gw_log_text(find, "type");
-        if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle's name for a signal */
+        if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle reports a signal this way */
             continue;
         for (size_t k = 0; k < sizeof parents / sizeof parents[0] && type != NULL; k++)
             parent = parent || strstr(type, parents[k]) != NULL;
@@ -480,8 +485,8 @@ static bool is_stated(const gwi_log_case *c, uint64_t order)
     return false;
 }
 
-/* True if the exception may have been raised before the echo. Ranks write with a delay, so an exception of another rank
- * may be slightly later in the log. */
+/* True if the exception may have been raised before the echo, which is the report of a lost peer. Ranks write with a
+ * delay, so an exception of another rank may be up to LINES_WOVEN lines later in the log than the echo. */
 static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
 {
     enum { LINES_WOVEN = 200 };
@@ -489,7 +494,8 @@ static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
     return exception->order < echo->order || (other_rank && exception->order < echo->order + LINES_WOVEN);
 }
 
-/* If one rank raised an exception of its own and other ranks lost their peer, make that exception the root. */
+/* If one rank raised an exception of its own and other ranks reported that they had lost a peer, make that exception
+ * the root. */
 static void find_first_rank(gwi_log_case *c)
 {
     const gwi_statement *echo = NULL;
@@ -514,8 +520,8 @@ static void find_first_rank(gwi_log_case *c)
     }
 }
 
-/* True if torchrun names a rank that a signal ended. torchrun itself ends the other ranks with SIGTERM, and a rank that
- * lost its peer ends itself with SIGABRT. */
+/* True if torchrun names a rank that a signal ended. SIGTERM and SIGABRT do not count: torchrun itself ends the other
+ * ranks with SIGTERM, and a rank that lost its peer ends itself with SIGABRT. */
 static bool is_rank_ended_by_signal(const gwi_statement *statement)
 {
     enum { ILL = -4, FPE = -8, KILL = -9, SEGV = -11 };
@@ -525,7 +531,8 @@ static bool is_rank_ended_by_signal(const gwi_statement *statement)
            (exit == ILL || exit == FPE || exit == KILL || exit == SEGV);
 }
 
-/* If a signal ended one rank and other ranks lost their peer, the signal explains both. */
+/* If a signal ended one rank and other ranks reported that they had lost a peer, make the signal the statement that
+ * explains these reports. */
 static void find_killed_rank(gwi_log_case *c)
 {
     gwi_statement *killed = NULL;
@@ -554,8 +561,9 @@ static bool is_out_of_memory(const gw_log *log, uint64_t order)
 }
 
 /* Mark an out-of-memory message as survived if the program caught the exception. PyTorch raises this message as an
- * exception, so a line without the exception's name was printed by the program, which had caught it. A later exception
- * then ended the program, unless that exception is about a result that the failed step did not return. */
+ * exception, so if the line does not name the exception, the program caught it and printed its text. Do this only if a
+ * later exception ended the program, and that exception is not about a missing result (such as None) of the failed
+ * step. */
 static void forgive_caught(gwi_log_case *c)
 {
     const gw_log_find *end = c->exception;
@@ -577,8 +585,8 @@ static bool is_ended_from_outside(const gwi_statement *it)
            it->find->sign == GW_SAYS_INTERRUPTED;
 }
 
-/* Mark a warning that kernels are compiled at the start as survived if the run was then ended from outside and nothing
- * else failed. */
+/* If the run was ended from outside and nothing else failed, mark the warning that the driver must compile kernels at
+ * the start as survived. */
 static void forgive_compiling(gwi_log_case *c)
 {
     bool is_ended = false, is_other = c->exception != NULL;

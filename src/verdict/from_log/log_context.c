@@ -42,7 +42,8 @@ static void find_version(gwi_log_case *c)
         context->version_text = text;
         return;
     }
-    /* Up to PyTorch 2.0, the sums of the out-of-memory message were in parentheses. */
+    /* The log names no version. PyTorch up to 2.0 wrote the numbers of an out-of-memory message in parentheses, so a
+     * message in this form is from version 2.0 or older. */
     for (size_t i = 0; i < c->log->find_count && c->framework == GW_FRAMEWORK_TORCH; i++) {
         const char *text = c->log->find[i].text;
         if (c->log->find[i].sign == GW_SAYS_TORCH_OOM && strstr(text, "total capacity;") != NULL &&
@@ -105,7 +106,8 @@ static bool is_within(gw_version version, const char *from, const char *before)
     return (!has_first || version >= first) && (!has_end || version < end);
 }
 
-/* Return the fix in the words for that version. Returns "" if the version does not have the feature. */
+/* Return the fix as worded for the framework's version in the log. Returns "" if this version lacks the feature that
+ * the fix uses. */
 static const char *in_words_of(const gwi_log_case *c, const char *fix)
 {
     for (size_t i = 0; i < FIX_COUNT && c->context.version != 0; i++) {
@@ -159,7 +161,8 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
         const char *fix = in_words_of(c, fixes.item[i]);
         for_card(c, fix, text, sizeof text);
         if (fix[0] != '\0' && good) {
-            bool is_setting = gw_begins(text, "Set "); /* an environment variable, set outside the program */
+            /* such a fix sets an environment variable, so it belongs to no line of the program */
+            bool is_setting = gw_begins(text, "Set ");
             good = first && !is_setting && place[0] != '\0' ? gwi_list_addf(next, "At %s: %s", place, text)
                                                             : gwi_list_add(next, text);
             first = false;

@@ -1,4 +1,4 @@
-/* Puts the cause that other facts of the log decided at the head of a statement. */
+/* Makes the cause that the facts in the log decided the first cause of a statement. */
 #include "gwi_log.h"
 
 #include <stdarg.h>

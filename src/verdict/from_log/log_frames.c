@@ -1,4 +1,4 @@
-/* Finds the frames of the user's own code in a traceback. */
+/* Finds the frames of the user's own code in a traceback or in a native stack. */
 #include "gwi_log.h"
 
 #include "gw_text.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MAX = 400 }; /* maximum length of a traceback */
+enum { LINES_MAX = 400 }; /* maximum length of a traceback, in lines */
 
 static bool has_one_of(const char *text, const char *const *words, size_t count)
 {
@@ -19,8 +19,8 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
 }
 #define HAS_ONE_OF(text, words) has_one_of(text, words, sizeof(words) / sizeof(words)[0])
 
-/* False for files in folders of installed packages. A user's own folder may also be called torch, so its known
- * subfolders are listed. */
+/* False for files in folders of installed packages. A user's own folder may also be called torch, so only known
+ * subfolders of PyTorch are listed. */
 static bool is_users_file(const char *file)
 {
     static const char *const others[] = {"site-packages",
@@ -79,7 +79,7 @@ static bool is_trace(const gw_log_find *find)
 
 bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception)
 {
-    if (gw_begins(exception->text, "E   ")) /* pytest's report of a failed test */
+    if (gw_begins(exception->text, "E   ")) /* pytest prints the exception of a failed test this way */
         return true;
     for (size_t i = 0; i < log->find_count && log->find[i].order <= exception->order; i++) {
         if (is_trace(&log->find[i]) && exception->order - log->find[i].order <= LINES_MAX)
@@ -120,7 +120,7 @@ static bool read_frame(const gw_log_find *find, gwi_log_frame *ret_frame)
     return true;
 }
 
-/* True if the frame may belong to the traceback of this exception, judged by rank and distance. */
+/* True if the frame may belong to the traceback of this exception, judged by its rank and by its distance in lines. */
 static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
 {
     return exception->order - find->order <= LINES_MAX && (find->rank < 0 || find->rank == exception->rank);
@@ -144,7 +144,7 @@ static void turn_round(gwi_log_frame *frames, size_t count)
     }
 }
 
-/* Take the line number from the arrow ("----> 3"). In old notebooks, the frame header has no line number. */
+/* Read the frame's line number from the arrow ("----> 3"). In old notebooks, the frame's header has no line number. */
 static void take_arrow(gwi_log_frame *frames, size_t count, const gw_log_find *arrow, const gw_log_find *header)
 {
     int64_t line;
@@ -177,7 +177,7 @@ static size_t python_frames(const gw_log *log, const gw_log_find *exception, gwi
     return count;
 }
 
-/* Read the native stack near the message of a C++ exception. Frame #0 is the innermost. */
+/* Read the native stack near the message of a C++ exception, innermost frame (#0) first. */
 static size_t native_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *frames)
 {
     size_t count = 0;

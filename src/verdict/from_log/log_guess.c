@@ -1,4 +1,4 @@
-/* Guesses what a message is about that gpuwhy does not know, from its words (log_guess.def). */
+/* Guesses the possible causes of a message that gpuwhy does not recognise, from its words (log_guess.def). */
 #include "gwi_log.h"
 
 #include <ctype.h>
@@ -20,8 +20,8 @@ static bool is_letter(char c)
     return isalpha((unsigned char)c) != 0;
 }
 
-/* True if the text has this word. A word that begins or ends with a letter is not a part of a longer word, except of
- * its plural. */
+/* True if the text contains `word`, ignoring case, as a whole word or with an s at its end. Only an adjacent letter
+ * makes it part of a longer word: "gpu" is found in "gpu0", but not in "gpusim". */
 static bool has_word(const char *text, const char *word)
 {
     size_t bytes = strlen(word);
@@ -35,7 +35,7 @@ static bool has_word(const char *text, const char *word)
     return false;
 }
 
-/* True if the text has one of the words of a list such as "gpu|no_cuda", whose end is `end`. */
+/* True if the text contains one of the words of a list such as "gpu|no_cuda". The list ends at `end`. */
 static bool has_one_of(const char *text, const char *list, const char *end)
 {
     char word[48];

@@ -1,5 +1,5 @@
-/* Judges a log whose loss is not a number up to its end. A training may go on with such a loss until its last step, so
- * the log has no failure, and looks like progress. */
+/* Judges a log in which the last training loss is not a finite number. A training may continue with such a loss until
+ * its last step, so the log reports no failure, and its lines look like progress. */
 #include "gwi_log.h"
 
 #include <ctype.h>
@@ -20,8 +20,8 @@ static const char *word_before_loss(const char *line, size_t *ret_bytes)
     return begin;
 }
 
-/* True if both lines report the same loss: a training's loss may be lost although the test of an older checkpoint has
- * one. */
+/* True if both lines report the same kind of loss, such as "train loss". Other kinds do not count: the test loss of an
+ * older checkpoint may be finite although the training loss is not. */
 static bool is_same_loss(const char *a, const char *b)
 {
     size_t bytes, other;
@@ -39,7 +39,8 @@ static const gw_log_find *last_bad(const gw_log *log)
     return found;
 }
 
-/* Return the last line that reports the same loss as a finite number. Returns NULL if there is none. */
+/* Return the last line that gives a finite number for the same kind of loss as `bad`, or for any loss if it is the same
+ * line. Returns NULL if there is none. */
 static const gw_log_find *last_good(const gw_log *log, const gw_log_find *bad)
 {
     const gw_log_find *found = NULL;
@@ -71,7 +72,8 @@ void gwi_log_weigh_loss(gwi_log_case *c)
     const gw_log_find *good = last_good(c->log, bad);
     if (good != NULL && good->order > bad->order)
         return;
-    /* A line with both may have one broken term of the loss, or one that is undefined for this batch. */
+    /* If one line has both a finite loss and this one, perhaps only one term of the loss is broken, or a term is
+     * undefined for this batch. */
     bool is_mixed = good != NULL && good->order == bad->order;
     gwi_statement *statement = &c->statement[c->count++];
     *statement = (gwi_statement){.find = bad, .depth = GWI_LAST};

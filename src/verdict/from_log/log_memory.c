@@ -15,20 +15,20 @@
 
 enum {
     CONTEXT_SHARE = 20, /* percent of a card that a process's context and libraries may take, beyond its pool */
-    OWN_SHARE = 5,   /* the same if the message gives all memory of the process; only the driver's own share remains */
-    IDLE_SHARE = 8,  /* report idle bytes of the pool above this share */
-    FULL_SHARE = 70, /* at least this share in use: the program's own memory filled the pool */
+    OWN_SHARE = 5,   /* the same if the message gives the process's whole memory: only the driver's share is missing */
+    IDLE_SHARE = 8,  /* percent of the card: fewer idle bytes in the pool are not fragmentation */
+    FULL_SHARE = 70, /* percent of the limit: a program that uses at least this much filled the card itself */
     NEARBY_LINES = 3,
-    ASYNC_LINES = 4 /* number of lines below the message that have its sums */
+    ASYNC_LINES = 4 /* lines below a message that may have its numbers (cudaMallocAsync) */
 };
 
 typedef struct sums {
     bool has_wanted, has_total, has_free, has_allocated, has_reserved, has_limit, has_own;
     uint64_t wanted, total, free, allocated, reserved, limit;
     uint64_t own;         /* memory of the whole process: pool, context, libraries */
-    uint64_t listed;      /* sum of the processes that the message names */
-    uint64_t listed_most; /* the largest of them */
-    char other_pid[16];   /* "": none is known to be another process */
+    uint64_t listed;      /* memory of all processes that the message lists */
+    uint64_t listed_most; /* memory of the largest of these processes */
+    char other_pid[16];   /* pid of the largest other process; "": none is known */
 } sums;
 
 static void take(const gw_log_find *find, const char *field, bool *has, uint64_t *bytes)
@@ -45,8 +45,8 @@ typedef struct listed {
     uint64_t bytes;
 } listed;
 
-/* Read the next process of PyTorch's list: "Process 12 has 5.00 GiB memory in use." Moves *text behind its beginning.
- * Returns false at the end of the list. */
+/* Read the next process of the list in PyTorch's message: "Process 12 has 5.00 GiB memory in use." Moves *text past the
+ * start of this entry. Returns false at the end of the list. */
 static bool next_listed(const char **text, listed *ret)
 {
     char number[24], unit[8], both[40];
@@ -61,9 +61,9 @@ static bool next_listed(const char **text, listed *ret)
     return false;
 }
 
-/* Find the program itself in the list of processes. In a container, the list has the program with its process id
- * outside the container, and the message has no "this process has". The program is then the process whose memory is
- * closest to its pool, but not below. The largest of the others is the other process. */
+/* Find the program itself, and the largest other process, in the message's list of processes. In a container, the list
+ * shows the program under its pid outside the container, and the message lacks "this process has". The program is then
+ * the process with the least memory that is still at least as much as the program's pool. */
 static void take_listed(sums *s, const char *line)
 {
     listed it, own = {.bytes = UINT64_MAX}, most = {0};
@@ -90,7 +90,8 @@ static bool is_async_sum(gw_sign sign)
     return sign == GW_SAYS_ASYNC_ALLOCATED || sign == GW_SAYS_ASYNC_REQUESTED || sign == GW_SAYS_ASYNC_LIMIT;
 }
 
-/* Collect all numbers in the line of the statement, and below it those of PyTorch's cudaMallocAsync allocator. */
+/* Collect all numbers from the line of the statement, and from the lines below it those that PyTorch's cudaMallocAsync
+ * allocator prints there. */
 static sums sums_of_line(const gw_log *log, const gw_log_find *line)
 {
     sums s = {0};
@@ -149,7 +150,7 @@ static bool is_memory(const gwi_statement *statement)
 
 /* ---- PyTorch ---- */
 
-/* True if PyTorch's own limit refused the request although the card had room. */
+/* True if PyTorch refused the request because of its own limit, although the card had enough free memory. */
 static bool is_at_own_limit(const sums *s)
 {
     return s->has_limit && s->has_total && s->has_free && s->has_wanted && s->limit < s->total && s->free >= s->wanted;
@@ -189,10 +190,11 @@ static bool weigh_fragments(gwi_statement *it, const sums *s)
     return true;
 }
 
-/* Sums that no card can have: memory that the host backs, a sum over several cards, or a damaged message. */
+/* If the message gives more memory in use than the card has, make the statement a hypothesis. Such a message may count
+ * managed memory that is on the host, add up several cards, or be damaged. */
 static bool weigh_contradiction(gwi_statement *it, const sums *s)
 {
-    enum { ROUNDING = 50 }; /* the numbers are rounded: allow a fiftieth */
+    enum { ROUNDING = 50 }; /* the message rounds its numbers: allow 1/50 of the card as the error */
     char held[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX];
     uint64_t most = s->reserved > s->allocated ? s->reserved : s->allocated;
     most = most > s->own ? most : s->own;
@@ -240,7 +242,8 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     return true;
 }
 
-/* Look for torch.cuda.memory_summary() output after the failure. If most of the pool is unused, it is fragmented. */
+/* Evaluate the output of torch.cuda.memory_summary(), if the log contains it. If the output counts a refused request
+ * and more than half of the pool is unused, the pool is fragmented. */
 static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
 {
     uint64_t allocated, reserved;
@@ -276,8 +279,8 @@ static bool progress_near(const gw_log *log, const gw_log_find *at, int64_t *ret
     return found;
 }
 
-/* Report a leak if the same request was refused before, at a later step of its run than now. The memory of the first
- * run is then still held. */
+/* Report a leak if a request of the same size was refused earlier in the log, at a higher step number than now. The
+ * step numbers then began again with a second run, and the memory of the first run is still held. */
 static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
 {
     int64_t now, before;
@@ -334,7 +337,8 @@ static bool weigh_pool(const gwi_log_case *c, gwi_statement *it, const sums *s)
     return true;
 }
 
-/* A context is the first thing that a process needs. If the driver has no memory for it, others hold the memory. */
+/* If the driver had no memory for the program's context, other processes hold the memory: a process creates its context
+ * before it allocates anything. */
 static bool weigh_context(gwi_statement *it)
 {
     if (strstr(it->find->text, "CtxRetain") == NULL && strstr(it->find->text, "CtxCreate") == NULL)

@@ -133,7 +133,7 @@ static const log_row rows[] = {
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "train.py:41 in step", "reported late", "", GW_ESTABLISHED},
 
-    /* the program survived the problem and ended with another exception, so the cause is never established */
+    /* The program survived the first problem, and another exception ended it. So no cause may be established. */
     {"the kernel killed another program",
      "Out of memory: Killed process 812 (chrome) total-vm:9000000kB, anon-rss:8000000kB, file-rss:0kB, "
      "shmem-rss:0kB\n" TRACE IN("train.py", 41, "step") "KeyError: 'label'\n",
@@ -417,8 +417,8 @@ static void strange_logs_do_no_harm(void **state)
     free(deep);
 }
 
-/* A warning at the end of a log or before a few lines is a fault. Before many lines it is not, unless an exception or a
- * bad exit follows. */
+/* A warning is a fault if the log ends there or a few lines later. If many lines follow, it is no fault, unless an
+ * exception or a bad exit is among them. */
 static void what_the_output_outlives_is_no_fault(void **state)
 {
     static const char *const warnings[] = {
@@ -466,8 +466,8 @@ static void what_the_output_outlives_is_no_fault(void **state)
     "+-----------------------------------------+\n| Processes:                              |\n"                       \
     "|  No running processes found             |\n+-----------------------------------------+\n\n\n\n"
 
-/* A log is clean only if it shows work up to its end, or a good end, and nothing that looks like a failure is left
- * unanswered. */
+/* A log is clean only if it shows work up to its end or has a good end, and if every line that looks like a failure is
+ * followed by work or a good end. */
 static const struct {
     const char *name, *log;
     gw_verdict_status status;
@@ -597,7 +597,7 @@ static bool has_advice(const char *log, const char *advice)
     return found;
 }
 
-/* Return a line whose cause begins like this. */
+/* Return a log line that leads to this cause. `cause` is the id of a cause, or the beginning of an id. */
 static const char *line_of_cause(const char *cause)
 {
     static const struct {
@@ -618,7 +618,7 @@ static const char *line_of_cause(const char *cause)
     return "";
 }
 
-/* Each piece of advice appears with the words that it needs, and not without. */
+/* Each piece of advice appears if the log contains the words of its row, and does not appear if the log lacks them. */
 static void advice_fits_the_program(void **state)
 {
     static const struct {

@@ -1,5 +1,6 @@
-/* Decides from a log whether the program worked on after a problem, and whether the log ends well. Silence is no good
- * end: a clean log needs a line that shows one, and no unanswered line that looks like a failure. */
+/* Decides from a log whether the program continued its work after a problem, and whether the log has a good end. A log
+ * that just stops has no good end: some line must show it, and no line that looks like a failure may be left without
+ * later work or a good end. */
 #include "gwi_log.h"
 
 #include <ctype.h>
@@ -13,7 +14,7 @@ enum { COUNTERS_MAX = 4 };
 typedef struct counters {
     uint64_t value[COUNTERS_MAX];
     size_t count;
-    uint64_t shape;   /* hash of the names and totals; lines with another shape are not compared */
+    uint64_t shape;   /* hash of the counters' names and totals; only equal shapes are compared */
     bool has_measure; /* the line also has a total, a fraction or a time: "3/90", "0.5", "12s" */
 } counters;
 
@@ -37,8 +38,8 @@ static bool is_counter_name(const char *word, size_t bytes)
     return false;
 }
 
-/* Return the bytes of the counter's name that ends before this number, as in "step: [12" or "step=12". Returns 0 if
- * there is no such name. */
+/* Return the length of the counter's name in front of this number, as in "step: [12" or "step=12". Returns 0 if there
+ * is no such name. */
 static size_t name_before(const char *line, const char *number)
 {
     const char *end = number;
@@ -51,7 +52,8 @@ static size_t name_before(const char *line, const char *number)
     return is_counter_name(begin, bytes) ? bytes : 0;
 }
 
-/* Read the total behind a number: "/90" or "/ 90". Returns the end of the total, or NULL if there is none. */
+/* Read the total after a number: "/90" or "/ 90". Returns a pointer to the text after the total, or NULL if there is no
+ * total. */
 static const char *total_after(const char *at, uint64_t *ret_total)
 {
     char *end;
@@ -67,7 +69,7 @@ static const char *total_after(const char *at, uint64_t *ret_total)
     return plain ? end : NULL;
 }
 
-/* True if a number that starts here stands alone: not part of a name, a fraction, a date or a time. */
+/* True if the number that starts at `number` is not part of a name, a fraction, a date or a time. */
 static bool stands_alone(const char *line, const char *number)
 {
     return number == line || strchr(" \t[(:=#|'\"", number[-1]) != NULL;
@@ -135,9 +137,10 @@ static bool is_same_rank(const gw_log_find *a, const gw_log_find *b)
     return a->rank < 0 || b->rank < 0 || a->rank == b->rank;
 }
 
-/* Return the last line that reports progress after `after` (NULL: anywhere in this file). Its counters must have risen
- * since an earlier line of the same shape. All counters of a line count, so steps may rise within one epoch. A dying
- * program may draw its progress bars a last time, each with another total. */
+/* Return the last line of this file that reports progress after `after` (NULL: anywhere). Its counters must be higher
+ * than those in the previous line of the same shape. They are compared in order, and the first difference decides, so
+ * the steps may start again in each epoch. The shape includes the totals, because a dying program may draw several
+ * progress bars once more, each with another total. */
 static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const gw_log_find *after)
 {
     enum { SHAPES_MAX = 16 };
@@ -164,7 +167,7 @@ static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const 
     return found;
 }
 
-/* True for a line of a traceback, or one with an exception. */
+/* True if the line belongs to a traceback or contains an exception. */
 static bool is_exception(const gw_log *log, const gw_log_find *find)
 {
     bool found = gw_sign_kind_of(find->sign) == GW_SIGN_TRACE;
@@ -173,7 +176,7 @@ static bool is_exception(const gw_log *log, const gw_log_find *find)
     return found;
 }
 
-/* True if a server became ready, or answered requests, after the problem. */
+/* True if a server answered at least 3 requests after the problem, or became ready after an exception. */
 static bool served_on(const gw_log *log, const gw_log_find *after)
 {
     enum { ANSWERS_MIN = 3 };
@@ -183,13 +186,13 @@ static bool served_on(const gw_log *log, const gw_log_find *after)
         bool is_later = find->file == after->file && find->order > after->order;
         answers += is_later && find->sign == GW_SAYS_SERVED;
         if (is_later && find->sign == GW_SAYS_SERVER_READY && is_exception(log, after))
-            return true; /* the server starts without the part that failed; a card that it cannot use is another matter
-                          */
+            return true; /* the server runs without the part that raised the exception */
     }
     return answers >= ANSWERS_MIN;
 }
 
-/* Lines of another file do not count, because the order of output file and error file is unknown. */
+/* Lines in other files do not count: when output and errors are in separate files, it is unknown which line was printed
+ * first. */
 bool gwi_log_went_on(const gw_log *log, const gw_log_find *after)
 {
     return last_progress(log, after->file, after) != NULL || served_on(log, after);
@@ -210,7 +213,7 @@ static bool is_bad_end(const gw_log_find *find)
 
 bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after)
 {
-    enum { LINES_ON = 10 }; /* a failure's own text and notes are shorter */
+    enum { LINES_ON = 10 }; /* the text and notes that belong to a failure have fewer lines */
     uint64_t last = after->line;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
@@ -236,7 +239,7 @@ static bool is_alarm(const gw_log_find *find)
 /* Return the last line that shows a good end of this file. */
 static const gw_log_find *good_line(const gw_log *log, uint32_t file)
 {
-    enum { LINES_LEFT = 40, LINES_MIN = 3 }; /* programs print summaries behind their last step */
+    enum { LINES_LEFT = 40, LINES_MIN = 3 }; /* LINES_LEFT: programs may print a summary after the last step */
     const gw_log_find *found = last_progress(log, file, NULL);
     if (found != NULL && found->line + LINES_LEFT < log->file[file].line_count)
         found = NULL;
@@ -252,8 +255,8 @@ static const gw_log_find *good_line(const gw_log *log, uint32_t file)
     return found;
 }
 
-/* True if this line, or the exception that it begins, belongs to a report of an ignored exception. The report's first
- * line announces that, and its exception follows. */
+/* True if this line belongs to a report about an ignored exception. Such a report begins with a line such as "Exception
+ * ignored in", and its first exception ends it. */
 static bool is_in_ignored_report(const gw_log *log, const gw_log_find *find)
 {
     enum { LINES_MAX = 80 };
@@ -265,7 +268,7 @@ static bool is_in_ignored_report(const gw_log *log, const gw_log_find *find)
         if (at->sign == GW_SAYS_EXCEPTION_IGNORED)
             begin = at;
         else if (at->sign == GW_SAYS_EXCEPTION && at->order < find->order)
-            begin = NULL; /* that report is over */
+            begin = NULL; /* the exception ended the report */
     }
     return begin != NULL && find->order - begin->order <= LINES_MAX;
 }
@@ -304,7 +307,7 @@ bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find)
     return false;
 }
 
-/* True if a server reported before this find that it stops, and afterwards that it has stopped well. */
+/* True if a server reported before this find that it was shutting down, and the log has a good end after the find. */
 static bool is_in_orderly_stop(const gw_log *log, const gw_log_find *find)
 {
     bool is_stopping = false;
@@ -318,7 +321,8 @@ bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find)
     return is_in_ignored_report(log, find) || is_in_orderly_stop(log, find);
 }
 
-/* True if only work can answer this line: words such as "done" may come from the program that started this one. */
+/* True if only further work or exit status 0 shows that the program recovered from this line. Words such as "done" do
+ * not, because they may come from the program that started this one. */
 static bool needs_work(const gw_log_find *find)
 {
     return find->sign == GW_SAYS_TRACEBACK || find->sign == GW_SAYS_ALARM;

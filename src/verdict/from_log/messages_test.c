@@ -111,7 +111,7 @@ static void every_message_is_known(void **state)
     }
     FILE *file = fopen(GW_MESSAGES, "r");
     assert_non_null(file);
-    assert_non_null(fgets(line, sizeof line, file)); /* the names of the columns */
+    assert_non_null(fgets(line, sizeof line, file)); /* skip the row with the names of the columns */
     while (fgets(line, sizeof line, file) != NULL) {
         split(line, field);
         wrong += !judge_message(field, seen);

@@ -1,5 +1,5 @@
 /* Reads a recording's stderr as a log, but only if no driver call shows why the run ended badly. Messages never
- * overrule recorded events. The certainty is that of a log. */
+ * overrule recorded events. A cause found this way is supported at best. */
 #include "gw_text.h"
 #include "gwi_cudnn_log.h"
 #include "gwi_log.h"
@@ -23,7 +23,7 @@ static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_
     if (st == GW_OK)
         st = gw_log_feed(reader, facts->text, first, err);
     if (st == GW_OK && facts->text_gap > 0)
-        st = gw_log_begin(reader, "end of stderr", err); /* its line numbers start again at 1 */
+        st = gw_log_begin(reader, "end of stderr", err); /* a separate file: text before it is missing */
     if (st == GW_OK && facts->text_gap > 0)
         st = gw_log_feed(reader, facts->text + facts->text_gap, facts->text_bytes - facts->text_gap, err);
     if (st == GW_OK)
@@ -32,7 +32,8 @@ static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_
     return st;
 }
 
-/* True if the statement may explain the end of the program. A warning long before an unrelated exception does not. */
+/* True if the statement may explain the end of the program. A warning long before an unrelated exception does not
+ * explain it. */
 static bool is_about_the_end(const gwi_log_case *c, const gwi_statement *said)
 {
     enum { LINES_NEAR = 60 };
@@ -82,7 +83,7 @@ bool gwi_is_told_by_log(const gwi_case *c)
 {
     if (c->said == NULL || c->said->certainty < GW_SUPPORTED || is_just_the_end(c->said->cause[0]))
         return false;
-    /* A cause that events can show is judged by its events, not by a message. */
+    /* Messages decide only about causes that events never show, or show only sometimes. */
     const gw_cause *cause = gwi_cause_of(c->said->cause[0]);
     return cause != NULL && (cause->is_told || cause->judge == gwi_judge_by_log);
 }

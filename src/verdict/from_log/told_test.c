@@ -1,4 +1,5 @@
-/* Judges recordings with messages on stderr. The messages only count if no driver call shows the cause. */
+/* Judges recordings with messages on stderr. The verdict may use the messages only if no driver call shows the
+ * cause. */
 #include "judge_testlib.h"
 
 #include "gw_logs.h"

@@ -1,6 +1,6 @@
-/* Answers a question: lists the meanings of the code, its possible causes by weight (log_rules.def), the command that
- * shows which cause it is, and common misleading advice (log_ask.def). A code alone is no proof, so the verdict is
- * undetermined. */
+/* Answers a question: lists the meanings of the code, its possible causes, most likely first (log_rules.def), the
+ * command that shows which cause it is, and common misleading advice (log_ask.def). A code alone is no proof, so the
+ * verdict is undetermined. */
 #include "gwi_ask.h"
 
 #include <stdio.h>
@@ -33,8 +33,8 @@ static const ask_row *row_for(int sign, const char *which)
     return general;
 }
 
-/* Return the row for a reading. Names of cuDNN 9 end with details that the rows do not have, so shorten the name until
- * a row matches. */
+/* Return the row of log_ask.def for a reading. A status name of cuDNN 9 may end with details that the rows omit, so
+ * shorten the name until a row matches. Returns NULL if there is no row. */
 static const ask_row *row_of(const gwi_reading *reading)
 {
     char head[sizeof reading->which];
@@ -132,8 +132,8 @@ static bool add_causes(gw_verdict *verdict, const gwi_readings *readings)
     return true;
 }
 
-/* Sort the readings: first those with a row of their own, then those with only a general row, then those without a
- * known cause. */
+/* Sort the readings: first those whose value has its own row in log_rules.def, then those with only a general row, then
+ * those without a known cause. */
 static void sort_readings(gwi_readings *readings)
 {
     gwi_readings sorted = {0};
@@ -326,7 +326,7 @@ gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **
     st = gw_judge_log(log, &verdict, err);
     if (st == GW_OK)
         st = answer(message, "this message", &readings, framework, &asked, err);
-    if (st == GW_OK) { /* report the command and the misleading advice even for a fault */
+    if (st == GW_OK) { /* the verdict on the message does not have the command and the misleading advice */
         verdict->question = asked->question;
         asked->question = NULL;
         free(verdict->log);

@@ -11,7 +11,7 @@
 
 static gwi_reading *add(gwi_readings *readings, const char *kind, int sign)
 {
-    static gwi_reading spare; /* receives readings beyond the maximum */
+    static gwi_reading spare; /* overwritten by each reading beyond the maximum, and never read */
     gwi_reading *reading = readings->count < GWI_READINGS_MAX ? &readings->reading[readings->count++] : &spare;
     *reading = (gwi_reading){.kind = kind, .sign = sign, .verified = GW_VERIFIED_YES};
     return reading;
@@ -232,7 +232,7 @@ static bool read_name(const char *name, gwi_readings *readings)
 
 typedef enum subject { ANY, CUDA, CUDNN, CUBLAS, NCCL, XID, SXID, EXIT, SIGNAL } subject;
 
-/* Look up a word that may stand before or after a number. */
+/* True if the word may stand beside a number. Sets *ret_subject if the word names the kind of the code: "xid". */
 static bool word_means(const char *word, subject *ret_subject)
 {
     static const struct {
@@ -255,7 +255,8 @@ static bool word_means(const char *word, subject *ret_subject)
     return false;
 }
 
-/* Read a number among known words: "Xid 79", "xid:79", "CUDA error (700)", "exit code -9". */
+/* Read a number among known words: "Xid 79", "xid:79", "CUDA error (700)", "exit code -9". Returns false if there is
+ * any other word, or not exactly one number. */
 static bool read_number(const char *question, subject *ret_subject, int *ret_number)
 {
     char text[NAME_MAX_BYTES];

@@ -100,7 +100,7 @@ static void a_number_with_several_meanings_names_all(void **state)
     assert_int_equal(readings.count, 2);
     assert_int_equal(readings.reading[0].code, 4000);
     assert_int_equal(readings.reading[1].code, 4);
-    assert_true(gwi_read_question("8", &readings)); /* error 8 of old runtimes is 98 today */
+    assert_true(gwi_read_question("8", &readings)); /* error 8 of runtimes before 10.1 is 98 today */
     assert_true(has_kind(&readings, "CUDA error of the runtime before 10.1"));
     assert_true(has_kind(&readings, "Xid"));
 }
@@ -229,7 +229,8 @@ static void a_message_that_says_why_is_judged(void **state)
     assert_true(verdict->certainty < GW_ESTABLISHED);
     assert_non_null(verdict->question);
     gw_verdict_free(verdict);
-    verdict = ask("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."); /* the card's own report */
+    /* this line of the kernel log shows a cause, not only a code */
+    verdict = ask("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.");
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
     assert_string_equal(verdict->cause, "gpu-off-bus");
     assert_int_equal(verdict->certainty, GW_SUPPORTED);

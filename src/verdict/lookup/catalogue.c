@@ -31,8 +31,8 @@ static const struct {
 };
 enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
 
-/* Return an example line with the row's sign and, if the row lists values, with one of its values. Returns NULL if
- * there is none. */
+/* Return an example of a log line with the row's sign. If the row lists values, the example has one of them. Returns
+ * NULL if there is none. */
 static const char *example_of(const log_row *row)
 {
     for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
@@ -95,8 +95,8 @@ static bool examples_have(const log_row *row, const char *word)
     return false;
 }
 
-/* Return the weight of a word that matches the cause's log lines, 0 if it matches none. A line weighs most if this
- * cause is its most likely one. */
+/* Return the weight of a word that matches log lines of the cause. A line weighs most if this cause is its most likely
+ * one. Returns 0 if no line matches. */
 static unsigned weigh_lines(const char *id, const char *word)
 {
     enum { FIRST = 6, OTHER = 1 };
@@ -146,7 +146,7 @@ static int compare(const void *a, const void *b)
         return left->word_count > right->word_count ? -1 : 1;
     if (left->weight != right->weight)
         return left->weight > right->weight ? -1 : 1;
-    return left->cause < right->cause ? -1 : 1; /* the order of the catalogue: both point into one array */
+    return left->cause < right->cause ? -1 : 1; /* equal: keep the order of the catalogue */
 }
 
 size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max)

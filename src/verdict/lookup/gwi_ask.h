@@ -18,7 +18,7 @@ typedef struct gwi_reading {
     char meaning[GWI_READING_TEXT_MAX]; /* "": not known */
     char hint[GWI_READING_TEXT_MAX];    /* "": none */
     gw_verified verified;
-    const char *source; /* static; NULL: the C library, or the message itself */
+    const char *source; /* static: where the meaning was found; NULL: the C library, or the message itself */
     int sign;           /* gw_sign, or GW_SAYS_CUDA; selects the row of log_rules.def */
     char which[64];
     bool unlikely; /* ignored unless all readings are unlikely */

@@ -1,7 +1,7 @@
 /* Reports streams that the program never waits for while it waits for other work. Such a stream may hide a kernel that
  * never ends. But the kernel may be meant to keep running. It may also have ended long ago, because gpuwhy does not
- * query the driver. So these streams are only reported if the run was ended from outside or is being inspected, and
- * they are never more than a hypothesis. */
+ * query the driver. So these streams are only reported if the run was ended from outside or has not ended yet, and they
+ * are never more than a hypothesis. */
 #include "gwi_alone.h"
 #include "gwi_suspects.h"
 
@@ -11,12 +11,13 @@
 #include <stdio.h>
 
 enum { SAID_MAX = 3 };
-/* Few kernels take longer, and programs rarely go that long without waiting for a stream. */
+/* Report a stream only after this time: few kernels run for longer than 5 s, and programs rarely let more time pass
+ * before they wait for a stream. */
 static const uint64_t long_ns = 5000000000u;
 
 static bool was_ended_from_outside(const gwi_case *c)
 {
-    enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* status of timeout(1); first status of a shell for signals */
+    enum { OF_TIMEOUT = 124, OF_SIGNAL = 128 }; /* exit status of timeout(1); a shell adds 128 to a signal's number */
     int signal = 0;
     if (c->signal != 0)
         signal = c->signal;
@@ -31,7 +32,7 @@ bool gwi_alone_matters(const gwi_case *c)
     return c->process != NULL && c->root == NULL && (!c->ended || was_ended_from_outside(c));
 }
 
-/* Return the time at which the process ended or was last sampled. */
+/* Return the time at which the process ended. If it still runs, return the latest time at which it was observed. */
 static uint64_t now_ns(const gwi_case *c, uint32_t pid)
 {
     const gw_process *process = gw_model_process(c->model, pid);
@@ -44,7 +45,7 @@ static uint64_t now_ns(const gwi_case *c, uint32_t pid)
 }
 
 /* True if the stream belongs to the judged process. If that process made no driver call, it is a launcher such as
- * timeout(1), and the streams of the processes that it launched count. */
+ * timeout(1), and the streams of all processes count. */
 static bool is_of_case(const gwi_case *c, const gw_alone *it)
 {
     return it->pid == c->process->pid || (c->process->t_first_call_ns == 0 && !c->process->init_ok);

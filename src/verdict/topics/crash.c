@@ -28,7 +28,7 @@ static bool is_refused_memory(const gw_failure *failure)
 
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
 {
-    enum { NULL_ENDS = 64 << 10 }; /* no mapping is below this address */
+    enum { NULL_ENDS = 64 << 10 }; /* no memory is mapped below this address */
     return crash->has_address && !crash->in_block && crash->address < NULL_ENDS && c->root != NULL &&
            is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
 }

@@ -140,7 +140,7 @@ static void in_a_block_that_is_gone(void **state)
     done();
 }
 
-/* Host code may access managed memory, so an address in it is not the reason for the crash. */
+/* Host code may access managed memory, so a fault address in such a block is not the reason for the crash. */
 static void in_managed_memory(void **state)
 {
     (void)state;

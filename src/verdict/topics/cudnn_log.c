@@ -4,11 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A line has the time at which it was read. The log is read every 0.1 s, or less often on a busy machine. */
+/* A line has the time at which gpuwhy read it, which is up to 0.1 s after cuDNN wrote it, or more on a busy machine. So
+ * a line belongs to a failure within near_ns of it, and to the end of the run within before_end_ns. */
 static const uint64_t near_ns = 1000000000u, before_end_ns = 5000000000u;
 
-/* True if the line may belong to the judged process. The log of a process in a pid namespace has other pids than the
- * recording, so a pid that is not in the recording may be any process. */
+/* True if the line may belong to the judged process. A process in a pid namespace logs other pids than the recording
+ * has, so a line with a pid that is not in the recording may be from any process. */
 static bool is_of(const gwi_case *c, const gw_cudnn_line *line)
 {
     return c->process == NULL || line->pid == c->process->pid || line->pid == 0 ||
@@ -70,7 +71,7 @@ gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char
     gwi_headline(finding, "%s", headline);
     gwi_cudnn_say(finding, error);
     gwi_rule_out(finding, "a failed driver call (the program recovered from every failure)");
-    /* Another exception may be the real reason. */
+    /* an exception that is not about the GPU may be the real reason */
     return c->exception == GW_EXCEPTION_NONE || c->exception == GW_EXCEPTION_GPU ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 

@@ -77,8 +77,8 @@ static void a_handle_without_room(void **state)
     done();
 }
 
-/* A line of the log is not about the refused request if it was logged long before that, by another process, or as a
- * warning. */
+/* A line of the log is not about the refused request if it was logged long after the refusal, by another process, or as
+ * a warning. */
 static void not_about_that_request(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void two_versions(void **state)
             assert_null(verdict->cause);
         } else {
             expect("cudnn-mixed-libraries", GW_ESTABLISHED);
-            /* the line itself, and a line about its status */
+            /* cuDNN's line itself, and the verdict's line about its status */
             assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2);
         }
         done();

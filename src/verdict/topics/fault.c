@@ -34,7 +34,8 @@ char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver detected it at %.2f s and ended the process", t_s);
     else if (gwi_is_own_report(c, sticky))
         snprintf(out + used, GWI_SURFACED_MAX - used, "; its own launch reported it at %.2f s", t_s);
-    else if (gwi_is_launch_failure(sticky)) /* unclear: the program may have set CUDA_LAUNCH_BLOCKING itself */
+    else if (gwi_is_launch_failure(sticky))
+        /* it is unclear whether this launch is at fault: the program may have set CUDA_LAUNCH_BLOCKING itself */
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in a launch", t_s);
     else
         snprintf(out + used, GWI_SURFACED_MAX - used,
@@ -157,7 +158,8 @@ static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
                     GWI_PLURAL(fault->count));
 }
 
-/* List the other places in the dump. The threads of a faulty kernel may have stopped at different places. */
+/* List the other places at which threads stopped, as the dump shows them. Not all threads of a faulty kernel stop at
+ * the same place. */
 static void say_other_places(const gwi_case *c, gwi_finding *finding, const gw_gpu_fault *fault)
 {
     const gw_fault_facts *facts = &c->model->faults;
@@ -208,7 +210,7 @@ static bool same_kernel(const char *a, const char *b)
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* List the launches of the kernel that nothing had waited for. One of them is at fault. */
+/* Report the launches of the kernel that nothing had waited for. One of these launches is at fault. */
 static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_ring_call *last = NULL;
@@ -264,8 +266,8 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
     gw_text_free(&order);
 }
 
-/* Report a second run in which no launch returned the fault. Then it is not known whether the driver waited for each
- * launch. It may not wait for a graph, for example. */
+/* Report a second run in which no launch returned the fault. The driver may not have waited for each launch in that
+ * run; for example, it may not wait for a graph. */
 static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
 {
     char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];

@@ -61,8 +61,8 @@ static bool has_alternative(const char *cause)
 
 /* ---- streams ---- */
 
-/* Run the faulty kernel on `bad_stream`, then launch other work on STREAM and wait for it. With `joined`, STREAM waits
- * for `bad_stream`. */
+/* Run the faulty kernel on `bad_stream`, then launch other work on STREAM and wait for STREAM. With `joined`, STREAM
+ * first waits for `bad_stream`. */
 static void fault_beside(uint64_t bad_stream, bool joined)
 {
     enum { OTHER = 0x6161, EVENT = 0xe0, NON_BLOCKING = 1 };
@@ -134,7 +134,7 @@ static void test_dump_of_an_assertion(void **state)
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", waiting);
     gw_feed_exit(&feed, -1, ABORT);
-    judge("device-assert-index", GW_ESTABLISHED); /* without the assertion's text, only the dump proves it */
+    judge("device-assert-index", GW_ESTABLISHED); /* only the dump proves the assertion: the program printed no text */
     assert_true(says("block (1,2,0), thread (5,0,0) of a grid of (4,4,1) blocks of (32,1,1) threads; 7 threads"));
     assert_true(says("its code has no line information"));
     close_verdict();
@@ -345,7 +345,7 @@ static void test_blame_place(void **state)
         "end=in-launch\nresult=700\nuser=0\nstack.0=\n"};
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
         fail_and_blame(without[i]);
-        assert_null(verdict->where); /* the reporting call has no site, either */
+        assert_null(verdict->where); /* the call that reported the fault has no site, either */
         close_verdict();
     }
 }

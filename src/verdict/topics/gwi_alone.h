@@ -1,22 +1,24 @@
-/* Reports streams with work that nothing has waited for, in a run that was ended from outside or is still running. */
+/* Reports streams whose work the program never waited for, in a run that was ended from outside or is still running. */
 #ifndef GWI_VERDICT_ALONE_H
 #define GWI_VERDICT_ALONE_H
 
 #include "gwi_cause.h"
 
-/* True if streams with such work may explain the end of the run: it was ended from outside, and no driver call failed.
- * Also true while the run has not ended. False if it ended well or printed why it failed. */
+/* True if a stream whose work the program never waited for may explain the end of the run: the run was ended from
+ * outside, and no driver call failed. Also true while the run has not ended. False if the program exited by itself. */
 bool gwi_alone_matters(const gwi_case *c);
-/* Return the stream number `index`, from 0, of the judged process that nothing has waited for during a long time.
- * Certain cases come first. Returns NULL if there are no more. */
+/* Return one of the streams of the judged process whose work nothing has waited for during at least 5 s, up to the end
+ * of the process or up to now: the one with this index, from 0. Streams for which this is certain come first. Returns
+ * NULL if there are no more. */
 const gw_alone *gwi_alone(const gwi_case *c, size_t index);
-/* True if it is certain that nothing has waited for at least one of the streams. */
+/* True if gwi_alone_matters(), and it is certain that nothing has waited for at least one stream of gwi_alone(). */
 bool gwi_is_any_alone(const gwi_case *c);
-/* Report the streams as evidence, if gwi_alone_matters(). */
+/* Report the first three streams of gwi_alone() as evidence, if gwi_alone_matters(). */
 void gwi_say_alone(const gwi_case *c, gwi_finding *finding);
-/* Report that a thread waits for work whose launch is no longer in the rings. */
+/* For a hang in which a thread waits for work whose launch is no longer in the rings: report at most three streams that
+ * may have that work. */
 void gwi_say_off_record(const gwi_case *c, gwi_finding *finding);
-/* Fill the verdict's list `left_alone`, one sentence per stream. False: no memory. */
+/* Fill in the verdict's `left_alone`: one sentence for each stream that gwi_say_alone() reports. False: no memory. */
 bool gwi_fill_alone(const gwi_case *c, gw_verdict *verdict);
 
 #endif

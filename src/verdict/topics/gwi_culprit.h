@@ -1,4 +1,5 @@
-/* The kernel that is proved to be at fault, and what proves it. */
+/* Finds the kernel that is proved to be at fault, and the proof: a GPU core dump, a second run, or the launch
+ * itself. */
 #ifndef GWI_CULPRIT_H
 #define GWI_CULPRIT_H
 
@@ -10,16 +11,19 @@ static inline bool gwi_is_launch_failure(const gw_failure *failure)
 }
 /* Return the fault of the judged process from a GPU core dump. Returns NULL if there is none. */
 const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c);
-/* Return the mangled name of the kernel at fault, if it is proved by the dump, by the second run, or by a launch that
- * reported the fault while the driver waited for each launch. Returns NULL if it is not proved. */
+/* Return the mangled name of the kernel at fault, if it is proved by the dump, by the second run (--blame), or by a
+ * launch that reported the fault while the driver waited for each launch. Returns NULL if it is not proved. */
 const char *gwi_kernel_at_fault(const gwi_case *c, const gw_failure *sticky);
 /* True if CUDA_LAUNCH_BLOCKING is set, so that the driver waits for each launch. */
 bool gwi_launches_block(const gwi_case *c);
-/* True if the driver waited for every launch and this failure is a launch. Then the launch reports its own fault. */
+/* True if the driver waited for every launch and this failure is a launch. Then the kernel of this launch is at
+ * fault. */
 bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky);
-/* Return the launch of the second run that itself returned the same error. Returns NULL if no launch did. */
+/* Return the launch of the second run (--blame) that itself returned the error of `sticky`. Returns NULL if no launch
+ * did. */
 const gw_blame *gwi_blamed_launch(const gwi_case *c, const gw_failure *sticky);
-/* True if the driver itself ended the process after it wrote a dump. Then the SIGABRT is not a crash of host code. */
+/* True if the driver ended the process with SIGABRT after it had written a GPU core dump. Then the SIGABRT is not a
+ * crash of host code. */
 bool gwi_ended_by_dump(const gwi_case *c);
 
 #endif

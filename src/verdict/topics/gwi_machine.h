@@ -4,26 +4,28 @@
 
 #include "gwi_cause.h"
 
-/* True if the event happened before the failure. An event shortly after it counts too, because reports may be late. */
+/* True if the event happened before the failure, or up to 5 s after it, because events may be reported late. */
 bool gwi_comes_first(const gwi_case *c, const gw_machine_event *event);
-/* Same as gwi_comes_first(), for the time of an event. */
+/* Same as gwi_comes_first(), for an event at the time `t_ns`. */
 bool gwi_is_before_failure(const gwi_case *c, uint64_t t_ns);
-/* True if the event happened within seconds of the failure or of the start of the hang. An event that the card survived
+/* True if the event happened at most 10 s before and 5 s after the failure or the hang. An event that the card survived
  * an hour ago does not prove why a call failed now. */
 bool gwi_happened_with_failure(const gwi_case *c, const gw_machine_event *event);
 /* True if calls failed as they do when the card or its driver is gone: the context is lost, calls hang, or the driver
- * no longer finds the card. A refused request for memory does not count. */
+ * no longer finds the card. False if the only failure is a refused request for memory. */
 bool gwi_is_card_failure(const gwi_case *c);
 /* Return the first Xid before the failure that has one of these numbers and may belong to this run. `numbers` ends with
  * 0. Returns NULL if there is none. */
 const gw_machine_event *gwi_find_xid(const gwi_case *c, const unsigned *numbers);
-/* Report an event as evidence, with its line of the kernel log if there is one, and with the meaning of an Xid. */
+/* Report an event as evidence, with its line of the kernel log if there is one. For an Xid, add its meaning. */
 void gwi_say_machine_event(const gwi_case *c, gwi_finding *finding, const gw_machine_event *event);
-/* Report all Xids before the failure that belong to cards or processes of this run. */
+/* Report the first four Xids before the failure that belong to cards or processes of this run. */
 void gwi_say_xids(const gwi_case *c, gwi_finding *finding);
-/* True if the vendor's documentation confirms the meaning of this Xid. Without that, an Xid alone proves nothing. */
+/* True if the vendor's documentation confirms the meaning of this Xid. An Xid without a confirmed meaning is no proof
+ * on its own. */
 bool gwi_is_xid_verified(const gw_machine_event *event);
-/* Format "GPU 1", or "a GPU of this machine" if the card is not known. */
+/* Format "GPU 1", "card 1 in nvidia-smi" if the CUDA device is not known, or "a GPU of this machine" if the card is not
+ * known. */
 enum { GWI_CARD_TEXT_MAX = 48 };
 char *gwi_card_text(char out[GWI_CARD_TEXT_MAX], const gw_model *model, uint32_t card);
 
@@ -34,12 +36,13 @@ size_t gwi_cards_used(const gwi_case *c, uint32_t out[GW_MODEL_DEVICES_MAX]);
 bool gwi_advise_cards(const gwi_case *c, gw_string_list *advice,
                       bool (*advise_card)(const gwi_case *c, uint32_t card, gw_string_list *advice));
 
-/* Kills for lack of host memory that may have affected this run. */
+/* Processes that the Linux kernel killed because the host had no memory left, as far as this may have affected the
+ * run. */
 typedef struct gwi_oom_kill {
-    const gw_machine_event *log;        /* line of the kernel log about a process of the run; NULL: none */
-    const gw_machine_event *group;      /* last rise of the control group's count; NULL: none with a time */
-    bool is_group_known, is_host_known; /* the count was read at least twice */
-    uint64_t group_count, host_count;   /* rise of the count during the run */
+    const gw_machine_event *log;   /* first line of the kernel log about a killed process of this run; NULL: none */
+    const gw_machine_event *group; /* last time that the control group's count of kills rose; NULL: no rise was seen */
+    bool is_group_known, is_host_known; /* true if the group's (the host's) count of kills was read at least twice */
+    uint64_t group_count, host_count;   /* number of kills during the run; 0 if the count is not known */
 } gwi_oom_kill;
 gwi_oom_kill gwi_find_oom_kill(const gwi_case *c);
 

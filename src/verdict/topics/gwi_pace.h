@@ -1,5 +1,5 @@
-/* The pace of a process, measured from counters and from the most recent calls of its busiest thread. All causes of
- * wasted time use it.
+/* The pace of a process: how often it launches, waits and copies, and how long each takes. It is measured from counters
+ * and from the most recent calls of the busiest thread. All causes of wasted time use it.
  *
  * A ring contains the start times of calls. Copies and synchronisations read the clock themselves. A launch shares a
  * clock reading with up to seven preceding calls. The first launch after a synchronisation has the time when the
@@ -12,24 +12,24 @@
 
 typedef struct gwi_pace {
     const gw_process *process;                                    /* the process with the most launches */
-    const gw_thread *thread;                                      /* the busiest thread of the process */
+    const gw_thread *thread;                                      /* thread of `process` with the most launches */
     uint64_t launches, graph_launches, syncs, copies, copy_bytes; /* counted over the lifetime of the process */
-    double seconds;                                               /* lifetime of the process */
+    double seconds;                                               /* from the first driver call to the end */
     /* Measured over the calls in the thread's ring. */
     uint64_t span_ns;
     size_t call_count, launch_count, sync_count, host_copy_count;
     double wait_share;       /* share of span_ns inside synchronisations, a lower bound */
     double copy_share;       /* share of span_ns inside copies from and to the host, an estimate */
-    uint64_t sync_period_ns; /* median time from one synchronisation to the next; 0: too few of them */
+    uint64_t sync_period_ns; /* median time from one synchronisation to the next; 0: fewer than 32 such times */
     uint64_t gap_ns;         /* total time of pauses >= 1 ms before copies to the device */
     size_t gap_count;
     uint64_t host_copy_bytes;
     bool busy_known;
-    double busy_percent; /* the highest utilisation that NVML reported for the cards of the process */
+    double busy_percent; /* the highest utilisation that NVML reported for a card of the process; only if busy_known */
 } gwi_pace;
 
-/* Measure the pace. Returns false if the run did not end well, or launched too few kernels to be judged. It then gets
- * no advice. */
+/* Measure the pace. Returns false if the run did not end well, or launched too few kernels to be judged. Such a run
+ * gets no advice about its pace. */
 bool gwi_pace_find(const gwi_case *c, gwi_pace *ret_pace);
 
 #endif

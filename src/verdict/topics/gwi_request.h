@@ -1,4 +1,5 @@
-/* Judges the size of the refused request, and names its GPU if there are several. */
+/* Judges whether the size of the refused request is possible at all, and names the GPU of the request if there are
+ * several. */
 #ifndef GWI_REQUEST_H
 #define GWI_REQUEST_H
 
@@ -7,11 +8,11 @@
 /* True for a size that no card can ever have, such as a negative number used as a size, or a product that overflowed.
  * `device_bytes` is the card's total memory; 0: not known. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes);
-/* Fixes for a request of such a size, ending with NULL. */
+/* Advice for a request of an impossible size; the list ends with NULL. */
 extern const char *const gwi_impossible_fixes[];
 /* True if gwi_is_impossible_size() holds for the refused request. */
 bool gwi_request_is_impossible(const gwi_case *c);
-/* Add a headline about the impossible size, and the advice to check how the size is computed. */
+/* Add a headline about the impossible size, and gwi_impossible_fixes as next steps. */
 void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding);
 
 /* Format " on GPU 1 of 2" if the program sees several GPUs, otherwise "". */

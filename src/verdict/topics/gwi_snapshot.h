@@ -1,10 +1,10 @@
-/* Reports memory snapshots that PyTorch saved. */
+/* Reports the content of a memory snapshot that PyTorch saved. */
 #ifndef GWI_SNAPSHOT_H
 #define GWI_SNAPSHOT_H
 
 #include "gwi_cause.h"
 
-/* Report the content of the snapshot if no cause is supported. */
+/* Report the content of the snapshot. Used for the verdict on a snapshot for which no cause is supported. */
 void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding);
 
 #endif

@@ -10,41 +10,44 @@
 /* Versions of the software components. 0 or NULL: not known. */
 typedef struct gwi_versions {
     unsigned api_major, api_minor; /* the CUDA version that the driver supports */
-    gw_version driver;             /* from the file's name: 580.159.4 */
+    gw_version driver;             /* from the name of the driver's library: 580.159.4 */
     const char *driver_path;       /* borrowed from the model */
     const char *module;            /* version text of the kernel driver */
     const gw_library *runtime;     /* the newest CUDA runtime in the process */
-    gw_version capability;         /* compute capability of the failing device */
+    gw_version capability;         /* compute capability of the device of the root failure, or of device 0 */
     bool has_capability;
 } gwi_versions;
 gwi_versions gwi_versions_of(const gwi_case *c);
 /* Report the known versions as evidence. */
 void gwi_say_versions(const gwi_versions *versions, gwi_finding *finding);
 
-/* Return the root failure if it has this result, else NULL. */
+/* Return the root failure if its result is `result`, otherwise NULL. */
 const gw_failure *gwi_root_with(const gwi_case *c, uint16_t result);
 /* True if the process had no context yet when the call failed. */
 bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
-/* Report call, result and place as evidence, set the verdict's place, and list later failures as consequences. */
+/* Report the failed call with its result and place as evidence, set the verdict's place, and list later failures as
+ * consequences. */
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
-/* True if the program itself printed nothing on stderr. Lines of gpuwhy do not count. */
+/* True if the program printed nothing on stderr. Lines that gpuwhy printed do not count. */
 bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
-/* True if the last line of stderr contains `part` or reports `failure`, and does not announce that the program
- * continues. `part` or `failure` may be NULL. */
+/* True if the last line of stderr contains `part` or reports `failure`. False if the line announces that the program
+ * continues, or comes from a logger. `part` or `failure` may be NULL. */
 bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure);
-/* True if an exception about the GPU ended the program. False also if the program may have caught the exception. */
+/* True if an exception about the GPU ended the program. False if the program may have caught the exception. */
 bool gwi_exception_is_end(const gwi_case *c);
-/* Return `most`, or less if the failure may not be why the run ended. Returns HYPOTHESIS if the run ended well or for
- * another reason: an exception that is not about the GPU, or a signal. Returns SUPPORTED at most, unless the program
- * itself reports that the failure ended it: by an exception about the GPU after which it did not go on, or by its last
- * output soon after the failure. */
+/* Return the certainty of a cause that is shown by `failure`: `most`, or less if the failure may not be why the run
+ * ended. HYPOTHESIS: the run ended well or for another reason, namely an exception that is not about the GPU, or a
+ * signal. Returns at most SUPPORTED unless the program itself reports that the failure ended it: by an exception about
+ * the GPU after which it did not go on, or by its last output soon after the failure. */
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most);
-/* Return the certainty of a cause that only the program's messages show: supported if its process was recorded. */
+/* Return the certainty of a cause that only the program's messages show: SUPPORTED if the process was recorded,
+ * otherwise HYPOTHESIS. */
 gw_certainty gwi_sure_of_words(const gwi_case *c);
-/* True if the recording shows that this file exists in /dev. *ret_known is false if the recording has nothing about
- * /dev. */
+/* True if the recording shows that /dev contained the file `name`. *ret_known is false if the recording does not list
+ * the device files in /dev. */
 bool gwi_has_device_file(const gwi_case *c, const char *name, bool *ret_known);
-/* Return the devices that the program may see, from its environment. Returns NULL if the variable is not set. */
+/* Return the value of CUDA_VISIBLE_DEVICES in the program's environment, which restricts the devices that it can use.
+ * Returns NULL if the variable is not set. */
 const char *gwi_visible_devices(const gwi_case *c);
 
 /* For a clean run: advise if the framework is built for CUDA and the machine has a GPU, but the program did not use it.

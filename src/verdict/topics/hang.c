@@ -2,8 +2,8 @@
  *
  * kernel    A thread was inside one driver call all the time, or queried the GPU repeatedly, and launches are
  *           outstanding. Work that is merely slow looks the same, so the verdict is never more than supported.
- *           If a ring has wrapped around since the launch, the launch itself is no longer known.
- * peer      As for a kernel, but the newest outstanding launch is an NCCL collective: its peers are missing.
+ *           The launch is not known if later calls have overwritten it in the ring.
+ * peer      As for a kernel, but the newest outstanding launch is an NCCL collective: other ranks have not joined it.
  * deadlock  No thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
  *           thread that has ended. Or every thread waits, without a time limit, for something that only a thread of
  *           this process could provide, so that no thread is left to provide it. */
@@ -59,9 +59,9 @@ typedef struct outstanding {
     uint64_t total;
 } outstanding;
 
-/* Select the entry that `call` replaces, so that the newest launch of each stream stays in the list if possible.
- * Returns the oldest entry that is not the newest of its stream, otherwise the oldest one. Returns SIZE_MAX if `call`
- * is too old. */
+/* Select the entry of the full list that `call` replaces, so that the newest launch of each stream stays in the list if
+ * possible: the oldest entry that is not the newest of its stream, otherwise the oldest one. Returns SIZE_MAX if `call`
+ * is older than this entry, so that `call` is not added. */
 static size_t who_goes(const outstanding *found, const gw_ring_call *call)
 {
     size_t same = SIZE_MAX;
@@ -109,9 +109,9 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
     return found;
 }
 
-/* True if the awaited work was probably launched so long ago that the launch is no longer in a ring. A ring has wrapped
- * around, and the GPU reports unfinished work or a synchronisation does not return. The caller has checked that all
- * launches in the rings have ended. */
+/* True if the awaited work was probably launched so long ago that the launch is no longer in a ring: later calls have
+ * overwritten entries of a ring, and the GPU reports unfinished work or a synchronisation does not return. The caller
+ * has checked that all launches in the rings have ended. */
 static bool waits_off_record(const gw_model *model, const gw_hang *hang, const gw_hang_thread *waiting)
 {
     bool gone_round = false;
@@ -129,8 +129,8 @@ static bool is_collective(const gw_ring_call *call)
 
 /* ---- locks ---- */
 
-/* True if the chain of lock owners that begins at `start` leads back to `start`, or if the owner of its lock has
- * ended. */
+/* True if the chain of lock owners that begins at `start` leads back to `start`, or if the owner of the lock for which
+ * `start` waits has ended. *ret_owner_ended is true in the second case. */
 static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, bool *ret_owner_ended)
 {
     const gw_hang_thread *at = start;
@@ -171,7 +171,8 @@ static bool all_wait_for_each_other(const gw_hang *hang)
 
 static bool used_no_cpu(const gw_hang *hang)
 {
-    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* at most 2 %, as for polling */
+    /* At most 2 % of one processor's time: this is what a thread that only polls may use. */
+    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u;
 }
 
 /* ---- classification ---- */
@@ -223,7 +224,8 @@ static bool is_foreign_frame(const char *frame)
 
 enum { SHOWN_FRAMES_MAX = 5 };
 
-/* Append the frames outside the runtime, innermost first. Returns their number. */
+/* Append at most five frames of the site, innermost first, without those of the driver, the C library and the
+ * interpreter. Returns the number of appended frames. */
 static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
 {
     char text[GW_PLACE_TEXT_MAX];

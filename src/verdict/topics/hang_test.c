@@ -80,7 +80,7 @@ static void a_kernel_that_is_waited_for(void **state)
          "wait=running owner=0 owner_ended=0 in=cuCtxSynchronize in_ms=5000 questions=0 where= name=main");
     fact(MAIN, "hang.frame", "0x7f00 in libc.so.6");
     fact(MAIN, "hang.frame", "train+0x12 in program");
-    judge(-1, 0); /* still running */
+    judge(-1, 0); /* the program is still running */
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_true(has_evidence("inside cuCtxSynchronize for 5.0 s"));
     assert_true(has_evidence("spin was launched on stream 0x5151"));
@@ -117,7 +117,7 @@ static void a_site_is_the_place(void **state)
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:40 in main");
     done();
-    begin("spin"); /* the recording does not contain this site */
+    begin("spin"); /* the recording does not contain the site number of this fact */
     hang("0");
     fact(MAIN, "hang.thread", "wait=input in=cuCtxSynchronize in_ms=5000 site=3221225480");
     judge(-1, 0);
@@ -162,7 +162,7 @@ static void a_hang_that_ended_well_is_clean(void **state)
     done();
 }
 
-/* All launches have ended, so the thread in cuMemFree does not wait for a kernel. */
+/* The program hangs in cuMemFree, but all its launches have ended, so it does not wait for a kernel. */
 static void nothing_outstanding_is_no_kernel(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151, and nothing has waited for it since"));
     assert_false(has_evidence("stream 0xb000"));
     done();
-    begin_two_streams(); /* the verdict shows the kernel's launch, although many other launches are newer */
+    begin_two_streams(); /* the verdict shows the kernel's launch, although stream B has many newer launches */
     for (int i = 0; i < 6; i++)
         gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     judge_wait();
@@ -217,7 +217,7 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     assert_true(has_evidence("spin was launched on stream 0x5151"));
     assert_true(has_evidence("and 3 earlier launches"));
     done();
-    begin_two_streams(); /* B has ended, and it had waited for the kernel's stream */
+    begin_two_streams(); /* all work on B has ended, and B had waited for the kernel's stream */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, 0x5151);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -231,7 +231,8 @@ static void a_wait_for_another_stream_says_nothing(void **state)
 
 enum { STREAM_ALONE = 0x5151, STEPS_FEW = 100, STEPS_MANY = 3000 };
 
-/* Launch `spin` on one stream, from train.c:7, and then work only on stream B for ten seconds. */
+/* Launch `spin` on one stream, from train.c:7. Then launch work only on stream B and wait for it, `steps` times in ten
+ * seconds. */
 static void begin_alone(int steps)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -256,8 +257,8 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
     assert_int_equal(certainty_of_alternative(verdict, "kernel-never-ends"), hypothesis);
 }
 
-/* The run was ended from outside or is being inspected. The verdict reports the stream that nothing waited for, but
- * this is not a hang and proves nothing. */
+/* The run was ended from outside or is being inspected. The verdict reports the stream that nothing waited for, but not
+ * as a hang, because the stream proves nothing. */
 static void a_stream_left_alone_is_told(void **state)
 {
     (void)state;
@@ -270,21 +271,21 @@ static void a_stream_left_alone_is_told(void **state)
     assert_false(verdict->is_hang);
     assert_int_equal(verdict->left_alone.count, 1);
     done();
-    begin_alone(STEPS_FEW); /* still running */
+    begin_alone(STEPS_FEW); /* the program is still running */
     gw_feed_drain(&feed);
     judge(-1, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has_evidence("10.0 s ago, and the program has not waited for that stream since"));
     done();
-    begin_alone(STEPS_FEW); /* timeout(1) */
+    begin_alone(STEPS_FEW); /* ended by timeout(1), which exits with 124 */
     judge(124, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has_evidence("the program has not waited for that stream since"));
     done();
 }
 
-/* The stream is not reported if the run ended for a known reason, if the stream's work has ended, or if the work was
- * launched shortly before the end. */
+/* The stream that nothing waited for is not reported if the run ended for a known reason, if the work on the stream has
+ * ended, or if the work was launched shortly before the end. */
 static void a_stream_left_alone_is_no_fault(void **state)
 {
     (void)state;
@@ -301,7 +302,7 @@ static void a_stream_left_alone_is_no_fault(void **state)
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     assert_false(has_evidence("spin"));
     done();
-    begin_alone(STEPS_FEW); /* B has ended, and it had waited for the stream */
+    begin_alone(STEPS_FEW); /* all work on B has ended, and B had waited for `spin`, so `spin` has ended */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, STREAM_ALONE);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -309,12 +310,12 @@ static void a_stream_left_alone_is_no_fault(void **state)
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     done();
-    begin_alone(STEPS_FEW); /* launched so often that most launches must have ended */
+    begin_alone(STEPS_FEW); /* 1,100 more launches do not fit in a queue, so most must have ended */
     for (int i = 0; i < 1100; i++)
         gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
     done();
-    begin_two_streams(); /* launched two seconds before the end */
+    begin_two_streams(); /* `spin` was launched two seconds before the end */
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
@@ -325,8 +326,8 @@ static void a_stream_left_alone_is_no_fault(void **state)
     done();
 }
 
-/* Later calls have overwritten the launch in the ring, so the verdict only reports that it is not known what ran on the
- * stream. */
+/* Later calls have overwritten the launch of `spin` in the ring. The verdict only reports that the launch may have
+ * ended. If the stream was waited for, queried or destroyed later, it is not reported. */
 static void a_launch_that_left_the_record_is_unknown(void **state)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
@@ -356,7 +357,8 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
     done();
 }
 
-/* The launching thread makes no further call, but another thread may have waited for the stream. */
+/* The launching thread makes no further call. Another thread works on stream B. If it makes more calls than its ring
+ * holds, it may also have waited for the stream of `spin`, so this is no longer certain. */
 static void another_thread_may_have_waited(void **state)
 {
     (void)state;
@@ -381,11 +383,12 @@ static void another_thread_may_have_waited(void **state)
     }
 }
 
-/* After begin_alone(), the program hangs in the wait that `thread` describes. */
+/* Run begin_alone(), then hang in the wait that `thread` (a fact "hang.thread") describes. With STEPS_FEW, all launched
+ * work has ended before the hang. */
 static void waits_for(int steps, const char *thread)
 {
     begin_alone(steps);
-    if (steps == STEPS_FEW) /* all work has ended */
+    if (steps == STEPS_FEW) /* wait until all work has ended */
         gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     gw_feed_drain(&feed);
     gw_feed_wait(&feed, 10 * second_ns);
@@ -413,13 +416,13 @@ static void a_wait_for_what_left_the_record(void **state)
         expect(NULL, GW_CERTAINTY_NONE);
         assert_false(verdict->is_hang);
         done();
-        waits_for(STEPS_FEW, waits[i]); /* no ring has wrapped around, and all launches have ended */
+        waits_for(STEPS_FEW, waits[i]); /* all launches are still in the ring, and all have ended */
         expect(NULL, GW_CERTAINTY_NONE);
         done();
     }
 }
 
-/* `gpuwhy poke` also reports threads that do not hang. */
+/* `gpuwhy poke` inspects a process that does not hang (for_ms=0). This is not reported as a hang. */
 static void who_goes_on_hangs_not(void **state)
 {
     (void)state;
@@ -466,7 +469,8 @@ static void all_threads_wait_for_each_other(void **state)
     hang("3");
     fact(MAIN, "hang.thread", "wait=join owner=501 name=main");
     fact(LEFT, "hang.thread", "wait=lock owner=0 name=left");
-    fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr"); /* the driver's own thread */
+    /* A helper thread of the driver always waits. */
+    fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr");
     judge(-1, 0);
     expect("host-deadlock", GW_SUPPORTED);
     done();
@@ -479,8 +483,8 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
     fact(tid, "hang.thread", text);
 }
 
-/* Threads that wait in a line of the program are reported first, sorted by line. All idle workers share one line of
- * evidence. */
+/* The verdict reports threads that wait in a line of the program first, sorted by line. All idle workers share one line
+ * of evidence. */
 static void idle_workers_are_one_line(void **state)
 {
     (void)state;
@@ -513,7 +517,8 @@ static void idle_workers_are_one_line(void **state)
     done();
 }
 
-/* A worker is not idle if it runs a line of the program, waits for a known lock owner, or runs Python code. */
+/* A thread of a pool is not an idle worker if it runs a line of the program, waits for a lock with a known owner, or
+ * runs Python code. */
 static void busy_workers_are_named(void **state)
 {
     (void)state;
@@ -559,7 +564,7 @@ static void who_waits_for_input_hangs_not(void **state)
     }
 }
 
-/* The owner of the lock is running and may release it. */
+/* The owner of the lock is running and may release the lock, so this is no deadlock. */
 static void a_busy_owner_is_no_deadlock(void **state)
 {
     (void)state;
@@ -591,7 +596,8 @@ static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
     done();
 }
 
-/* Two ranks hang in one collective on a machine with this bus (`peers`). */
+/* Two ranks hang in the same NCCL collective. `peers` is the fact about the PCIe bus of the machine; `nccl_p2p_disable`
+ * is the value of that environment variable, NULL: not set. */
 static void stuck_on(const char *peers, const char *nccl_p2p_disable)
 {
     static const char kernel[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
@@ -625,8 +631,8 @@ static void copies_are_redirected(void **state)
     done();
 }
 
-/* The IOMMU does not redirect copies: identity mapping, NVSwitch, a single card, peer access switched off, or an
- * invalid fact. */
+/* The IOMMU does not redirect copies between cards, or this is unknown: identity mapping, NVSwitch, a single card, peer
+ * access switched off, or an incomplete fact. */
 static void copies_are_not_redirected(void **state)
 {
     static const struct {
@@ -661,8 +667,8 @@ static void senseless_facts_do_no_harm(void **state)
     enum { ODD = sizeof odd / sizeof odd[0] };
     for (size_t i = 0; i < ODD; i++) {
         begin("spin");
-        fact(MAIN, "hang.frame", odd[i]);  /* belongs to no thread */
-        fact(MAIN, "hang.thread", odd[i]); /* belongs to no hang */
+        fact(MAIN, "hang.frame", odd[i]);  /* no thread precedes this frame */
+        fact(MAIN, "hang.thread", odd[i]); /* no hang precedes this thread */
         fact(0, "hang.over", odd[i]);
         for (size_t k = 0; k < ODD; k++) {
             fact(0, "hang", odd[k]);

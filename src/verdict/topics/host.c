@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* A program that ends because of a refusal usually reports the refusal within this time before its end. */
+/* A program that ends because the host refused something usually reports the refusal within this time before its
+ * end. */
 static const uint64_t near_end_ns = 5000000000u;
 
 static bool is_shared_memory(const char *text)

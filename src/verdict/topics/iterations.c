@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* True if the request would have fitted without the memory that the iterations left behind, including what the current
- * iteration may have left. */
+/* True if the refused request would have fitted without the memory that the iterations left behind, including what the
+ * current iteration may have left. */
 static bool would_help(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
@@ -21,14 +21,14 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
         return GW_CERTAINTY_NONE;
     bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->launches > 2 * loop->requests);
     switch (loop->doubt) {
-    case GW_LOOP_FEW: /* two iterations may be enough if both used the GPU */
+    case GW_LOOP_FEW: /* two iterations may be enough evidence if both used the GPU */
         return works && loop->leak_is_current ? GW_SUPPORTED : GW_HYPOTHESIS;
     case GW_LOOP_SURE:
         break;
     default:
         return GW_HYPOTHESIS;
     }
-    if (!loop->leak_is_current) /* other work followed the iterations */
+    if (!loop->leak_is_current) /* other work followed the iterations and may have used their memory */
         return loop->each_waited && loop->leak_count >= COUNT_MANY ? GW_SUPPORTED : GW_HYPOTHESIS;
     return gw_iterations_prove_leak(loop) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -41,8 +41,9 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory)
     return loop > runs ? loop : runs;
 }
 
-/* True if contexts, streams, graphs or modules may hold the memory. A stream was measured to take 0.55 MiB, and a
- * context with its code 527 MiB. The size of a graph or a module depends on its kernels. */
+/* True if contexts, streams, graphs or modules may hold so much memory that the refused request would have fitted
+ * without them. A stream was measured to take 0.55 MiB, and a context with its code 527 MiB. The size of a graph or a
+ * module depends on its kernels. */
 bool gwi_objects_may_hold(const gwi_memory *memory)
 {
     enum { STREAMS_USUAL = 64, GRAPHS_USUAL = 16, MODULES_USUAL = 128 };
@@ -69,7 +70,8 @@ bool gwi_loop_is_balanced(const gwi_memory *memory)
            !memory->growth.repeats && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
 }
 
-/* Report the iterations and the memory that they left behind: "11 iterations (54 allocations, 120 kernels)". */
+/* Report what the last iterations left behind: "each of the last 5 iterations (11 allocations, 24 kernel launches) left
+ * 64.00 MiB behind, in 2 blocks". */
 static void say_left(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -126,14 +128,16 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "the %" PRIu64 " iteration%s before them left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last call wins, so end with the largest place */
+    /* The last call of gwi_where() wins, so end with the place that kept most memory. */
+    for (size_t i = 0; i < loop->keeper_count; i++) {
         const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
         if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
             gwi_where(finding, keeper->site, "the memory that is never freed is allocated here");
     }
 }
 
-/* Report why repeated requests do not count as a leak, or that the iterations were balanced. */
+/* Report that the last iterations freed all memory that they had allocated, or why repeated requests that kept memory
+ * do not count as a leak. */
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const doubts[] = {

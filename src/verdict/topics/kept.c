@@ -68,7 +68,7 @@ static int by_bytes(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Find the group of a block by its phase. Returns NULL if there is none. */
+/* Return the group for the phase in which the block was allocated. Returns NULL if there is none. */
 static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept, const gw_live *live)
 {
     const gw_phase *phase = live->has_time ? gw_model_phase_at(c->model, c->memory.pid, live->t_ns) : NULL;
@@ -80,7 +80,7 @@ static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const g
     return NULL;
 }
 
-/* Add the largest blocks to their groups, with their addresses. */
+/* Add the 2,048 largest live blocks to the groups of their phases, with their addresses. */
 static bool list_blocks(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept)
 {
     enum { BLOCKS_MAX = 2048 };

@@ -1,4 +1,4 @@
-/* Tests the report of live memory by phase. It appears only if the program names phases. The verdict is a leak if an
+/* Tests the report of live memory by phase, which appears only if the program names phases. The verdict is a leak if an
  * earlier phase ran out of memory and still holds memory that a later request would need. */
 #include "judge_testlib.h"
 
@@ -27,8 +27,9 @@ static bool says(const char *part)
     return evidence_has(verdict, part);
 }
 
-/* Feed a run that requests 4 GiB with 12 GiB live and 2 GiB free. With `failed`, a request of the first phase was
- * refused before. */
+/* Feed a run that requests 4 GiB with 12 GiB live and 2 GiB free. The phase `first` allocated `first_bytes` of the live
+ * memory, and `second` the rest; NULL: the program does not name this phase. If `failed`, a request of the first phase
+ * was refused, too. */
 static void run(const char *first, const char *second, bool failed, uint64_t first_bytes)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -57,7 +58,7 @@ static void test_a_failed_phase_left_its_memory(void **state)
     assert_int_equal(verdict->kept_count, 2);
     assert_string_equal(verdict->kept[0].phase, "In [1]");
     assert_int_equal(verdict->kept[0].bytes, 9 * gib);
-    assert_false(verdict->exit_known); /* only the phase ended */
+    assert_false(verdict->exit_known); /* the phase ended, not the program */
     assert_int_equal(verdict->kept[0].block_count, 1);
     assert_int_equal(verdict->kept[0].block[0].bytes, 9 * gib);
     assert_true(verdict->kept[0].block[0].t_ns < verdict->t_failure_ns);

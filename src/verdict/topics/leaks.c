@@ -1,9 +1,9 @@
 /* Finds leaks in a run that ended well. A leak is a group of objects that were created at one place and never freed.
  *
- * Device and managed memory leaks if most blocks of one size from one place were kept while other memory was allocated
- * and freed, and if their number grew until the end. Other objects leak if there are more of a kind than programs keep
- * on purpose, if most of them were kept while other objects, or others from the same place, were freed, and if their
- * number grew until the end. */
+ * Blocks of device or managed memory are a leak if most blocks of one size from one place were kept while other memory
+ * was allocated and freed, and if their number grew until the end. Other objects are a leak if there are more of their
+ * kind than programs keep on purpose, if most of them were kept while other objects, or others from the same place,
+ * were freed, and if their number grew until the end. */
 #include "gwi_leaks.h"
 
 #include "gw_array.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `grown_min` objects are a leak if other objects were freed between them. Otherwise, only `many_min` objects are,
- * because libraries and frameworks keep a few dozen streams, events, graphs and modules. The plural of `noun` is
- * "nouns". */
+/* At least `grown_min` kept objects are a leak if the program freed other objects while it created these, or freed some
+ * from the same place. Otherwise, it takes at least `many_min` kept objects, because libraries and frameworks keep a
+ * few dozen streams, events, graphs and modules on purpose. The plural of `noun` is "nouns". */
 typedef struct kind {
     gw_class cls;
     uint64_t grown_min, many_min;
@@ -22,7 +22,7 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {GW_CLASS_STREAM, 128, 192, "stream", "destroyed"}, /* PyTorch keeps 32 of each priority */
+    {GW_CLASS_STREAM, 128, 192, "stream", "destroyed"}, /* PyTorch keeps 32 streams of each priority */
     {GW_CLASS_EVENT, 256, 1024, "event", "destroyed"},
     {GW_CLASS_CONTEXT, 4, 4, "context", "destroyed"},
     {GW_CLASS_MODULE, 128, 128, "module", "unloaded"},
@@ -39,7 +39,7 @@ static const kind kinds[] = {
 
 typedef struct found {
     const gw_group *group;
-    const kind *kind; /* NULL: a group of memory blocks */
+    const kind *kind; /* NULL: the group contains blocks of device or managed memory */
     uint64_t left;
 } found;
 
@@ -76,8 +76,9 @@ static bool goes_on(const gw_process *process, const gw_group *group, uint64_t t
     return group->order_last * 4 >= total * 3 && rest_ns <= grown_ns + moment_ns;
 }
 
-/* True if the number of live objects still reached a new maximum in the last eighth of the requests. A window, a queue
- * or a history grows only until it is full. After that, each new block replaces an old one. */
+/* True if the number of the group's live objects still reached a new maximum in the last eighth of the group's
+ * requests. A window, a queue or a history grows only until it is full. After that, each new block replaces an old
+ * one. */
 static bool grows_on(const gw_group *group)
 {
     enum { LAST_PART = 8 };
@@ -86,9 +87,9 @@ static bool grows_on(const gw_group *group)
 
 /* ---- memory ---- */
 
-/* True if too many blocks are left for a window that is not full yet, such as a queue or a ring. Programs keep up to a
- * dozen such blocks on purpose. If the place freed some of its blocks and the others still grew in number, fewer blocks
- * are enough. */
+/* True if more than 16 blocks are left, which is too many for a window that is not full yet, such as a queue or a ring.
+ * Programs keep up to a dozen such blocks on purpose. If the place also freed some of its blocks while the number of
+ * the others grew, 8 blocks are enough. */
 static bool is_more_than_a_window(const gw_group *group, uint64_t left)
 {
     enum { COUNT_MIN = 8, WINDOW_MAX = 16, GIVEN_PART = 8 };
@@ -106,9 +107,9 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
            goes_on(process, group, process->alloc_order);
 }
 
-/* True if the program launched far more kernels after its last request than in one iteration of the loop. Then the loop
- * allocated data for this later work. Also false if no thread that requests memory did any work, because the number of
- * launches is then unknown. */
+/* True if the program launched far more kernels after its last request for memory than in eight iterations of the loop.
+ * Then the loop allocated data for this later work. False if no thread that requests memory did any work, because the
+ * number of launches before the last request is then unknown. */
 static bool has_worked_since(const gw_process *process, const gw_snapshot *snapshot, const gw_iterations *loop)
 {
     enum { ITERATIONS_MANY = 8, SLACK = 4 };
@@ -117,10 +118,10 @@ static bool has_worked_since(const gw_process *process, const gw_snapshot *snaps
     return is_counted && launches > snapshot->launches + ITERATIONS_MANY * loop->launches + SLACK;
 }
 
-/* Return the time until which the program allocated memory that it needs until its end. Like a leak, loading a model
- * layer by layer keeps blocks in every iteration of a loop. But if that loop ended long before the last request, or
- * before the program's last iterations, the program probably used its blocks afterwards. If the loop may be a leak,
- * returns the time at which it began. Returns 0 if no loop kept memory. */
+/* Return the time until which the program allocated memory that it needs until its end. Loading a model layer by layer
+ * keeps blocks in every iteration of a loop, as a leak does. But if the loop ended long before the last request, or
+ * before the last iterations of the program, the program probably used the blocks afterwards. If the loop may be a
+ * leak, returns the time at which the loop began. Returns 0 if no loop kept memory. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
@@ -151,7 +152,8 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
     }
 }
 
-/* True for memory of any kind, and for address reservations, because a model in mapped memory takes both. */
+/* True for memory of any kind, and for address reservations, because a model that is loaded into mapped memory needs
+ * both. */
 static bool is_of_memory(const found *it)
 {
     gw_class cls = (gw_class)it->group->cls;
@@ -159,8 +161,8 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* Drop each group whose kept objects were all made before filled_until(). The place may have made and freed more
- * objects later. */
+/* Drop each group of memory whose kept objects were all made before filled_until(), even if its place made and freed
+ * other objects later. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
     uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
@@ -179,7 +181,7 @@ static bool is_listed(const found_list *list, const gw_group *group)
     return false;
 }
 
-/* Return the total size of the blocks that were live at the end of the process and are not in the list. */
+/* Return the total size of the blocks that were live at the end of the process and are not listed as leaks. */
 static uint64_t other_bytes(const gw_model *model, const found_list *list, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
@@ -285,7 +287,8 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     qsort(list.item, list.count, sizeof list.item[0], by_weight);
     for (size_t i = 0; i < list.count && good; i++)
         good = list_one(c, verdict, &list.item[i]);
-    /* Report memory first, then handles, so that neither hides the other. */
+    /* Report at most four leaks of memory first, then at most four of other objects, so that neither kind hides the
+     * other. */
     for (int handles = 0; handles < 2; handles++) {
         size_t said = 0;
         for (size_t i = 0; i < list.count && said < SAID_MAX && good; i++) {

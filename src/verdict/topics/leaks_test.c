@@ -22,7 +22,7 @@ static bool advised(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* How a kind of object is created and freed. `a1` is its size in bytes, 0 if it has none. */
+/* The calls that create and free a kind of object. `a1` is the size of the object in bytes; 0: it has none. */
 typedef struct row {
     const char *kind, *make, *end;
     gw_event_kind made, ended;
@@ -80,7 +80,8 @@ static void end(const row *r, uint64_t key)
     gw_feed_call(&feed, r->end, r->ended, 0, key, 0, r->a2, 0);
 }
 
-/* In each round, create an object of every kind, and free all except the one of the kind `kept`. */
+/* In each round, create one object of every kind, and free all of them except the one of the kind `kept`. NULL: free
+ * all. */
 static void work(const row *kept, uint64_t rounds)
 {
     uint32_t site = gw_feed_site(&feed, "make make.py 5"), other = gw_feed_site(&feed, "other make.py 9");
@@ -150,8 +151,8 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The program creates objects at its start, and then works for a long time without creating any. Here, only the time
- * shows that their number no longer grows. */
+/* The program creates objects at its start, and then works for a long time without creating any. No other objects are
+ * created later, so only the time shows that their number no longer grows. */
 static void test_a_start_before_much_work_is_none(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void test_a_few_are_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A reset of the context frees its objects, so only the objects of one round are live at one time. */
+/* Each round resets the context, which frees its objects, so only the objects of one round are live at one time. */
 static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 {
     (void)state;
@@ -220,9 +221,9 @@ static void test_memory_opened_twice_is_closed_twice(void **state)
  * allocates and frees other memory. */
 typedef struct window {
     const char *name;
-    int steps, length; /* free the oldest block beyond this length; 0: never */
-    int freed_of;      /* free one of this many blocks immediately; 0: none */
-    int cleared_every; /* free all blocks after this many steps; 0: never */
+    int steps, length; /* length: free the oldest block if more blocks than this are kept; 0: never */
+    int freed_of;      /* n: free the block of every n-th step immediately; 0: none */
+    int cleared_every; /* n: free all kept blocks after every n-th step; 0: never */
     uint64_t left;     /* number of blocks listed as a leak; 0: no leak */
 } window;
 
@@ -299,7 +300,7 @@ static void load_mapped(uint64_t layers)
     }
 }
 
-/* Map and unmap memory at the place that loads the layers. */
+/* Map and unmap memory at the place that loads the layers, as a training step may do. */
 static void map_for_a_step(uint64_t key)
 {
     const row *mapped[] = {row_of("address reservation"), row_of("virtual memory management")};
@@ -346,7 +347,7 @@ static void test_a_mapped_model_is_no_leak(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Load layers of two weights each, with a launch for each weight. */
+/* Load layers that have two weights each. Each weight is copied and used by one launch. */
 static void load_layers(int layers)
 {
     uint32_t first = gw_feed_site(&feed, "load net.c 20"), second = gw_feed_site(&feed, "load net.c 21");
@@ -362,7 +363,7 @@ static void load_layers(int layers)
     feed.site = 0;
 }
 
-/* Run iterations that fill the program's own cache. */
+/* Run iterations that fill a cache of the program itself, and free nothing. */
 static void warm_up(int steps)
 {
     static const uint64_t sizes[] = {2, 4, 19, 2, 18, 15, 10, 20, 7, 16, 18, 12, 17, 11, 10};
@@ -377,8 +378,8 @@ static void warm_up(int steps)
     feed.site = 0;
 }
 
-/* The program allocates blocks and waits after each one. The blocks are not a leak if the program then works without
- * further requests. */
+/* The program allocates blocks and waits for the GPU after each one. The blocks are not a leak if the program then
+ * works without further requests for memory. */
 static void test_a_model_before_work_without_requests_is_none(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Reports events and states of the cards and the machine around the failure. */
+/* Reports events and states of the cards and the machine that happened before or with the failure. */
 #include "gwi_machine.h"
 
 #include "gw_data.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Events may be reported this late: the driver's threads have a delay, and gpuwhy samples ten times a second. */
+/* Events may be reported up to this long after they happened: the driver's threads have a delay, and gpuwhy samples ten
+ * times a second. */
 static const uint64_t told_late_ns = 5000000000u;
 
 static uint64_t time_of_failure(const gwi_case *c)
@@ -170,13 +171,13 @@ gwi_oom_kill gwi_find_oom_kill(const gwi_case *c)
         if (event->kind != GW_MACHINE_OOM_KILL)
             continue;
         if ((event->sources & 1u << GW_SOURCE_CGROUP) != 0)
-            kill.group = event; /* keep the last event */
+            kill.group = event; /* keep the last one */
         else if (event->pid != 0 && (event->is_ours || is_named(&model->stderr_facts, event->pid)))
             kill.log = kill.log == NULL ? event : kill.log;
     }
     const gw_series *group = gw_machine_known(model, GW_METRIC_CGROUP_OOM_KILLS, GW_NO_DEVICE, 0);
     const gw_series *host = gw_machine_known(model, GW_METRIC_HOST_OOM_KILLS, GW_NO_DEVICE, 0);
-    /* A rise needs two readings. */
+    /* Two readings are needed to see a rise. */
     kill.is_group_known = group != NULL && group->t_last_ns > group->t_first_ns;
     kill.is_host_known = host != NULL && host->t_last_ns > host->t_first_ns;
     kill.group_count = kill.is_group_known ? group->rise : 0;

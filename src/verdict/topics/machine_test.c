@@ -108,7 +108,7 @@ static void somebody_else_was_killed(void **state)
     done();
 }
 
-/* The host's counts could not be read, so the out-of-memory killer is not ruled out. */
+/* The counts of out-of-memory kills could not be read, so the out-of-memory killer is not ruled out. */
 static void nothing_is_known_of_the_host(void **state)
 {
     (void)state;
@@ -172,13 +172,15 @@ static void shm_has_room_at_sigbus(void **state)
     gw_feed_open(&feed, 16 * gib);
     shm(8 * gib, 7 * gib);
     gw_feed_exit(&feed, -1, 7);
-    expect("host-crash-of-process", GW_SUPPORTED); /* /dev/shm may have been full between two readings */
+    /* the verdict is only supported, because /dev/shm may have been full between two readings */
+    expect("host-crash-of-process", GW_SUPPORTED);
     assert_true(list_has(&verdict->next, "memory-mapped data sets"));
     assert_true(list_has(&verdict->next, "df /dev/shm"));
     done();
 }
 
-/* /dev/shm had a little room left. The process may have requested more than that, or died for another reason. */
+/* /dev/shm had a little room left when the process died of SIGBUS. The process may have requested more than this room,
+ * or died for another reason. */
 static void shm_has_little_room_at_sigbus(void **state)
 {
     (void)state;
@@ -200,7 +202,8 @@ static void shm_has_little_room_at_sigbus(void **state)
     done();
 }
 
-/* Another process kept /dev/shm full for ten minutes before this process died. */
+/* /dev/shm had been full for ten minutes when the process died of SIGBUS, so the full /dev/shm alone does not prove why
+ * the process died. */
 static void shm_was_full_all_the_time_at_sigbus(void **state)
 {
     (void)state;
@@ -213,8 +216,10 @@ static void shm_was_full_all_the_time_at_sigbus(void **state)
     done();
 }
 
-/* Judge a SIGBUS. The record of the fault is stronger evidence than the space in /dev/shm. `file` is from a core dump;
- * NULL: from a handler, which does not know the file. */
+/* Feed a process that died of a SIGBUS with this si_code. `first_room` and `last_room` are the free bytes in /dev/shm a
+ * second before the end and at the end. `file` is the mapped file that a core dump names, "" if it names none. NULL:
+ * the fault was recorded by a signal handler, which does not know the file. The recorded fault is stronger evidence
+ * than the free bytes. */
 static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char *file)
 {
     enum { BUS = 7, ADDRESS = 0x7f00000 };
@@ -253,7 +258,8 @@ static void the_fault_decides_at_sigbus(void **state)
         {1u << 30, 0, ADRERR, "/data/train.bin", "host-crash-of-process", GW_ESTABLISHED,
          "of the mapped file /data/train.bin"},
         {1u << 30, 20 << 20, ADRERR, "/dev/shm/psm_1", "shm-exhausted", GW_SUPPORTED, "psm_1"},
-        {1u << 30, 1u << 30, ADRERR, "/dev/shm/psm_1", "host-crash-of-process", GW_SUPPORTED, "psm_1"}, /* truncated? */
+        /* room was left, so the file may have been truncated */
+        {1u << 30, 1u << 30, ADRERR, "/dev/shm/psm_1", "host-crash-of-process", GW_SUPPORTED, "psm_1"},
         {1u << 30, 1u << 30, ADRERR, "/dev/shmall/x", "host-crash-of-process", GW_ESTABLISHED, "shmall"},
         {1u << 30, 0, ADRERR, "", "shm-exhausted", GW_ESTABLISHED, "SIGBUS"},
         {1u << 30, 0, ADRERR, NULL, "shm-exhausted", GW_ESTABLISHED, "SIGBUS"},
@@ -413,7 +419,8 @@ static void uncorrectable_memory(void **state)
     done();
 }
 
-/* Only the counter of uncorrected errors rose. The driver reported error 214. */
+/* There is no Xid. The counter of uncorrected memory errors rose, and a call returned 214
+ * (CUDA_ERROR_ECC_UNCORRECTABLE). */
 static void uncorrectable_memory_by_the_counter(void **state)
 {
     (void)state;
@@ -426,7 +433,7 @@ static void uncorrectable_memory_by_the_counter(void **state)
     done();
 }
 
-/* The memory error hit another process on the card, and our process ran out of memory. */
+/* A memory error hit another process on the card, and our process ran out of memory for another reason. */
 static void contained_error_of_somebody_else(void **state)
 {
     (void)state;
@@ -462,7 +469,8 @@ static void old_memory_errors_are_no_news(void **state)
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 5);
     gw_feed_wait(&feed, second_ns);
-    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9); /* counter of another card */
+    /* the counter of card 0, which the program does not use */
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9);
     lose_context(700);
     expect("illegal-address", GW_ESTABLISHED);
     done();
@@ -497,8 +505,8 @@ static void the_holder_is_on_another_card(void **state)
     done();
 }
 
-/* Another process held the card at the first refusal. It had ended long before the program failed for lack of
- * memory. */
+/* Another process held most of the memory of the card at the first refusal, but had ended long before the program
+ * failed for lack of memory. */
 static void the_holder_had_gone(void **state)
 {
     (void)state;
@@ -517,8 +525,8 @@ static void the_holder_had_gone(void **state)
     done();
 }
 
-/* NVML lists processes with the host's pids, which have no meaning in a container. The verdict names no holder and
- * states this reason. */
+/* NVML lists the processes on the card with pids of the host, which have no meaning in a container. The verdict names
+ * none of these processes as the holder of the memory, and states this reason. */
 static void holders_of_another_namespace(void **state)
 {
     (void)state;

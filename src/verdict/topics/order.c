@@ -1,4 +1,5 @@
-/* Judges the unordered frees and copies that the model found. gwi_order.h explains the certainties. */
+/* Judges the frees that are not ordered after a copy, and the copies that nothing waited for, as found by the model.
+ * gwi_order.h explains the certainties. */
 #include "gwi_order.h"
 
 #include "gwi_fault.h"
@@ -7,16 +8,16 @@
 #include <stdio.h>
 
 enum {
-    /* Upper bounds: twice the rate of the fastest known cards, for copies from and to the host, copies within the card,
-     * and fills. */
+    /* Upper bounds of the speed of copies from and to the host, copies within the card, and fills, in bytes per
+     * microsecond: twice the rate of the fastest known cards. */
     HOST_COPY_BYTES_A_US = 1 << 20,
     DEVICE_COPY_BYTES_A_US = 8 << 20,
     FILL_BYTES_A_US = 16 << 20,
-    /* After this time, a program may assume that a copy has ended, even without proof. */
+    /* 100 ms after the call of a copy, a program may assume that the copy has ended, even without proof. */
     TRUST_NS = 100000000
 };
 
-/* Return the shortest possible duration of the copy, counted from its call. */
+/* Return the shortest possible duration of the copy in nanoseconds, counted from its call. */
 static uint64_t shortest_ns(const gw_unordered *it)
 {
     uint64_t a_us = DEVICE_COPY_BYTES_A_US;
@@ -27,21 +28,22 @@ static uint64_t shortest_ns(const gw_unordered *it)
     return (uint64_t)((double)it->copy_bytes * 1e3 / (double)a_us);
 }
 
-/* True if the copy was certainly still running at the free. Kernels launched after the copy could have ordered the two
- * through shared memory, so there must be none. */
+/* True if the copy was certainly still running when the memory was freed. A kernel launched after the copy could have
+ * ordered the free after the copy through shared memory, so there must be no such kernel. */
 static bool is_in_flight(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->t_free_ns - it->t_copy_ns < shortest_ns(it);
 }
 
-/* True if nothing after the copy could have shown the program that the copy had ended. */
+/* True if the program freed the memory soon after the copy, and nothing between copy and free could have shown it that
+ * the copy had ended: no launch, no recorded event, no later copy, and no copy to the host. */
 static bool is_unseen(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->later_count == 0 && !it->recorded && !it->to_host &&
            it->t_free_ns - it->t_copy_ns < TRUST_NS;
 }
 
-/* True if graphs, launches into the default stream or unrecorded calls may have ordered free and copy. */
+/* True if graphs, launches into the default stream or unrecorded calls may have ordered the free after the copy. */
 static bool may_be_ordered(const gw_process *process, const gw_unordered *it)
 {
     if (it->launches_known)

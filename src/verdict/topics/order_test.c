@@ -47,7 +47,7 @@ static bool is_advised(const gw_verdict *verdict, const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* Judge and check the verdict. CERTAINTY_NONE means a clean run without this cause as a hypothesis. */
+/* Judge the run and check the verdict. GW_CERTAINTY_NONE means a clean run without this cause as a hypothesis. */
 static void expect(const char *cause, gw_certainty certainty)
 {
     gw_feed_exit(&feed, 0, 0);
@@ -70,7 +70,7 @@ static void nobody_can_have_known(void **state)
 {
     (void)state;
     begin(NON_BLOCKING);
-    gw_feed_launch(&feed, 0xf, B); /* before the copy */
+    gw_feed_launch(&feed, 0xf, B); /* launched before the copy, so it cannot show that the copy has ended */
     copy(weights, block, mib);
     give_back();
     expect(race_id, GW_SUPPORTED);
@@ -102,7 +102,7 @@ static void the_host_may_have_looked(void **state)
 
     begin(NON_BLOCKING);
     copy(weights, block, mib);
-    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime() may have shown that the copy has ended */
+    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime() on this event may have shown that the copy has ended */
     give_back();
     expect(race_id, GW_HYPOTHESIS);
 
@@ -126,7 +126,7 @@ static void so_much_is_not_copied_so_soon(void **state)
     begin(NON_BLOCKING);
     copy(host, block, 4096 * mib);
     gw_feed_wait(&feed, us);
-    gw_feed_launch(&feed, 0xf, B); /* the kernel may wake another one on the other stream */
+    gw_feed_launch(&feed, 0xf, B); /* through shared memory, the kernel may order the free after the copy */
     give_back();
     expect(race_id, GW_HYPOTHESIS);
 }

@@ -42,7 +42,7 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Return the median of `count` times, which are sorted in place. Returns 0 if there are too few. */
+/* Return the median of `count` times, which are sorted in place. Returns 0 if there are fewer than 32 times. */
 static uint64_t median_of(uint64_t *times, size_t count)
 {
     if (count < PERIODS_MIN)
@@ -56,7 +56,7 @@ static bool is_host_copy(const gw_ring_call *call)
     return call->is_copy && (has(call->fn_name, "HtoD") || has(call->fn_name, "DtoH"));
 }
 
-/* True if call `at`, or a following call that may share its clock reading, is a copy to the device. */
+/* True if call `at`, or one of the calls after it that may share its clock reading, is a copy to the device. */
 static bool is_before_upload(const gw_thread *thread, size_t at)
 {
     for (size_t i = at; i < thread->ring_count && i < at + SHARED_LOOK; i++)

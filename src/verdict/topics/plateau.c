@@ -10,8 +10,8 @@ static int by_bytes(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Set each value to the maximum of the last few spans. A span may be shorter than a step, so not every span contains
- * the peak of a step. */
+/* Set each value to the highest peak in a window of three or more spans that ends with its span. A span may be shorter
+ * than a step, so not every span contains the peak of a step. */
 static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
 {
     enum { WINDOW_PART = 32, WINDOW_MIN = 3 };
@@ -37,12 +37,12 @@ bool gwi_find_plateau(const gw_allocator_report *report, gwi_plateau *ret_platea
     size_t end = count;
     while (end > 0 && most[end - 1] > flat + flat / 4)
         end--;
-    size_t within = 0; /* spans near the level: at least three quarters */
+    size_t within = 0; /* number of spans near the level; at least three quarters of them up to `end` must be */
     for (size_t i = 0; i < end; i++)
         within += most[i] + flat / 4 >= flat && most[i] <= flat + flat / 4;
     if (flat == 0 || end == 0 || end == count || end * 2 < count || within * 4 < end * 3)
         return false;
-    size_t last = end - 1; /* the last span of the level, without smoothing */
+    size_t last = end - 1; /* last span whose own peak, without smoothing, reached the level */
     while (last > 0 && report->peak[last].bytes + flat / 4 < flat)
         last--;
     *ret_plateau = (gwi_plateau){

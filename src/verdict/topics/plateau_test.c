@@ -1,5 +1,5 @@
-/* Tests memory that is level for most of a run, and the time at which the level ends. A recorded span lasts 16 ms. It
- * may not contain the peak of a step, or it may contain the last step of the level and the start of the next phase. */
+/* Tests memory that is level for most of a run, and the time at which the level ends. In this test a span lasts 16 ms.
+ * A span may miss the peak of a step, or contain both the last step of the level and the start of the next phase. */
 #include "gwi_plateau.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void test_level_then_rise(void **state)
     assert_true(gwi_find_plateau(&report, &plateau));
     assert_int_equal(plateau.bytes, 578 * mib);
     assert_int_equal(plateau.end_ns, 28 * span_ns);
-    assert_int_equal(plateau.rising_ns, 27 * span_ns); /* the rise may have begun in span 28 */
+    assert_int_equal(plateau.rising_ns, 27 * span_ns); /* the start of span 28, the last one that reached the level */
 }
 
 static void test_slow_rise(void **state)
@@ -43,7 +43,7 @@ static void test_slow_rise(void **state)
     (void)state;
     gwi_plateau plateau;
     begin(28);
-    add_span(81); /* the next phase begins by loading its code */
+    add_span(81); /* the next phase begins by loading its code, and needs little memory for it */
     add_span(387);
     add_span(926);
     add_span(5303);
@@ -62,7 +62,7 @@ static void test_no_level(void **state)
     begin(0);
     for (uint64_t i = 1; i <= 30; i++)
         add_span(100 * i);
-    assert_false(gwi_find_plateau(&report, &plateau)); /* a slope */
+    assert_false(gwi_find_plateau(&report, &plateau)); /* memory rises all the time */
     begin(10);
     add_span(5303);
     assert_false(gwi_find_plateau(&report, &plateau)); /* too few spans */

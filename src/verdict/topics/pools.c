@@ -1,5 +1,6 @@
-/* Detects idle workers of thread pools by their stack frames. If a library consists only of a pool and its work, a
- * frame in its file is enough. For other libraries, the function in which workers wait is required. */
+/* Detects idle workers of thread pools by the frames of their stacks. If a library contains nothing but a pool and its
+ * work, any frame in the file of the library is enough. For other libraries, a frame of the function in which idle
+ * workers wait is required. */
 #include "gwi_pools.h"
 
 #include "gw_sites.h"
@@ -10,8 +11,8 @@
 
 typedef enum sign { MODULE, FUNCTION, PYTHON, NAME } sign;
 
-/* What each pattern matches. MODULE: the name of the mapped file. FUNCTION: a native function. PYTHON: the end of a
- * Python file's path, a blank, and a function. NAME: the name of a thread whose stack could not be read. */
+/* What the pattern of a row is compared with. MODULE: the name of the mapped file. FUNCTION: a native function. PYTHON:
+ * the path of a Python file, a blank, and a function. NAME: the name of a thread whose stack could not be read. */
 static const struct {
     sign sign;
     const char *pool;
@@ -69,8 +70,8 @@ static const char *pool_of_frame(const gw_frame *frame)
     return pool != NULL ? pool : pool_of(FUNCTION, frame->function);
 }
 
-/* True for functions in which the loops of Python's pools wait. If such a loop calls any other function, the worker is
- * not idle. */
+/* True for functions of the standard library in which an idle worker of a Python pool waits. If the loop of a worker
+ * calls any other function, the worker is not idle. */
 static bool may_be_inside(const gw_frame *frame)
 {
     static const char *const files[] = {"threading.py", "queue.py", "queues.py", "connection.py", "selectors.py"};
@@ -96,14 +97,14 @@ static const char *pool_of_stack(const gw_stack *stack)
         pool = its;
         pool_is_python = frame->python;
     }
-    if (!pool_is_python) /* a native worker that entered Python runs code of the program */
+    if (!pool_is_python) /* a native worker with Python frames runs code of the program */
         for (size_t i = 0; i < stack->count; i++)
             python = python || stack->frame[i].python;
     return python ? NULL : pool;
 }
 
-/* Find the pool from frames as text: "blas_thread_server+0x2f1 in libopenblas.so.0". Older recordings have frames in
- * this form. */
+/* Find the pool from frames that were recorded as text: "blas_thread_server+0x2f1 in libopenblas.so.0". Only older
+ * recordings have such frames. */
 static const char *pool_of_texts(const gw_hang_thread *thread)
 {
     const char *pool = NULL;

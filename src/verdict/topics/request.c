@@ -1,4 +1,4 @@
-/* Judges the size of the refused request, and names its GPU. */
+/* Judges whether the size of the refused request is possible at all, and names its GPU. */
 #include "gwi_request.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ const char *const gwi_impossible_fixes[] = {
     "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
 
 /* Sizes below 1 TiB count as possible. On a small card, a correct program may request far more than the card has, for
- * example for a matrix of all pairs. */
+ * example a matrix of all pairs. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes)
 {
     if (bytes >> ADDRESS_BITS != 0)
@@ -27,7 +27,7 @@ bool gwi_request_is_impossible(const gwi_case *c)
     return memory->known && gwi_is_impossible_size(memory->wanted_bytes, memory->has_total ? memory->total_bytes : 0);
 }
 
-/* This does not set the verdict's place; gwi_say_request() does. */
+/* Does not set the verdict's place, because gwi_say_request() does so. */
 void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;

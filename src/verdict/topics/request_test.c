@@ -78,7 +78,8 @@ static void test_honest_sizes(void **state)
     }
 }
 
-/* The program leaks memory, but a negative size would not fit without the leak either. */
+/* The program leaks memory, and then requests a negative size, which would not fit without the leak either. The verdict
+ * is not a leak. */
 static void test_negative_size_after_growth(void **state)
 {
     (void)state;
@@ -120,7 +121,7 @@ static void test_largest_block(void **state)
     assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
     done();
-    hold_one_block(7 * gib, 6 * gib); /* most of the live memory, but less than half of the card */
+    hold_one_block(7 * gib, 6 * gib); /* the block is most of the live memory, but less than half of the card */
     assert_false(headline_has("one block"));
     assert_false(list_has(&verdict->next, "the whole block"));
     done();

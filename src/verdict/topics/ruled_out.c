@@ -1,4 +1,4 @@
-/* Rules out explanations for a refused request that its numbers contradict. */
+/* Rules out explanations for a refused request if the numbers of the request contradict them. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>

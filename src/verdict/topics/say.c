@@ -12,7 +12,8 @@
 
 /* ---- memory ---- */
 
-/* Report that the same request had been refused before. */
+/* Report how often the refused request was repeated, and whether an earlier one of this size was refused and granted
+ * later. */
 static void say_earlier(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *first = c->handled;
@@ -116,7 +117,8 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                     "this process held %s in %" PRIu64 " block%s", gw_bytes_text(own, memory->own_bytes),
                     memory->snapshot->usage.live_count, memory->snapshot->usage.live_count == 1 ? "" : "s");
-        gwi_weigh(finding, GW_WEIGHT_ASIDE); /* live blocks are reported with their sites */
+        /* of minor weight, because other lines report the live blocks with their sites */
+        gwi_weigh(finding, GW_WEIGHT_ASIDE);
     }
     gwi_say_kept(c, finding);
 }
@@ -134,11 +136,12 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
         return;
     }
     if (gwi_ended_by_dump(c))
-        return; /* the driver has already ended the process */
+        return; /* the driver has already ended the process, so do not advise to restart it */
     gwi_next(finding, "Restart the process: after this error all its CUDA calls fail, even after a device reset");
 }
 
-/* Mark the decisive lines: the first `reported` lines, and the first lines from a core dump or the second run. */
+/* Mark the decisive lines: the first `reported` lines of evidence, and the first two lines from a core dump or the
+ * second run (--blame). */
 static void weigh_report(gwi_finding *finding, size_t reported)
 {
     enum { FOUND_MAX = 2 };

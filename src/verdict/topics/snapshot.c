@@ -1,11 +1,11 @@
-/* Reports the content of a memory snapshot that PyTorch saved, one device after the other, if no cause is supported. */
+/* Reports the content of a memory snapshot that PyTorch saved, one device after the other. */
 #include "gwi_snapshot.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Report the places that hold the live memory. This does not change the verdict's place, which is the refused request,
- * if there is one. */
+/* Report the places that allocated the live memory. This does not change the place of the verdict: if a request was
+ * refused, it remains the place of that request. */
 static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     gwi_wanted_place kept = finding->where;
@@ -29,7 +29,7 @@ static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocat
                     gw_bytes_text(largest, report->field[GW_ALLOCATOR_LARGEST_INACTIVE]));
 }
 
-/* Report memory that grows from step to step, although no request has failed yet. */
+/* Report memory that grows from step to step, or from run to run, even if no request has failed yet. */
 static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     gw_growth growth;

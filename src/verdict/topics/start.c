@@ -1,5 +1,5 @@
-/* Judges failures before any work: problems of the driver, of libraries and of device files, and messages about a
- * failed call. */
+/* Judges failures that happen before the program does any work on the GPU: problems of the driver, of libraries and of
+ * device files. Also reads what the program itself printed about a failed call. */
 #include "gw_text.h"
 #include "gwi_output.h"
 #include "gwi_start.h"
@@ -95,8 +95,8 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
-/* Return the last line of stderr that is not empty and was not written by gpuwhy, which may share the file. *ret_bytes
- * is 0 if there is none. */
+/* Return the last line of stderr that is neither empty nor written by gpuwhy, whose output may be in the same file.
+ * *ret_bytes is the length of the line, 0 if there is none. */
 static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
 {
     static const char ours[] = "gpuwhy: ";
@@ -121,7 +121,7 @@ bool gwi_stderr_is_empty(const gw_stderr_facts *facts)
     return bytes == 0;
 }
 
-/* True if the line contains the number as a separate word. */
+/* True if the line contains the number, not as a part of a longer number or word. */
 static bool has_number(const char *line, unsigned number)
 {
     char text[16];
@@ -132,7 +132,8 @@ static bool has_number(const char *line, unsigned number)
     return false;
 }
 
-/* Return the word that programs use in messages about such a call. Returns NULL if there is no typical word. */
+/* Return the word by which programs usually mention this kind of call in messages. Returns NULL if there is no such
+ * word. */
 static const char *subject_of(const gw_failure *failure)
 {
     switch (failure->kind) {
@@ -155,7 +156,7 @@ static bool has_any(const char *line, const char *const *words, size_t count)
 }
 #define HAS_ANY(line, words) has_any(line, words, sizeof(words) / sizeof(words)[0])
 
-/* True if the line reports a failure. A line that mentions the GPU may also report something else. */
+/* True if the line contains a word for a failure. A line that only mentions the GPU may report something else. */
 static bool tells_of_failure(const char *line)
 {
     static const char *const words[] = {"rror",     "ERROR",   "ail",          "FAIL",     "annot", "not ",
@@ -164,7 +165,8 @@ static bool tells_of_failure(const char *line)
     return HAS_ANY(line, words);
 }
 
-/* True if the program reports that it continues without the failed feature. Then the failure did not end it. */
+/* True if the line announces that the program continues without the failed feature. Then the failure did not end the
+ * program. */
 static bool says_it_goes_on(const char *line)
 {
     static const char *const words[] = {
@@ -196,8 +198,8 @@ static bool is_logged(const char *line)
     return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
 }
 
-/* True if the line reports that this call failed. A small number alone is not enough: it is more often a count or a
- * percentage than a result. */
+/* True if the line reports that this call failed. A small number in the line is not enough: it is more often a count or
+ * a percentage than the result of the call. */
 static bool names_failure(const char *line, const gw_failure *failure)
 {
     enum { RESULT_MIN = 200 };
@@ -222,7 +224,7 @@ bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *f
     return bytes > 0 && is_it && !says_it_goes_on(line) && !is_logged(line);
 }
 
-/* True if a line after the exception reports that the program continues. Then the program had caught and printed the
+/* True if a line after the exception announces that the program continues. Then the program had caught and printed the
  * exception. */
 static bool went_on_after_exception(const gw_stderr_facts *facts)
 {
@@ -242,9 +244,10 @@ static bool went_on_after_exception(const gw_stderr_facts *facts)
     return went_on;
 }
 
-/* True if the exception on stderr may have been caught. An observed interpreter reports its uncaught exception
- * (hook/observer_raised.c). Without such a report, the program caught and printed the exception, or gpuwhy could not
- * read it. Before the first driver call, an interpreter is not observed. */
+/* True if the exception on stderr may have been caught: a Python interpreter under observation reports every exception
+ * that ends it (hook/observer_raised.c), but there is no such report. Either the program caught and printed the
+ * exception, or gpuwhy could not read the report. False before the first driver call, because gpuwhy does not yet
+ * observe the interpreter. */
 static bool may_be_caught(const gwi_case *c)
 {
     const char *exe = c->process != NULL && c->process->t_first_call_ns != 0 ? c->process->exe : NULL;
@@ -253,8 +256,8 @@ static bool may_be_caught(const gwi_case *c)
     return name != NULL && gw_begins(name, "python") && c->process->raised == NULL && c->model->asked_phase == NULL;
 }
 
-/* An interpreter exits with 1 after an uncaught exception. Another exit code, or the text of a caught exception, proves
- * nothing. */
+/* Requires exit status 1 or a signal, because an interpreter exits with 1 after an uncaught exception. With any other
+ * status, the printed exception need not be the reason for the end. */
 bool gwi_exception_is_end(const gwi_case *c)
 {
     return c->ended && c->exception == GW_EXCEPTION_GPU && (c->exit_code == 1 || c->signal != 0) &&
@@ -262,7 +265,7 @@ bool gwi_exception_is_end(const gwi_case *c)
 }
 
 /* True if the program itself reports that the failure ended it: by an exception about the GPU, or by its last output
- * soon after the failure. A silent program proves nothing. It may have gone on without a GPU or a module, and may have
+ * soon after the failure. If the program printed nothing, it may have gone on without a GPU or a module, and may have
  * ended for another reason. */
 static bool is_its_end(const gwi_case *c, const gw_failure *failure)
 {
@@ -290,7 +293,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
                  c->process == NULL || c->process->pid != failure->pid;
-    /* The program later waited for work that succeeded, so it did not need the failed call. */
+    /* If the program later waited for work that succeeded, it did not need the failed call. */
     other = other || (c->exception != GW_EXCEPTION_GPU && failure->after.launches > 0 && failure->after.synced);
     if (other)
         return GW_HYPOTHESIS;

@@ -51,7 +51,7 @@ static void open_with_driver(unsigned api)
 
 /* ---- CUDA does not start ---- */
 
-/* Let the program print that this call failed, as its last output, and exit. */
+/* Let the program print, as its last line, that this call failed, and exit with status 1. */
 static void ends_of(const char *call, uint16_t result)
 {
     char words[128];
@@ -107,7 +107,7 @@ static void test_paths_make_it_certain(void **state)
     library("kind=driver version=? from=1 major_only=0 path=/usr/local/cuda/compat/libcuda.so.580.65.06");
     ends_of("cuInit", 804);
     expect("forward-compat-misuse", GW_ESTABLISHED, "/compat/");
-    init_fails(803); /* the versions agree now; they may have differed during cuInit */
+    init_fails(803); /* the versions agree in the recording, but may have differed during cuInit */
     gw_feed_meta(&feed, "driver.module", "580.65.06");
     library("kind=driver version=580.65.6 from=1 major_only=0 path=/usr/lib/libcuda.so.580.65.06");
     ends_of("cuInit", 803);
@@ -132,8 +132,8 @@ static void test_no_device_says_why(void **state)
     expect("no-device-visible", GW_ESTABLISHED, "\"GPU-1234\"");
 }
 
-/* This was seen on an H200 whose reset did not finish: the device file exists and NVML works, but CUDA shows no
- * card. */
+/* This was seen on an H200 whose reset did not finish: the device file exists and NVML lists the card, but CUDA finds
+ * no card. */
 static void test_a_card_that_only_nvml_sees(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void raise_error(const char *line)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* PyTorch's own exception about a failed start does not count as a second failure. */
+/* PyTorch prints its own exception if CUDA does not start. This does not count as a second failure. */
 static void test_frameworks_words_for_a_failed_start(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_modules_that_do_not_load(void **state)
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
         ends_of("cuModuleLoadData", cases[i].result);
         expect(cases[i].cause, GW_ESTABLISHED, "supports CUDA 12.2");
-        open_with_driver(12020); /* a second image worked, so there is no fault */
+        open_with_driver(12020); /* a second module was loaded and ran, so there is no fault */
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
         gw_feed_launch(&feed, 0xf1, 0);
@@ -232,13 +232,13 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
     ends_of("cuStreamCreate", 36);
     expect("driver-too-old", GW_ESTABLISHED, "13.0.96");
-    open_with_driver(12020); /* the same versions, but no call fails */
+    open_with_driver(12020); /* the versions do not match either, but no call fails */
     library(RUNTIME_13);
     gw_feed_launch(&feed, 0xf1, 0);
     gw_feed_sync(&feed);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(12020); /* the driver lacks a single newer call */
+    open_with_driver(12020); /* a call fails, although the driver is only two minor versions older than the runtime */
     library("kind=cudart version=12.4.127 from=1 major_only=0 path=/c/libcudart.so.12.4.127");
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
     ends_of("cuStreamCreate", 36);
@@ -248,7 +248,7 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
     gw_feed_exit(&feed, 1, 0);
     expect("driver-too-old", GW_ESTABLISHED, "insufficient");
-    open_with_driver(13000); /* the same message, although the versions match */
+    open_with_driver(13000); /* the same message, but the driver is new enough */
     library(RUNTIME_13);
     gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
     gw_feed_exit(&feed, 1, 0);
@@ -263,7 +263,7 @@ static void test_ordinals(void **state)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
     ends_of("cuDevicePrimaryCtxRetain", 101);
     expect("invalid-device-ordinal", GW_ESTABLISHED, "numbers the cards in it from 0");
-    open_with_driver(13000); /* the program tried device numbers to count the GPUs */
+    open_with_driver(13000); /* the program tried device numbers until one failed, to count the GPUs */
     gw_feed_call(&feed, "cuDeviceGet", GW_EV_CALL, 101, 0, 1, 0, 0);
     gw_feed_launch(&feed, 0xf1, 0);
     gw_feed_sync(&feed);
@@ -286,12 +286,12 @@ static void test_mixed_cudnn(void **state)
     gw_feed_stderr(&feed, error);
     gw_feed_exit(&feed, 1, 0);
     expect("cudnn-mixed-libraries", GW_ESTABLISHED, "(1002) means");
-    open_with_driver(13000); /* both copies are loaded, but the run succeeds */
+    open_with_driver(13000); /* two copies of cuDNN are loaded, but the run succeeds */
     library(wheel);
     library(system);
     gw_feed_exit(&feed, 0, 0);
     expect_not_fault(GW_VERDICT_CLEAN);
-    open_with_driver(13000); /* one copy, so the error has another cause */
+    open_with_driver(13000); /* one copy of cuDNN, so the error has another cause */
     library(wheel);
     gw_feed_stderr(&feed, trace);
     gw_feed_stderr(&feed, error);
@@ -327,9 +327,9 @@ static void test_a_gpu_that_nobody_used_is_advice(void **state)
     (void)state;
     cpu_run("nvidia0 nvidiactl", RUNTIME_13);
     advised(true);
-    cpu_run("", RUNTIME_13); /* no GPU */
+    cpu_run("", RUNTIME_13); /* the machine has no GPU */
     advised(false);
-    cpu_run("nvidia0 nvidiactl", NULL); /* a framework built for the CPU */
+    cpu_run("nvidia0 nvidiactl", NULL); /* the framework is built for the CPU */
     advised(false);
     open_with_driver(13000); /* the program used the GPU */
     gw_feed_map(&feed, "/v/site-packages/torch/lib/libtorch_cuda.so");

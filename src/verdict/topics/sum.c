@@ -9,7 +9,7 @@ enum { PARTS_MAX = 5, HUNDRED = 100 };
 typedef struct part {
     uint64_t bytes;
     const char *what;
-    bool if_zero; /* print it even if it is zero */
+    bool if_zero; /* print this part even if it is 0 bytes */
 } part;
 
 typedef struct sum {
@@ -26,7 +26,7 @@ static void add(sum *it, uint64_t bytes, const char *what, bool if_zero)
     it->total_bytes += bytes;
 }
 
-/* Return the memory that the process took from the driver, counted as in find_rest() of case.c. */
+/* Return the bytes that the process took from the driver, counted as find_rest() in case.c counts them. */
 static uint64_t taken_bytes(const gwi_memory *memory)
 {
     const gw_snapshot *snapshot = memory->snapshot;
@@ -37,7 +37,7 @@ static uint64_t taken_bytes(const gwi_memory *memory)
 }
 
 /* Return the label for memory of the card that is in use but not in the ledger. The label depends on what is known
- * about the holders. */
+ * about the other processes that hold memory. */
 static const char *rest_text(const gwi_memory *memory, bool few_pages)
 {
     if (memory->limit_is_guard && memory->foreign_known && memory->foreign_bytes > 0)
@@ -46,14 +46,15 @@ static const char *rest_text(const gwi_memory *memory, bool few_pages)
                                                                            : "context, libraries and others";
 }
 
-/* Fill in the parts of the sum. Returns false if some parts are unknown. Then only live memory and the request are
- * filled in. */
+/* Fill in the parts of the sum. Returns false if the memory of contexts, libraries and other processes is unknown. Then
+ * the parts are only the live memory and the request. */
 static bool find_parts(const gwi_memory *memory, sum *it)
 {
     uint64_t cached = memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
     uint64_t accounted = memory->own_bytes + cached, taken = taken_bytes(memory);
-    uint64_t beyond = taken > accounted ? taken - accounted : 0; /* blocks of libraries, and half-used pages */
-    bool framework = memory->limit_is_framework; /* such a limit counts only what the framework reserved */
+    /* memory that the ledger has no blocks for: of libraries, and half-used pages */
+    uint64_t beyond = taken > accounted ? taken - accounted : 0;
+    bool framework = memory->limit_is_framework; /* the framework's own limit counts only what it reserved */
     bool few_pages = memory->report != NULL || beyond * 64 < memory->limit_bytes;
     add(it, memory->own_bytes, "live", false);
     add(it, memory->wanted_bytes, "requested", false);
@@ -82,7 +83,7 @@ static const char *unit_for(uint64_t bytes, uint64_t *ret_bytes)
     return names[at];
 }
 
-/* Return the total in hundredths of the unit, and round the parts so that they add up to it. */
+/* Return the total in hundredths of `unit` bytes, and round the parts so that they add up to the total. */
 static uint64_t round_parts(const sum *it, uint64_t unit, uint64_t ret_hundredths[PARTS_MAX])
 {
     long double rest[PARTS_MAX];

@@ -1,20 +1,18 @@
 /* Finds the kernels that may be at fault when a fault is reported late.
  *
- * The recording does not contain the file of a kernel, so a heuristic guesses its owner: a kernel is usually launched
- * by code in the same file. Examples are the runtime's stub for a kernel, a library's own dispatcher, the small
- * launcher that Triton compiles, and a Python binding of the driver. So the innermost frame of a launch outside the
- * runtime and the driver decides whether the kernel is the user's or a library's. If no launch has a call site, the
- * owner is unknown.
+ * The recording does not contain the file of a kernel, so a heuristic guesses whether a kernel belongs to the user or
+ * to a library: a kernel is usually launched by code in the same file. Examples are the runtime's stub for a kernel, a
+ * library's own dispatcher, the small launcher that Triton compiles, and a Python binding of the driver. So the file of
+ * the innermost frame outside the runtime and the driver decides. If no launch has a call site, the owner is unknown.
  *
  * The heuristic can be wrong in both directions:
  *
- * - A library's kernel counts as the user's if its launcher is not on the list of libraries below. It may be a
- *   library of another vendor, have another file name, be linked statically, or consist of templates (CUTLASS, Thrust,
- *   CUB). Or a framework compiles the kernel at run time and launches it through a generic launcher. CuPy's kernels are
- *   recognised by their names.
+ * - A library's kernel counts as the user's if the library is not on the list below. It may be from another vendor,
+ * have another file name, be linked statically, or consist of templates (CUTLASS, Thrust, CUB). The same happens if a
+ * framework compiles the kernel at run time and launches it through a generic launcher. CuPy's kernels are recognised
+ * by their names.
  * - A user's kernel counts as a library's if a library on the list launches it for the program: an inline extension
- *   that uses a launcher in libtorch, a callback or plug-in of TensorRT, XLA or cuFFT, or a graph that a library
- *   replays.
+ * that uses a launcher in libtorch, a callback or plug-in of TensorRT, XLA or cuFFT, or a graph that a library replays.
  * - If several files launch one kernel, the first site with a known file decides.
  *
  * So the owner only sorts the suspects and is never evidence: it raises no certainty and rules nothing out. */
@@ -85,7 +83,7 @@ static bool is_its_launch(const gw_launch_site *it, uint32_t pid, const char *ke
 static kernel_owner kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
 {
     kernel_owner owner = OF_UNKNOWN;
-    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* CuPy compiles it at run time */
+    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* a kernel of CuPy, which it compiles at run time */
         return OF_LIBRARY;
     for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == OF_UNKNOWN; i++)
         if (is_its_launch(&c->model->launch_site[i], pid, kernel))
@@ -143,18 +141,18 @@ char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint
 
 typedef struct suspect {
     const char *kernel;       /* mangled; NULL: not known */
-    const gw_ring_call *last; /* newest launch since the last good synchronisation */
+    const gw_ring_call *last; /* newest launch that nothing has waited for */
     uint64_t launches;
-    int rank; /* a lower rank is reported earlier */
+    int rank; /* suspects are reported in ascending order of this number */
 } suspect;
 
 enum { SUSPECTS_MAX = 64 };
 typedef struct suspect_list {
     suspect item[SUSPECTS_MAX];
     size_t count;
-    bool beyond;              /* there were more kernels than entries */
-    uint64_t launches;        /* launches of all kernels since the last good synchronisation */
-    const gw_ring_call *last; /* the newest launch of any kernel */
+    bool beyond;              /* there were more kernels than SUSPECTS_MAX */
+    uint64_t launches;        /* number of launches of all kernels that nothing has waited for */
+    const gw_ring_call *last; /* the newest launch of any kernel, even if it has ended */
 } suspect_list;
 
 static suspect *suspect_of(suspect_list *list, const gw_ring_call *call)
@@ -195,12 +193,13 @@ static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
             take_launch(list, call);
         }
     }
-    if (list->launches == 0 && list->last != NULL) /* take an awaited launch if there is no other candidate */
+    /* if nothing else can be at fault, suspect the newest launch although it has ended */
+    if (list->launches == 0 && list->last != NULL)
         take_launch(list, list->last);
 }
 
-/* Extract the function's bare name from "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..`
- * failed". Returns false if there is none, as for a lambda ("operator()"). */
+/* Extract the name of the function from the text of a failed assertion: "x.cu:245: nll_loss_forward: block: [0,0,0],
+ * thread: [3,0,0] Assertion `..` failed". Returns false if the text has no name, as for a lambda ("operator()"). */
 static bool asserting_function(const char *text, char out[128])
 {
     const char *end = strstr(text, ": block: ["), *begin = text;
@@ -225,7 +224,7 @@ static bool asserting_function(const char *text, char out[128])
     return true;
 }
 
-/* True if `name` is the kernel's name, or a length-prefixed part of its mangled name. */
+/* True if `name` is the name of the kernel, or a name within its mangled name, where its length precedes it. */
 static bool has_function(const char *kernel, const char *name)
 {
     char part[144];
@@ -235,8 +234,8 @@ static bool has_function(const char *kernel, const char *name)
     return strcmp(kernel, name) == 0 || (gw_begins(kernel, "_Z") && strstr(kernel, part) != NULL);
 }
 
-/* Return the kernel that the assertion's text names. Returns NULL if it names none, or if its name matches several
- * kernels of the list. */
+/* Return the kernel of the list that the text of the failed assertion names. Returns NULL if there is none, or if the
+ * name matches several kernels. */
 static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list)
 {
     enum { DEVICE_ASSERT = 710 };

@@ -95,7 +95,8 @@ static void test_only_kernel(void **state)
     close_verdict();
 }
 
-/* The program waited for one stream only, so a kernel on another stream may also be at fault. */
+/* The program waited for one stream only, so a kernel on another stream may also be at fault, unless the awaited stream
+ * had itself waited for that other stream. */
 static void test_wait_for_another_stream(void **state)
 {
     (void)state;
@@ -104,11 +105,11 @@ static void test_wait_for_another_stream(void **state)
         open_program();
         launched_at(OTHER, NULL, "copy train.py 3");
         gw_feed_launch(&feed, OTHER, OTHER_STREAM);
-        if (i == 1) { /* the awaited stream had waited for the other one */
+        if (i == 1) { /* the awaited stream had waited for the other stream */
             gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
             gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
         }
-        if (i == 2) { /* the event precedes the launch, so it orders nothing */
+        if (i == 2) { /* the event precedes the last launch, so the awaited stream did not wait for that launch */
             gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
             gw_feed_launch(&feed, OTHER, OTHER_STREAM);
             gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
@@ -148,7 +149,7 @@ static void test_several_places(void **state)
     wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     launched_at(MINE, NULL, "check train.py 8");
-    launched_at(MINE, NULL, "loss train.py 7"); /* another stack, the same line */
+    launched_at(MINE, NULL, "loss train.py 7"); /* another call site with the same line: not another place */
     launched_at(MINE, NULL, "eval train.py 30");
     gw_feed_launch(&feed, MINE, STREAM);
     fail_with(700);
@@ -158,7 +159,8 @@ static void test_several_places(void **state)
     close_verdict();
 }
 
-/* The ring no longer contains earlier launches, so an unknown kernel may be at fault. */
+/* The ring no longer contains the first launches since the synchronisation, so a kernel that is not known may be at
+ * fault. */
 static void test_only_kernel_of_a_cut_window(void **state)
 {
     (void)state;
@@ -209,8 +211,8 @@ static void test_kernel_of_the_assertion(void **state)
     close_verdict();
 }
 
-/* The assertion is in a lambda, which has no name, or its function's name matches two kernels. It then selects no
- * kernel. */
+/* The assertion is in a lambda, which has no name, or the name of its function matches two kernels. Then the assertion
+ * does not show which kernel is at fault. */
 static void test_assertion_without_a_kernel(void **state)
 {
     (void)state;
@@ -256,7 +258,7 @@ static void test_own_before_libraries(void **state)
     size_t first = position("lose launched on");
     assert_int_equal(first + 1, position("last launch: gemm_14 on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
-    assert_false(says("gemm_3")); /* the report has at most three lines */
+    assert_false(says("gemm_3")); /* the report has at most three lines and does not name each kernel */
     close_verdict();
 }
 
@@ -276,7 +278,8 @@ static void test_nothing_known(void **state)
     close_verdict();
 }
 
-/* The handle belonged to another kernel before. The launch site of that kernel must not count. */
+/* The handle belonged to another kernel before its module was unloaded. The launch site of that kernel must not
+ * count. */
 static void test_handle_used_again(void **state)
 {
     (void)state;

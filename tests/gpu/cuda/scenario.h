@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The error check of the program: prints the failed call and exits with status 1. */
+/* Check the result of a call of the runtime API, as programs commonly do: if it failed, print the call and exit with
+ * status 1. */
 #define CHECK(call)                                                                                                    \
     do {                                                                                                               \
         cudaError_t check_result = (call);                                                                             \

@@ -34,7 +34,8 @@ static void worker(const char *of, int fails, int ready_fd, int go_fd)
         raise(SIGSEGV);
     CHECK(scenario_store(store, fails ? 0x1000 : block, NULL));
     CHECK(cuCtxSynchronize());
-    int waits = strcmp(of, "nothing") != 0; /* wait for a peer that never comes */
+    /* With a fault, the other ranks wait like ranks of a failed peer, until the launcher ends them. */
+    int waits = strcmp(of, "nothing") != 0;
     while (waits)
         pause();
     gpu_close(&gpu);
@@ -86,7 +87,7 @@ static void launch(const char *program, const char *of)
     for (int count = 0; count < WORKERS; count++)
         if (read(ready[0], &byte, 1) != 1)
             scenario_fail("a worker did not start");
-    usleep(300000); /* long enough for other programs to see the workers */
+    usleep(300000); /* so that monitors outside have time to see the workers */
     close(go[1]);
     int failed = wait_for_all(pid);
     if (failed > 0)

@@ -7,8 +7,8 @@
  *                  address. Repaired: without that kernel.
  * --kind crumbs    the GPU is full of the program's own blocks, some of them small, and 2 MiB do not fit. The
  *                  program tries again after --pause us. Repaired: fewer blocks.
- * --kind probe     100 times, the program requests more memory than the GPU has and then works. It succeeds.
- * --kind status    a failure that the program handles, 12 rounds of work, and an end with status 3. Repaired:
+ * --kind probe     100 times, the program requests more memory than the GPU has, and then does some work. It exits 0.
+ * --kind status    a failure that the program handles, 12 rounds of work, and exit status 3. Repaired: exit
  *                  status 0.
  * --kind crash     the same with 40 rounds, and then the program writes through a NULL pointer. Repaired: without
  *                  that write.

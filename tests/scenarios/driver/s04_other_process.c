@@ -1,6 +1,6 @@
-/* S04: two processes share a GPU. This program starts a second process that allocates most of the memory, and then
- * needs as much itself. Repaired: the second process allocates little. All sizes are shares of the GPU's memory, so
- * that the program works on any GPU. */
+/* S04: two processes share a GPU. This program starts a second process that allocates 60 % of the memory, and then
+ * tries to allocate 60 % itself. Repaired: the second process allocates 20 %. All sizes are shares of the GPU's memory,
+ * so that the program works on any GPU. */
 #include "scenario.h"
 
 #include <signal.h>
@@ -15,7 +15,7 @@ static void hold(long long percent, int ready_fd)
     struct gpu gpu;
     CUdeviceptr block;
     size_t bytes_free, bytes_total;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* it must not outlive the test */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* kill this process if its parent ends */
     gpu_open(&gpu, 0);
     scenario_memory(&bytes_free, &bytes_total);
     size_t bytes = bytes_total / 100 * (size_t)percent;

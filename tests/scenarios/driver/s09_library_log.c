@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROOM_BYTES = 32 << 20, BLOCK_BYTES = 16 << 20 }; /* less than a handle needs */
+/* take_nearly_all() leaves at most the sum of the two free: less than a library handle needs (64 MiB). */
+enum { ROOM_BYTES = 32 << 20, BLOCK_BYTES = 16 << 20 };
 
 static void *symbol(void *library, const char *name)
 {
@@ -50,7 +51,7 @@ int main(int argc, char **argv)
     int (*finalize)(int, int) = (int (*)(int, int))symbol(library, "cudnnBackendFinalize");
     struct gpu gpu;
     gpu_open(&gpu, 0);
-    nanosleep(&a_while, NULL); /* a real training run lasts longer than this */
+    nanosleep(&a_while, NULL); /* run for a while, like a real training run */
     if (strcmp(what, "handle") == 0 && !repaired)
         take_nearly_all();
     int status = create(&handle);

@@ -1,5 +1,5 @@
-/* S10 (S10b): streams (contexts) that are created for each request and never destroyed use up the device memory.
- * Repaired: each is destroyed after its request. */
+/* S10: a server creates a stream for each request and never destroys it, until the streams have used up the device
+ * memory. S10b: the same with contexts. Repaired: each stream or context is destroyed after its request. */
 #include "scenario.h"
 
 #include <stdio.h>

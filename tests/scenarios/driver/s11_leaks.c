@@ -87,7 +87,7 @@ static void end_reservation(struct things *t)
     CHECK(cuMemAddressFree(t->reservation, VMM_BYTES));
 }
 
-/* The memory is mapped in the reservation of the same round and unmapped with it, so only its handle can leak. */
+/* The memory is mapped in the reservation of the same round and unmapped at once, so only its handle can leak. */
 static void make_vmm(struct things *t)
 {
     CUmemAllocationProp prop;
@@ -216,8 +216,8 @@ static void end_pool(struct things *t)
     CHECK(cuMemPoolDestroy(t->pool));
 }
 
-/* The kinds are in the order of creation; the objects are freed in the opposite order. `each`: create an object only in
- * every `each`-th round, because it needs hundreds of MiB or much address space. */
+/* The kinds are in the order in which each round creates their objects; it frees them in the opposite order. `each`:
+ * create an object only in every `each`-th round, because it needs hundreds of MiB or much address space. */
 static const struct kind {
     const char *name;
     void (*make)(struct things *t), (*end)(struct things *t);

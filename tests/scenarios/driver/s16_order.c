@@ -5,7 +5,7 @@
  * --what pipeline works like a framework on stream-ordered memory: one stream loads, one computes, one copies
  * results back, and events from a cache order them. The fault is one missing wait (--forget).
  *
- * A kernel delays the copying stream, so that the copy has really not finished at the free. */
+ * A kernel delays the copying stream, so that the copy has not finished when the memory is freed. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -63,7 +63,7 @@ static void close_all(struct gpu *gpu)
     gpu_close(gpu);
 }
 
-/* Make `second` wait until `first` has reached this point. */
+/* Make the stream `second` wait for the work that was submitted to the stream `first` so far. */
 static void let_wait(CUstream second, CUstream first, CUevent event)
 {
     CHECK(cuEventRecord(event, first));
@@ -198,7 +198,7 @@ static void *block_use(void *address)
 static void block_release(CUdeviceptr block, CUstream stream, int at_once)
 {
     if (at_once)
-        CHECK(cuMemFree(block)); /* cuMemFree of stream-ordered memory does not wait */
+        CHECK(cuMemFree(block)); /* a real driver does not wait here if the memory is stream-ordered */
     else
         CHECK(cuMemFreeAsync(block, stream));
 }
@@ -269,7 +269,7 @@ static void pipeline(int iterations, int forget)
     CHECK(cuStreamDestroy(returning));
 }
 
-/* Run by many threads: each has its own streams and orders them correctly. */
+/* Runs in many threads. Each thread creates its own streams and orders them correctly. */
 static void *work(void *user)
 {
     const int *iterations = user;

@@ -55,7 +55,8 @@ static int launch_workers(const char *program, int gpus)
     int go[2], pid[WORKERS], failed = 0;
     if (pipe(go) != 0)
         scenario_fail("no pipe");
-    fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker that inherits this end would wait for itself */
+    /* Workers must not inherit the write end: they wait until it is closed. */
+    fcntl(go[1], F_SETFD, FD_CLOEXEC);
     for (int index = 0; index < WORKERS; index++)
         pid[index] = start_and_wait(program, index % gpus, go[0]);
     close(go[1]);

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     gpu_open(&gpu, 0);
     (void)cuGetProcAddress_v2("cuLogsRegisterCallback", &optional, 12090, 0, &found);
     truth("optional", "%d", (int)found);
-    nanosleep(&a_while, NULL); /* a real training run lasts longer than this */
+    nanosleep(&a_while, NULL); /* run for a while, like a real training run */
     CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
     CHECK(cuMemAlloc(&block, 4096));
     CHECK(scenario_store(store, block, NULL));

@@ -68,7 +68,8 @@ static void open_all(struct gpu *gpu)
 
 /* ---- the kinds ---- */
 
-/* The functions are noinline because compilers merge two equal calls, and then neither has its own line. */
+/* The functions are noinline: otherwise compilers merge two equal calls, and the merged call has only one of the two
+ * source lines. */
 __attribute__((noinline)) static void wait_for_kernel(int repaired)
 {
     for (int i = 0; repaired && i < 12; i++) { /* slow, but all kernels end */
@@ -88,7 +89,8 @@ static void ask_kernel(int repaired)
         usleep(1000);                                     /* mark: between */
 }
 
-/* The wait for one stream ends although the kernel on the other stream still runs. */
+/* The wait for `stream` returns, because the kernel that hangs is on the other stream. The wait for the whole context
+ * hangs. */
 __attribute__((noinline)) static void wait_for_both(int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);
@@ -126,7 +128,8 @@ static void join_by_event(void)
     CHECK(cuEventDestroy(event));
 }
 
-enum { FAST_STEPS = 3000 }; /* a step adds two of the 2,048 entries of a thread's ring */
+/* A step makes two calls, so these steps overwrite the whole record of the thread's last 2,048 calls. */
+enum { FAST_STEPS = 3000 };
 
 static void step(void)
 {
@@ -138,12 +141,14 @@ static void step(void)
 __attribute__((noinline)) static void leave_alone(int fast, int repaired)
 {
     launch_spin_on(other, repaired ? 8 : (double)seconds);
+    /* The virtual GPU ignores the flag: there, the kernel of 8 s ends by itself, shortly after the loop of 7 s. */
     if (repaired)
-        seconds = 7; /* the virtual GPU ignores the flag; its kernel ends by itself a little later */
+        seconds = 7;
     for (int i = 0; fast && i < FAST_STEPS; i++)
         step();
     truth("steps", "1");
-    for (int i = 0; i < 20 * (int)seconds; i++) { /* after 50 s, the launch is no longer in the ring */
+    /* After about 50 s, the launch is no longer among the thread's last 2,048 calls. */
+    for (int i = 0; i < 20 * (int)seconds; i++) {
         step();
         usleep(50000);
     }
@@ -151,7 +156,8 @@ __attribute__((noinline)) static void leave_alone(int fast, int repaired)
     CHECK(cuCtxSynchronize());
 }
 
-/* When the program waits for the kernel, the launch is no longer among the thread's recorded calls. */
+/* When the program waits for the kernel, the launch is no longer among the thread's last 2,048 calls, which the hook
+ * keeps. */
 __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);
@@ -222,7 +228,7 @@ static void wait_for_input(void)
     struct timespec time = {.tv_sec = seconds};
     if (pipe(fds) != 0)
         scenario_fail("no pipe");
-    if (fork() == 0) { /* the child ends the input after --seconds */
+    if (fork() == 0) { /* the child keeps the input open for --seconds */
         nanosleep(&time, NULL);
         _exit(0);
     }

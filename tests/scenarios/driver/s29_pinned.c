@@ -1,5 +1,6 @@
-/* S29: the driver refuses page-locked host memory, because the range is already registered, or because the host has no
- * more such memory. The GPU is not out of memory. Repaired: the range is registered once, and the request is small. */
+/* S29: the driver refuses a request for page-locked host memory, either because the range is already registered, or
+ * because the host cannot lock that much. The GPU is not out of memory. Repaired: the range is registered once, or the
+ * request is small. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* S32: the device is reset between two model calls, by the program itself or by a library on its own thread (--by
+/* S32: the device is reset between two calls of a model, by the program itself or by a library on its own thread (--by
  * library). The second call then uses an object of the first call: a pointer in a kernel, a copy or a free, a stream,
  * an event, a module, a function of the module, an executable graph, or the context. Repaired: the second call
  * creates all objects again. */
@@ -57,7 +57,7 @@ static void call_compute(const struct call *call)
     CHECK(cuStreamSynchronize(call->stream));
 }
 
-/* Use the pointer only in a kernel. */
+/* The part of a call that only uses the pointer `weights`, in a kernel. */
 static void call_launch(const struct call *call)
 {
     CHECK(scenario_store(call->store, call->weights, call->stream));

@@ -53,7 +53,7 @@ static int start_child(const struct order *order)
     struct gpu gpu;
     truth(order->fails ? "failing_pid" : "working_pid", "%d", (int)getpid());
     gpu_open(&gpu, 0);
-    usleep(300000); /* long enough for other programs to see the child */
+    usleep(300000); /* so that monitors outside have time to see the child */
     if (strcmp(order->of, "memory") == 0)
         use_memory(order);
     else

@@ -14,7 +14,8 @@ static CUcontext context;
 static CUfunction store;
 static _Atomic int over;
 static struct work {
-    _Atomic unsigned long long allocations, frees, launches, waits; /* written by one thread, read by the first */
+    /* written by its own thread, read by the main thread */
+    _Atomic unsigned long long allocations, frees, launches, waits;
 } done[THREADS];
 
 static void *work(void *argument)

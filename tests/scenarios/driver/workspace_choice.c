@@ -17,7 +17,7 @@ static const size_t workspace_bytes[ALGORITHMS] = {(size_t)1 << 30, (size_t)96 <
     "ld.param.u64 %d0, [p];\nmov.u32 %r0, 1;\nst.global.u32 [%d0], %r0;\nret;\n}\n"
 static const char ptx[] = PTX_HEAD KERNEL("conv_large") KERNEL("conv_small");
 
-/* Return the chosen algorithm. */
+/* Allocate the workspace of the fastest algorithm that fits. Returns the index of the algorithm; 0: the fastest. */
 static int take_workspace(CUdeviceptr *workspace)
 {
     int algorithm = 0;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     const size_t kept_bytes = (size_t)(repaired ? 16 : 128) << 20;
     const struct timespec a_while = {.tv_nsec = 400000000};
     gpu_open(&gpu, 0);
-    nanosleep(&a_while, NULL); /* a real training run lasts longer than this */
+    nanosleep(&a_while, NULL); /* run for a while, like a real training run */
     CUmodule module = gpu_load(ptx);
     CUfunction kernel[ALGORITHMS] = {gpu_kernel(module, "conv_large"), gpu_kernel(module, "conv_small")};
     truth("large_bytes", "%zu", workspace_bytes[0]);

@@ -48,10 +48,10 @@ typedef struct request {
 } request;
 
 typedef struct books {
-    request *request; /* the first element is unused */
+    request *request; /* indexed by order, from 1; element 0 is unused */
     uint64_t count, room, frees, live_count, live_bytes, peak_bytes;
     uint64_t next_address;
-    uint64_t *live; /* the orders of the live requests */
+    uint64_t *live; /* order of each live request */
     uint64_t random;
 } books;
 
@@ -139,7 +139,7 @@ static void one_event(int device)
     books *b = &of[device];
     uint64_t dice = next_random(b) % 100;
     bool free_one = b->live_count > 0 && (dice < 48 || b->live_count > 3000);
-    if (free_one) /* mostly the newest block */
+    if (free_one) /* the newest block, in one of four cases a random one */
         release_at(device, dice % 4 == 0 ? next_random(b) % b->live_count : b->live_count - 1);
     else if (dice < 60)
         allocate(device, odd[next_random(b) % (sizeof odd / sizeof odd[0])]);
@@ -228,7 +228,7 @@ static void training(uint64_t iterations)
             launch();
         }
         for (unsigned k = 54; k-- > 0;)
-            if (k % 18 != 0) /* three blocks are never freed */
+            if (k % 18 != 0) /* three blocks of each iteration are never freed */
                 release(0, order[k]);
         wait_for_it();
     }
@@ -238,7 +238,7 @@ static void training(uint64_t iterations)
 typedef struct job {
     int device;
     uint64_t count;
-    pthread_mutex_t *lock; /* NULL: call without a lock */
+    pthread_mutex_t *lock; /* held during each call; NULL: no lock */
 } job;
 
 static void *thread_of_device(void *user)
@@ -283,7 +283,7 @@ static void forks(uint64_t count)
     for (uint64_t i = 0; i < count; i++)
         one_event(0);
     pid_t child = fork();
-    if (child == 0) { /* the child records nothing */
+    if (child == 0) { /* the hook records nothing in this child */
         books before = of[0];
         for (uint64_t i = 0; i < 1000; i++)
             one_event(0);
@@ -307,7 +307,8 @@ static void many(uint64_t count)
     refuse(0);
 }
 
-/* Keep a block from the start, so that the process does not count as small. */
+/* Allocate a block of 16 GiB and keep it, so that the hook does not treat the process as small, and records its
+ * events. */
 static void hold_much(void)
 {
     made_usages++;
@@ -338,7 +339,7 @@ static void rests(uint64_t count)
         take(KEPT);
         if (i == KEEPING / 2)
             for (uint64_t k = 1; k <= 5; k++)
-                release(0, k); /* older than the blocks that are kept */
+                release(0, k); /* the first blocks of the process, older than those that this loop keeps */
     }
     refuse(0);
 }
@@ -399,12 +400,12 @@ static void bench(uint64_t count)
 
 enum { COLD_KIB = 64, COLD_WALK = 4 << 20, COLD_BLOCKS = 54, COLD_ROUNDS = 15, COLD_INTERRUPTED_NS = 20000 };
 
-static _Atomic uint64_t cold_turn; /* even: it is the allocating thread's turn */
+static _Atomic uint64_t cold_turn; /* even: the allocating thread's turn; odd: the freeing thread's turn */
 static uint64_t cold_iterations;
-static uint64_t cold_ticks_max; /* an interval that is longer was interrupted, and is not counted */
+static uint64_t cold_ticks_max; /* longer intervals are not counted, because the thread was interrupted */
 static double cold_round_ns[2][COLD_ROUNDS];
 
-/* Read a clock that costs little. Our code cannot move across the call. */
+/* Read a cheap clock. No instruction is moved from before the reading to after it, or back. */
 static uint64_t cold_ticks(void)
 {
 #if defined(__x86_64__)
@@ -417,7 +418,7 @@ static uint64_t cold_ticks(void)
 #endif
 }
 
-/* Touch a window that moves through more memory than the core's own caches hold. */
+/* Touch 64 KiB at *at, and advance *at. The windows cover 4 MiB in turn, more than the core's own caches hold. */
 static void touch_other_memory(volatile uint8_t *memory, size_t *at)
 {
     for (size_t done = 0; done < (size_t)COLD_KIB << 10; done += 64)
@@ -443,7 +444,8 @@ static uint64_t cold_half(bool frees, volatile uint8_t *memory, size_t *at, uint
     return took;
 }
 
-/* Each round is measured separately, because other processes use the machine, too. */
+/* Measure each round separately, because other processes may disturb some of them. cold() uses the median and the
+ * minimum. */
 static void *cold_thread(void *user)
 {
     const bool frees = user != NULL;

@@ -1,4 +1,5 @@
-/* Replaces PyTorch's libc10_cuda.so. Its allocator only counts, and calls libc10.so through the PLT. */
+/* Replaces PyTorch's libc10_cuda.so. Its allocator only adds up bytes, and reports to libc10.so through the PLT, as the
+ * real one does. */
 #include "gw_c10_door.h"
 
 #include <stdatomic.h>
