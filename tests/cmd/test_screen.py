@@ -15,7 +15,7 @@ import screen
 
 GPUWHY = os.environ["GPUWHY"]
 RECORDINGS = sorted((ROOT / "tests" / "fixtures" / "real").glob("*.gpuwhy"))
-LOGS = sorted((ROOT / "tests" / "logs" / "produced").glob("*.log"))
+LOGS = sorted((ROOT / "tests" / "logs" / "produced").glob("*.log"))[::int(os.environ["GPUWHY_EVERY"])]
 QUESTIONS = ["700", "Xid 79", "CUDNN_STATUS_INTERNAL_ERROR", "exit 137", "2"]
 
 

@@ -4,6 +4,9 @@
 Reads the logs of tests/logs/produced again with Windows line ends, colours, invalid UTF-8, as UTF-16, compressed,
 with launchers' prefixes, after the output of other ranks, and split into a job's two files, given in either order.
 Also checks that a long log needs no more memory than a short one.
+
+GPUWHY_EVERY=N reads only every Nth log and leaves out the memory: for builds with sanitizers, which start slowly and
+need more memory.
 """
 import csv
 import gzip
@@ -18,6 +21,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
+EVERY = int(os.environ.get("GPUWHY_EVERY", 1))
 HEALTHY = b"".join(b"step %d loss %.3f\n" % (i, 3 / (i + 1)) for i in range(40))
 
 
@@ -56,7 +60,7 @@ PREFIXES = ("torchrun's prefix",)
 
 def cases():
     with open(HERE / "produced" / "index.tsv", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
+        for row in list(csv.DictReader(file, delimiter="\t"))[::EVERY]:
             text = (HERE / "produced" / f"{row['id']}.log").read_bytes()
             yield row["id"], text
 
@@ -196,7 +200,9 @@ def check_memory():
 def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        wrong = check_shapes(folder) + check_two_files(folder) + check_ranks(folder) + check_pipe() + check_sources(folder) + check_memory()
+        wrong = check_shapes(folder) + check_two_files(folder) + check_ranks(folder) + check_pipe() + check_sources(folder)
+        if EVERY == 1:
+            wrong += check_memory()
     print(f"{wrong} wrong")
     return 1 if wrong else 0
 
