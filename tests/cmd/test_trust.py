@@ -255,13 +255,15 @@ class Killed(Case):
                 "witness": witness, "all but the copier": [pid] + relay + witness}
 
     def run_and_send(self, whom, number, after_s):
-        script = f"i=0; while [ $i -lt {self.LINES} ]; do echo line $i >&2; i=$((i+1)); done; echo done > done; exit 7"
-        (self.folder / "done").unlink(missing_ok=True)
+        script = f"echo started > started; i=0; while [ $i -lt {self.LINES} ]; do echo line $i >&2; i=$((i+1)); done; echo done > done; exit 7"
+        for name in ("started", "done"):
+            (self.folder / name).unlink(missing_ok=True)
         process = self.start("sh", "-c", script, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         output = []
         reader = threading.Thread(target=lambda: output.append(process.stderr.read()))
         reader.start()
         wait_until(lambda: self.names(process.pid)["copier"] or process.poll() is not None, "the copier")
+        wait_until((self.folder / "started").exists, "the program") # the supervisor starts it after the copier
         time.sleep(after_s)
         hit = self.names(process.pid)[whom]
         for pid in hit:
