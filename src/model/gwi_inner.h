@@ -236,9 +236,10 @@ typedef struct gwi_model {
     char *line;
     size_t line_bytes;
     struct gwi_stderr_state {
-        bool in_traceback, chain, chain_oom, chained, last_frame_next;
+        bool in_traceback, chain, chain_oom, chained, after_oom, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
+        char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback */
         /* innermost frame of the current traceback that is not in an installed package */
         char own_frame[GW_STDERR_LINE_MAX];
     } stderr_state;

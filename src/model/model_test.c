@@ -705,6 +705,19 @@ static void test_traceback(void **state)
     assert_string_equal(facts->frame, "File \"train.py\", line 12, in run");
     assert_int_equal(gw_exception_kind_of(facts), GW_EXCEPTION_SCRIPT);
     gw_model_free(model);
+
+    /* a parent's report of the failed child does not replace the child's exception or its frames */
+    gw_feed_open_bare(&feed);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"train.py\", line 12, in run\n"
+                          "ValueError: bad labels\n"
+                          "Traceback (most recent call last):\n  File \"start.py\", line 3, in <module>\n"
+                          "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n");
+    model = gw_feed_finish(&feed);
+    facts = &model->stderr_facts;
+    assert_string_equal(facts->exception.text, "ValueError: bad labels");
+    assert_string_equal(facts->frame, "File \"train.py\", line 12, in run");
+    assert_string_equal(facts->own_frame, "File \"train.py\", line 12, in run");
+    gw_model_free(model);
 }
 
 static void test_chained_traceback_keeps_the_out_of_memory(void **state)

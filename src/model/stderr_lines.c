@@ -126,9 +126,9 @@ static size_t exception_name_bytes(const char *line)
     return line[count] == '\0' || line[count] == ':' ? count : 0;
 }
 
-static void keep_frame(gw_stderr_facts *facts, struct gwi_stderr_state *state, const char *frame)
+static void keep_frame(struct gwi_stderr_state *state, const char *frame)
 {
-    snprintf(facts->frame, sizeof facts->frame, "%.*s", (int)sizeof facts->frame - 1, frame);
+    snprintf(state->frame, sizeof state->frame, "%.*s", (int)sizeof state->frame - 1, frame);
     if (!has(frame, "-packages/") && !has(frame, "/lib/python") && !has(frame, "File \"<"))
         snprintf(state->own_frame, sizeof state->own_frame, "%.*s", (int)sizeof state->own_frame - 1, frame);
 }
@@ -141,10 +141,10 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
         if (!state->chain)
             state->chain_oom = state->chained = false;
         enum { LINES_BETWEEN_MAX = 2 };
-        facts->exception_after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
+        state->after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
         state->in_traceback = true;
         state->chain = false;
-        state->own_frame[0] = '\0';
+        state->frame[0] = state->own_frame[0] = '\0';
         facts->traceback = true;
         return;
     }
@@ -159,7 +159,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     if (line[0] == ' ' || line[0] == '\t') {
         const char *frame = line + strspn(line, " \t");
         if (gw_begins(frame, "File \""))
-            keep_frame(facts, state, frame);
+            keep_frame(state, frame);
         return;
     }
     size_t name = exception_name_bytes(line);
@@ -177,7 +177,9 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     facts->exception_about_child = about_child;
     state->lines_since_exception = 0;
     keep(&facts->exception, t_ns, line, true);
+    memcpy(facts->frame, state->frame, sizeof facts->frame);
     memcpy(facts->own_frame, state->own_frame, sizeof facts->own_frame);
+    facts->exception_after_oom = state->after_oom;
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
     facts->exception_is_chained = state->chained;
