@@ -57,7 +57,7 @@ const gw_cause gwi_cause_device_busy_or_partition = {
     .id = "device-busy-or-partition",
     .summary = "The card rejects this process: exclusive mode, no MIG instance, or an MPS limit.",
     .proof = "a first context that failed with 46 on a card in prohibited mode or in exclusive mode while another "
-             "process holds it, or that failed with 805 to 809",
+             "process holds it, or that failed with 805, 807, 808 or 809",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Set the default compute mode (nvidia-smi -c 0), or wait until the other process has ended\n"
                   "With MIG: create an instance, and put its UUID into CUDA_VISIBLE_DEVICES\n"

@@ -51,8 +51,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!driver_says && (event == NULL || (first == NULL && c->hang.hang == NULL && !c->bad_end)))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a link between cards had an uncorrectable error");
+    bool is_xid = event != NULL && event->kind == GW_MACHINE_XID;
     /* For a sticky failure, gwi_say_sticky() reports the Xids. */
-    if (event != NULL && (first == NULL || first != c->sticky))
+    if (event != NULL && (first == NULL || first != c->sticky || !is_xid))
         gwi_say_machine_event(c, finding, event);
     for (size_t i = 0; i < cards; i++)
         say_counters(c, finding, card[i]);
@@ -63,7 +64,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (first != NULL)
         gwi_say_consequences(c, finding, first);
     bool told_twice = driver_says && event != NULL;
-    bool by_xid = event != NULL && event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
+    bool by_xid = is_xid && event->is_ours && gwi_is_xid_verified(event);
     if (!driver_says && !gwi_is_card_failure(c))
         return GW_HYPOTHESIS; /* such a failure also occurs while all links work */
     if (first != NULL && by_xid && gwi_happened_with_failure(c, event) && (told_twice || cards > 1))
