@@ -135,7 +135,7 @@ static size_t symbol_bytes(const gw_item *item)
 
 static size_t item_bytes_max(const gw_item *item)
 {
-    enum { FIXED = 64 };
+    enum { FIXED = 64, RING_CALL_BYTES_MAX = 2 + 3 * 8 + 3 };
     switch (item->kind) {
     case GW_ITEM_META:
     case GW_ITEM_MAPS:
@@ -147,7 +147,7 @@ static size_t item_bytes_max(const gw_item *item)
     case GW_ITEM_COUNTERS:
         return FIXED + 8 * GW_COUNT_COUNT + string_bytes(item->counters.thread_name);
     case GW_ITEM_RING:
-        return FIXED + 28 * (size_t)item->ring.count;
+        return FIXED + RING_CALL_BYTES_MAX * (size_t)item->ring.count;
     case GW_ITEM_STDERR:
         return FIXED + (size_t)item->stderr_part.count;
     case GW_ITEM_SYMBOL:
