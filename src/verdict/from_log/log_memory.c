@@ -25,10 +25,8 @@ enum {
 typedef struct sums {
     bool has_wanted, has_total, has_free, has_allocated, has_reserved, has_limit, has_own;
     uint64_t wanted, total, free, allocated, reserved, limit;
-    uint64_t own;         /* memory of the whole process: pool, context, libraries */
-    uint64_t listed;      /* memory of all processes that the message lists */
-    uint64_t listed_most; /* memory of the largest of these processes */
-    char other_pid[16];   /* pid of the largest other process; "": none is known */
+    uint64_t own;       /* memory of the whole process: pool, context, libraries */
+    char other_pid[16]; /* pid of the largest other process; "": none is known */
 } sums;
 
 static void take(const gw_log_find *find, const char *field, bool *has, uint64_t *bytes)
@@ -265,18 +263,16 @@ static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
 
 /* ---- again, and sooner ---- */
 
-static bool progress_near(const gw_log *log, const gw_log_find *at, int64_t *ret_number)
+/* Find the first line of progress shortly after a find, and return its step. */
+static bool step_after(const gw_log *log, const gw_log_find *at, int64_t *ret_number)
 {
-    bool found = false;
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        uint64_t distance = find->order > at->order ? find->order - at->order : at->order - find->order;
-        if (find->sign == GW_SAYS_PROGRESS && distance <= NEARBY_LINES && gw_log_number(find, "number", ret_number) &&
-            find->order >= at->order)
+        if (find->sign == GW_SAYS_PROGRESS && find->order >= at->order && find->order - at->order <= NEARBY_LINES &&
+            gw_log_number(find, "number", ret_number))
             return true;
-        found = false;
     }
-    return found;
+    return false;
 }
 
 /* Report a leak if a request of the same size was refused earlier in the log, at a higher step number than now. The
@@ -285,12 +281,12 @@ static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
 {
     int64_t now, before;
     const char *wanted = gw_log_text(it->find, "wanted");
-    if (wanted == NULL || !progress_near(c->log, it->find, &now))
+    if (wanted == NULL || !step_after(c->log, it->find, &now))
         return false;
     for (const gwi_statement *earlier = c->statement; earlier < it; earlier++) {
         const char *same = gw_log_text(earlier->find, "wanted");
         if (earlier->find->order == it->find->order || same == NULL || strcmp(same, wanted) != 0 ||
-            !progress_near(c->log, earlier->find, &before) || before <= now)
+            !step_after(c->log, earlier->find, &before) || before <= now)
             continue;
         gwi_log_decide(it, "gpu-oom-leak", GW_SUPPORTED,
                        "the same request failed before, at step %lld; this time at step %lld: the memory of the "
