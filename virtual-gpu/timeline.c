@@ -430,12 +430,9 @@ static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wai
         *ret_command = gwi_command_keep(command);
     append(stream, command);
     gwi_advance();
-    if (gwi.active != NULL) {
-        if (!engine_start())
-            return CUDA_ERROR_OPERATING_SYSTEM;
-        if (next_due_ns() <= gwi.engine_wake_ns || gwi.engine_wake_ns == 0)
-            pthread_cond_broadcast(&gwi.changed);
-    }
+    /* If the system refuses the engine's thread, the work goes on only during the program's calls. */
+    if (gwi.active != NULL && engine_start() && (next_due_ns() <= gwi.engine_wake_ns || gwi.engine_wake_ns == 0))
+        pthread_cond_broadcast(&gwi.changed);
     return 0;
 }
 
