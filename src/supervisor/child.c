@@ -109,6 +109,8 @@ void gwi_signals_begin(gwi_signals *signals)
     sigaction(SIGCHLD, &standard, &signals->child_before); /* an inherited SIG_IGN would discard exit statuses */
     sigprocmask(SIG_BLOCK, &taken, &signals->mask_before);
     signals->fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals->fd < 0) /* a signal that cannot be passed on must still end this process */
+        sigprocmask(SIG_SETMASK, &signals->mask_before, NULL);
     start_witness(signals, &taken);
 }
 

@@ -131,9 +131,10 @@ bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool 
     gwi_hang_stacks stacks = {.watch = watch, .process = threads, .like = &item, .put = put, .user = user};
     stacks.for_ns = watch->now_ns - process->since_ns;
     gwi_hang_stacks_begin(&stacks);
+    size_t count = 0;
     /* Record the threads that use the driver first, because they explain the most. */
     for (int driver = 1; driver >= 0; driver--) {
-        for (size_t i = 0, count = 0; i < threads->thread_count && count < THREADS_TOLD_MAX; i++) {
+        for (size_t i = 0; i < threads->thread_count && count < THREADS_TOLD_MAX; i++) {
             const gw_stack_thread *thread = &threads->thread[i];
             if (uses_driver(watched(watch, process->pid, thread->tid)) != (driver == 1))
                 continue;

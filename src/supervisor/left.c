@@ -144,12 +144,15 @@ static time_t age_of(const char *folder)
 int gwi_run_folder_lock(const char *folder, bool alone)
 {
     gw_path path;
-    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK)
+    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK) {
+        errno = ENAMETOOLONG;
         return -1;
+    }
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+        int error = errno;
         close(fd);
-        errno = EWOULDBLOCK;
+        errno = error;
         return -1;
     }
     return fd;

@@ -80,7 +80,6 @@ struct gw_sites {
     bool means_found;
     char *cwd, *script, *script_folder, *executable; /* owned; NULL: not known */
     unsigned arguments;
-    uint32_t command_pid;
     uint64_t begun_realtime_ns;
 };
 
