@@ -214,32 +214,39 @@ static void read_class(reader *in, part *ret)
     ret->best.count = 0;
 }
 
-/* Skip "(" and the characters that define the kind of the group. Returns false for a lookaround, because the match
- * need not contain its text. */
-static bool open_group(reader *in)
+typedef enum group { GROUP_PLAIN, GROUP_LOOKAROUND, GROUP_WITH_OPTIONS } group;
+
+/* Skip "(" and the characters that define the kind of the group. */
+static group open_group(reader *in)
 {
     in->at++; /* skip ( */
     if (in->at[0] == '?' &&
         (in->at[1] == '!' || in->at[1] == '=' || (in->at[1] == '<' && (in->at[2] == '!' || in->at[2] == '=')))) {
         in->at += in->at[1] == '<' ? 3 : 2;
-        return false;
+        return GROUP_LOOKAROUND;
     }
     if (in->at[0] == '?' && in->at[1] == '<') {
         in->at += strcspn(in->at, ">");
         in->at += *in->at == '>';
     } else if (in->at[0] == '?' && in->at[1] == ':') {
         in->at += 2;
+    } else if (in->at[0] == '?') {
+        in->at += strcspn(in->at, ":)");
+        in->at += *in->at == ':';
+        return GROUP_WITH_OPTIONS;
     }
-    return true;
+    return GROUP_PLAIN;
 }
 
 static void read_group(reader *in, part *ret)
 {
-    bool needed = open_group(in);
+    group kind = open_group(in);
     read_choice(in, ret);
     in->at += *in->at == ')';
-    if (!needed)
+    if (kind == GROUP_LOOKAROUND) /* the match need not contain its text */
         set_whole(ret, "");
+    else if (kind == GROUP_WITH_OPTIONS) /* with (?i:...), letters match in either case */
+        set_anything(ret);
 }
 
 static void read_escape(reader *in, part *ret)

@@ -160,6 +160,8 @@ static void literals_are_what_a_line_must_hold(void **state)
                  {"abc(?!longer than it)", 1, "abc"},
                  {"(?<!longer )abc(?=no)", 1, "abc"},
                  {"\\bword\\b", 1, "word"},
+                 {"(?i:abcd|efgh) xyz", 1, " xyz"},
+                 {"(?i:abcd|efgh)", 0, ""},
                  {"abc|.", 0, ""},
                  {"a|b", 0, ""},
                  {"abc(def", 1, "abcdef"},
