@@ -107,13 +107,22 @@ bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before)
 {
     bool found = false;
     pthread_mutex_lock(&gwi_lock);
-    while (innermost != NULL && is_within(innermost->scope, scope)) {
-        gwi_entry *entry = innermost;
-        *ret_before = entry->before;
-        innermost = entry->outer;
+    for (gwi_entry **at = &innermost, *inner = NULL; *at != NULL;) {
+        gwi_entry *entry = *at;
+        if (!is_within(entry->scope, scope)) {
+            inner = entry;
+            at = &entry->outer;
+            continue;
+        }
+        if (inner == NULL) {
+            *ret_before = entry->before;
+            found = true;
+        } else if (inner->before == scope->device->context) {
+            inner->before = entry->before; /* leaving the inner scope must not bring back the ended scope's context */
+        }
+        *at = entry->outer;
         unlink_entry_locked(entry);
         free(entry);
-        found = true;
     }
     pthread_mutex_unlock(&gwi_lock);
     return found;

@@ -173,6 +173,26 @@ static void inner_scopes_end_first(void **state)
     gs_report_free(report);
 }
 
+static void outermost_scopes_end_in_any_order(void **state)
+{
+    (void)state;
+    for (int left_first = 0; left_first < 2; left_first++) {
+        gs_scope *first = open_scope("first"), *second = open_scope("second"), *inner;
+        CUdeviceptr block;
+        gs_options name = {.name = "inner"};
+        assert_int_equal(gs_begin(second, &name, &inner), GS_OK);
+        assert_int_equal(gs_end(first, NULL), GS_OK);
+        assert_int_equal(gs_alloc(inner, MIB, &block), GS_OK);
+        if (left_first) {
+            assert_int_equal(gs_leave(inner), GS_OK);
+            assert_int_equal(gs_enter(inner), GS_OK);
+        }
+        assert_int_equal(gs_end(inner, NULL), GS_OK);
+        assert_int_equal(gs_alloc(second, MIB, &block), GS_OK);
+        end_clean(second);
+    }
+}
+
 /* ---- limits and failures ---- */
 
 static void no_memory_is_an_answer(void **state)
@@ -757,6 +777,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_end_gives_everything_back),
         cmocka_unit_test(what_is_given_back_is_not_held),
         cmocka_unit_test(inner_scopes_end_first),
+        cmocka_unit_test(outermost_scopes_end_in_any_order),
         cmocka_unit_test(no_memory_is_an_answer),
         cmocka_unit_test(scopes_are_for_those_inside),
         cmocka_unit_test(a_module_says_what_is_wrong),
