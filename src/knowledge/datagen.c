@@ -720,7 +720,7 @@ static void write_tables(FILE *out)
 
 static void write_names(FILE *out, int index)
 {
-    fputs("\n/* Every result a driver may answer, X(name, number). */\n#define GW_CUDA_RESULTS(X)", out);
+    fputs("\n/* All results of the driver, as X(name, number). */\n#define GW_CUDA_RESULTS(X)", out);
     for (int i = 0; i < row_counts[index]; i++) {
         const row *r = &rows[index][i];
         if (!is_dash(field_of(index, r, "driver_name")))
@@ -733,9 +733,7 @@ static void write_names(FILE *out, int index)
 
 static void write_texts(FILE *out, int index)
 {
-    fputs(
-        "\n/* As cuGetErrorString() returns them, X(number, text): those that are known. */\n#define GW_CUDA_TEXTS(X)",
-        out);
+    fputs("\n/* The known texts of cuGetErrorString(), as X(number, text). */\n#define GW_CUDA_TEXTS(X)", out);
     for (int i = 0; i < row_counts[index]; i++) {
         const row *r = &rows[index][i];
         if (is_dash(field_of(index, r, "text")))
@@ -744,7 +742,7 @@ static void write_texts(FILE *out, int index)
         write_text(out, field_of(index, r, "text"));
         fputc(')', out);
     }
-    fputs("\n\n/* The same, one by one, after the driver's name. */\n", out);
+    fputs("\n\n/* The same texts, one macro for each name of a result. */\n", out);
     for (int i = 0; i < row_counts[index]; i++) {
         const row *r = &rows[index][i];
         if (is_dash(field_of(index, r, "driver_name")) || is_dash(field_of(index, r, "text")))
@@ -772,7 +770,7 @@ static void write_pattern(FILE *out, int index, const char *macro, const char *n
 
 static void write_sticky(FILE *out, int index)
 {
-    fputs("\n/* Does every later call of the process fail, too? */\n"
+    fputs("\n/* Return 1 if every later call of the process fails after this result, else 0. */\n"
           "static inline int gw_cuda_is_sticky(unsigned result)\n{\n    switch (result) {\n",
           out);
     for (int i = 0; i < row_counts[index]; i++) {
@@ -791,10 +789,10 @@ static void write_results(FILE *out)
           out);
     write_names(out, index);
     write_texts(out, index);
-    fputs("\n/* Alternatives of patterns: parts of a log line that name a result; and those that do only beside the "
-          "word CUDA. "
-          "*/\n",
-          out);
+    fputs(
+        "\n/* Parts of patterns for log lines: texts that name a result, and texts that name one only beside the word "
+        "CUDA. */\n",
+        out);
     write_pattern(out, index, "GW_CUDA_LOG_TEXTS", "log_text");
     write_pattern(out, index, "GW_CUDA_SHORT_LOG_TEXTS", "cuda_log_text");
     write_sticky(out, index);
