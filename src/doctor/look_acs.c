@@ -23,7 +23,7 @@ enum {
     ACS_ID = 0x000d,
     ACS_CONTROL = 6,
     REDIRECTS = 0x0c,
-    NAME_BYTES_MAX = 16, /* for a PCI address such as "0000:10:00.0"; its domain may have up to seven digits */
+    NAME_BYTES_MAX = 17, /* for a PCI address such as "0000:10:00.0"; its domain may have up to eight digits */
     BRIDGES_MAX = 256
 };
 
