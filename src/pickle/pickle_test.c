@@ -97,14 +97,15 @@ static void damage_is_named(void **state)
     expect_refused(BYTES("\x80\x04](Nu."), GW_CORRUPT, "something that is not a dict");
     expect_refused(BYTES("\x80\x04}(Nu."), GW_CORRUPT, "key without a value");
     expect_refused(BYTES("\x80\x04](a."), GW_CORRUPT, "too few");
-    expect_refused(BYTES("\x80\x04N](Na."), GW_CORRUPT, "too few"); /* must not take the value below the mark */
+    expect_refused(BYTES("\x80\x04N](Na."), GW_CORRUPT, "too few"); /* APPEND must not use the list below the mark */
     expect_refused(BYTES("\x80\x04\x85."), GW_CORRUPT, "too few");
     expect_refused(BYTES("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), GW_UNSUPPORTED, "a text of");
     expect_refused(BYTES("\x80\x04\x8b\xff\xff\xff\xff."), GW_UNSUPPORTED, "an integer of");
     expect_refused(BYTES("\x80\x04X\xff\xff\x00\x00."), GW_CORRUPT, "ends early");
 }
 
-/* A container that contains itself, directly or through another one, would make a program loop forever. */
+/* A container must not contain itself, directly or through another one: a program that follows its items would loop
+ * forever. */
 static void cycles_are_refused(void **state)
 {
     (void)state;
@@ -174,7 +175,8 @@ static void values(void **state)
     assert_int_equal(value.type, GW_PICKLE_FLOAT);
     assert_memory_equal(&value.number, &expected_float, sizeof expected_float);
     size_t bytes;
-    for (size_t i = 10; i < 13; i++) { /* written, read from the memo, and written again: all have the same id */
+    /* the same text three times: written, read from the memo, and written again; all must have the same id */
+    for (size_t i = 10; i < 13; i++) {
         gw_pickle_value text = gw_pickle_at(p, root, i, NULL);
         assert_string_equal(gw_pickle_text(p, text, &bytes), "hi");
         assert_int_equal(bytes, 2);
@@ -183,7 +185,7 @@ static void values(void **state)
     assert_int_equal(gw_pickle_count(p, gw_pickle_at(p, root, 13, NULL)), 0);
     assert_int_equal((int64_t)gw_pickle_at(p, root, 14, NULL).number, -1);
     assert_int_equal(gw_pickle_count(p, gw_pickle_at(p, root, 15, NULL)), 2);
-    assert_int_equal(gw_pickle_at(p, root, 16, NULL).type, GW_PICKLE_NONE); /* beyond the end */
+    assert_int_equal(gw_pickle_at(p, root, 16, NULL).type, GW_PICKLE_NONE); /* no item has this index */
     gw_pickle_free(p);
 }
 
@@ -214,7 +216,7 @@ typedef struct seen {
     uint64_t dicts, lists, most_items;
 } seen;
 
-/* Fold a dict to the value of its key "a". */
+/* A fold function: replaces a dict by the value of its key "a", and fails for a dict with a key "b". */
 static gw_status fold(void *user, gw_pickle *p, gw_pickle_value container, gw_pickle_value *ret_folded, gw_error *err)
 {
     seen *s = user;
@@ -245,7 +247,8 @@ static void add(out *o, const void *data, size_t bytes)
     o->bytes += bytes;
 }
 
-/* Make a list of `count` dicts {"a": i}. Python writes it in batches, PyTorch's own pickler all at once. */
+/* Write a pickle of a list of `count` dicts {"a": i} to `o`, in batches of `batch` dicts. Python's pickler writes
+ * batches of 1,000, and PyTorch's own pickler writes all dicts in one batch. */
 static void make_list(out *o, unsigned count, unsigned batch)
 {
     o->bytes = 0;
@@ -276,7 +279,7 @@ static void folded_values(void **state)
         make_list(&o, counts[k][0], counts[k][1]);
         assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
         assert_int_equal(s.dicts, counts[k][0]);
-        assert_int_equal(s.lists, 1); /* `fold` is called once, regardless of the batches */
+        assert_int_equal(s.lists, 1); /* `fold` is called once for the list, regardless of the number of batches */
         assert_int_equal(s.most_items, counts[k][0]);
         for (unsigned i = 0; i < counts[k][0]; i++) {
             gw_pickle_value value = gw_pickle_at(p, root, i, NULL);
@@ -306,7 +309,7 @@ static void folded_is_shared_and_final(void **state)
         assert_int_equal(gw_pickle_at(p, root, i, NULL).number, 7);
     gw_pickle_free(p);
     p = NULL;
-    /* a file that changes a folded dict is rejected */
+    /* a file that changes a dict after it was folded must be rejected */
     gw_status st = read_bytes(BYTES("\x80\x04](}\x94\x8c\x01"
                                     "aK\x07sh\x00\x8c\x01xNse."),
                               &options, &p, &root, &err);
@@ -319,7 +322,7 @@ static void folded_is_shared_and_final(void **state)
     assert_non_null(strstr(err.text, "no b, please"));
 }
 
-/* A folded container takes no memory for items, so thousands of dicts fit into little memory. */
+/* A folded container needs no memory for items: 30,000 dicts fit into 3 MiB if they are folded, but not otherwise. */
 static void memory_is_bounded(void **state)
 {
     (void)state;
@@ -348,7 +351,7 @@ static void add_texts(out *o, unsigned count)
     }
 }
 
-/* Every limit below the memory that a file needs must be enforced, whichever table reaches it. */
+/* Reading must fail for every limit below the memory that the file needs, whichever table reaches the limit. */
 static void every_table_is_bounded(void **state)
 {
     (void)state;

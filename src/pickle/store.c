@@ -1,4 +1,4 @@
-/* Stores texts and containers, and looks them up for the caller. */
+/* Stores the texts and containers of a pickle file, and looks them up for the caller. */
 #include "gw_array.h"
 #include "gw_hash.h"
 #include "gwi_store.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Check that `more` bytes do not exceed the limit. */
+/* Check that the store may grow by `more` bytes. Its size is limited by memory_max. */
 static gw_status check_memory(const gw_pickle *store, uint64_t more, gw_error *err)
 {
     if (more > store->memory_max - store->memory)
@@ -21,7 +21,8 @@ gw_status gwi_store_room(gw_pickle *store, void *array, uint64_t wanted, uint64_
 {
     if (wanted <= *capacity)
         return GW_OK;
-    uint64_t wider = *capacity + *capacity / 2; /* not twice, because unused room counts against memory_max */
+    /* grow by half, not to twice the size, because unused capacity counts against memory_max */
+    uint64_t wider = *capacity + *capacity / 2;
     wider = wider < wanted ? wanted : wider;
     wider = wider < 4 ? 4 : wider;
     bool wraps = wider > UINT64_MAX / 2 / element_bytes;
@@ -187,7 +188,7 @@ static const gwi_node *node_of(const gw_pickle *store, gw_pickle_value value)
     return &store->node[value.number];
 }
 
-/* Return the current value. A container may have been folded after it was put into another one. */
+/* Return `value` or, if it is a container that was folded in the meantime, the value that replaced it. */
 static gw_pickle_value current(const gw_pickle *store, gw_pickle_value value)
 {
     bool container = value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;

@@ -3,8 +3,8 @@
  *
  *    gpuwhy: python train.py: good exited 0 after 3.1 s, bad exited 1 after 1.2 s
  *
- *    Differs  driver       kernel module        550.54.14 -> 535.104.05
- *             environment  CUDA_VISIBLE_DEVICES (none) -> 1
+ *    Differs  driver       kernel module: 550.54.14 -> 535.104.05
+ *             environment  CUDA_VISIBLE_DEVICES: (none) -> 1
  *    Diverges after 214 identical calls
  *             good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
  *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
@@ -35,7 +35,7 @@ static void add_line(page *at, const char *line)
     at->label = "";
 }
 
-/* Add a value. A long value (a file, a list of folders) is cut at the front, because its end is more specific. */
+/* Add a value. Of a long value (a path, a list of folders), print only the end, because the end is more specific. */
 static void add_value(gw_text *line, const gw_trait *trait)
 {
     if (trait == NULL) {
@@ -51,7 +51,7 @@ static void add_value(gw_text *line, const gw_trait *trait)
         gw_text_addf(line, "%s%s", cut > 0 ? "..." : "", trait->text + cut);
 }
 
-/* Add the ratio of the two values if both are numbers and the good one is positive. */
+/* Add the ratio bad / good if both values are numbers and the good one is positive. */
 static void add_ratio(gw_text *line, const gw_difference *difference)
 {
     if (difference->good == NULL || difference->bad == NULL || !difference->good->has_value ||
@@ -74,7 +74,8 @@ static void add_difference(page *at, const gw_difference *difference)
     gw_text_free(&line);
 }
 
-/* Print the differences that matter, or those that do not, in at most `lines_max` lines. */
+/* Print the differences that matter (or, if `matters` is false, those that do not), in at most `lines_max` lines, and
+ * the number of those left out. */
 static void add_differences(page *at, const gw_comparison *comparison, bool matters, size_t lines_max)
 {
     size_t told = 0, left = 0;

@@ -1,5 +1,5 @@
-/* Renders verdicts: text for people, JSON for programs. Nothing is computed here: all content comes from the
- * gw_verdict. The functions keep no state and may be called from any thread. */
+/* Renders verdicts: text for people, JSON for programs. All content comes from the gw_verdict, except the line of
+ * source code in the text. The functions keep no state and may be called from any thread. */
 #ifndef GW_RENDER_H
 #define GW_RENDER_H
 
@@ -15,13 +15,12 @@ enum { GW_JSON_SCHEMA = 1 };
 typedef struct gw_render_style {
     unsigned width;    /* columns to wrap at; 0: 80 */
     bool colour;       /* the output is a terminal, and colours are wanted */
-    bool running;      /* the program is still running: do not print "how it ended is not known" */
+    bool running;      /* the program is still running: print "is running" if the exit status is unknown */
     bool all;          /* print everything instead of one screen */
-    const char *again; /* the command that prints everything, shown after "12 more lines: "; NULL: gpuwhy explain
-                        * --all with the verdict's recording */
+    const char *again; /* command that prints everything, for the last line; NULL: gpuwhy explain --all */
 } gw_render_style;
 
-/* Number of lines on a screen. A terminal of 24 lines needs one for the shell's next prompt. */
+/* Number of lines that fit on one screen: a terminal has 24, and one is left for the next prompt of the shell. */
 enum { GW_RENDER_LINES = 23 };
 
 /* Add the verdict as text to `text`: a head line, then labelled paragraphs. Each line ends with a newline. Unless
@@ -29,11 +28,12 @@ enum { GW_RENDER_LINES = 23 };
  * how many lines were left out. Control characters in strings from elsewhere (arguments, log lines, source files)
  * become '?'.
  *
- * Below the place, the user's line of source is printed if its file exists on this machine and has not changed since
- * the run (gwi_source.h). */
+ * Below the location of the user's frame, its line of source code is printed if the file exists on this machine and has
+ * not changed since the run (gwi_source.h). */
 void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
-/* Add the verdict as one JSON object and a newline. Returns GW_NOMEM, with `text` unchanged, if there is no memory. */
+/* Add the verdict to `text` as one JSON object and a newline. Returns GW_NOMEM, with `text` unchanged, if out of
+ * memory. */
 GW_MUST_CHECK gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* Reads the user's source line, with its neighbours, for the verdict text.
+/* Reads the line of source code at the user's frame, and the lines around it, for the text of a verdict.
  *
- * A line is printed only if it is certainly the line that ran: the file must be a regular file on the machine of the
- * run and unchanged since the run began. For native code the file must also be older than the module that was built
- * from it. At most GWI_SOURCE_BYTES_MAX of the file are read. */
+ * A line is printed only if it is certainly the line that ran: the run must have been on this machine, and the file
+ * must be a regular file that has not changed since the run began. For native code the file must also be older than the
+ * module that was built from it. At most GWI_SOURCE_BYTES_MAX bytes of the file are read. */
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
 
@@ -11,15 +11,15 @@
 enum { GWI_SOURCE_LINES = 3, GWI_SOURCE_LINE_MAX = 512, GWI_SOURCE_BYTES_MAX = 8 << 20 };
 
 typedef enum gwi_source_state {
-    GWI_SOURCE_NONE,    /* print nothing: no file, not readable, too large, or from another machine */
-    GWI_SOURCE_CHANGED, /* the file may have changed since the program ran or was built */
+    GWI_SOURCE_NONE,    /* print nothing: no such line, not readable, too large, or a run on another machine */
+    GWI_SOURCE_CHANGED, /* the file may be newer than the start of the run, or than the built module */
     GWI_SOURCE_READ
 } gwi_source_state;
 
 typedef struct gwi_source {
-    unsigned first;                                   /* line number of line[0] */
+    unsigned first;                                   /* line number of line[0], from 1 */
     unsigned count;                                   /* number of lines in `line` */
-    char line[GWI_SOURCE_LINES][GWI_SOURCE_LINE_MAX]; /* raw bytes without line ends, truncated */
+    char line[GWI_SOURCE_LINES][GWI_SOURCE_LINE_MAX]; /* raw bytes, without line ends; longer lines are truncated */
 } gwi_source;
 
 /* Read the line of the user's frame in verdict->where, and the lines around it. *ret_source is valid only if

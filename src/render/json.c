@@ -27,11 +27,11 @@ static struct json_object *strings(const gw_string_list *list)
     return array;
 }
 
-/* Write whole numbers without a fraction, because most values are bytes and counts. */
+/* Return a JSON number. Whole numbers have no fraction, because most values are bytes and counts. */
 static struct json_object *number(double value)
 {
     if (!isfinite(value))
-        return NULL; /* JSON has no infinity and no NaN */
+        return NULL; /* null, because JSON has no infinity and no NaN */
     if (value >= -9e15 && value <= 9e15 && value == (double)(int64_t)value)
         return json_object_new_int64((int64_t)value);
     return json_object_new_double(value);

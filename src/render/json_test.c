@@ -116,7 +116,7 @@ static void values_survive(void **state)
     assert_int_equal(json_object_get_int64(get(first, "value")), 17179869184);
     struct json_object *second = json_object_array_get_idx(get(root, "evidence"), 1);
     assert_null(get(second, "t_s"));
-    assert_null(get(second, "value")); /* JSON has no NaN */
+    assert_null(get(second, "value")); /* NaN is written as null, because JSON has no NaN */
     struct json_object *program = get(root, "program");
     assert_string_equal(json_object_get_string(json_object_array_get_idx(get(program, "argv"), 0)), "a\"b\\c");
     assert_string_equal(json_object_get_string(json_object_array_get_idx(get(program, "argv"), 1)), "\xEF\xBF\xBD");

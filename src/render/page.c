@@ -73,7 +73,7 @@ void gwi_page_free(gwi_page *page)
 
 /* ---- cutting ---- */
 
-/* True if a clause ends before the space at `at`, so that the text may be cut there. */
+/* True if a clause ends before the space at `at`: the text may be cut there. */
 static bool is_clause_end(const char *body, size_t at)
 {
     return at > 0 && (strchr(":;.,", body[at - 1]) != NULL || body[at + 1] == '(');
@@ -99,7 +99,7 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
         if (body[at] != ' ' || (longest != 0 && !is_clause_end(body, at)))
             continue;
         if (longest != 0 && at * 5 < longest * 3)
-            break; /* an earlier end of a clause would leave too little text */
+            break; /* a cut at an earlier end of a clause would leave too little of the text */
         char *cut = with_dots(body, at);
         bool fits = cut != NULL && gwi_paragraph_lines(page, paragraph, cut) <= lines;
         if (cut == NULL || (fits && (longest != 0 || is_clause_end(body, at))))
@@ -110,7 +110,7 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
     return with_dots(body, longest);
 }
 
-/* Return the number of bytes of a word that fill at most `count` columns, counted from its end if `from_end`. */
+/* Return how many bytes at the beginning of a word, or at its end if `from_end`, fit into `count` columns. */
 static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
 {
     size_t used = 0;

@@ -3,7 +3,7 @@
  * A screen has few lines, and the most important parts must be on it: the verdict, the place, what to do, and the
  * decisive evidence. The table `rules` lists the order in which paragraphs receive lines, and the maximum number of
  * lines of each. If a paragraph does not fit, it is left out together with all later paragraphs of its section, because
- * the paragraphs of a section are sorted by weight. */
+ * the most important paragraphs of a section come first. */
 #include "gwi_page.h"
 
 #include <limits.h>
@@ -27,7 +27,7 @@ static const rule rules[] = {
 };
 enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
 
-/* Sections of one pool share a label and a limit of lines. */
+/* The sections of one pool share a limit on their total number of lines. POOL_REST has no limit of its own. */
 typedef enum pool { POOL_REST, POOL_WHY, POOL_NEXT, POOL_COUNT } pool;
 
 static pool pool_of(gwi_section section)
@@ -51,8 +51,8 @@ static unsigned lines_shown(const gwi_page *page, const gwi_paragraph *paragraph
     return gwi_paragraph_lines(page, paragraph, paragraph->shown) + (paragraph->section == GWI_HEAD);
 }
 
-/* Return the body, or its brief form if the body is too long, cut to at most `lines` lines. Words longer than a line
- * are shortened in the middle. */
+/* Return the text to show: the body, or the brief form if the body is too long, cut to at most `lines` lines. Words
+ * longer than a line are shortened in the middle. */
 static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned lines)
 {
     unsigned whole = gwi_paragraph_lines(page, paragraph, paragraph->body);
@@ -64,7 +64,7 @@ static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned l
     return text;
 }
 
-/* Show the paragraph in at most `lines` lines. Returns false without changes if there is no room. */
+/* Show the paragraph in at most `lines` lines. Returns false without changes if there is no room or no memory. */
 static bool show(screen *it, gwi_paragraph *paragraph, unsigned lines)
 {
     pool of = pool_of(paragraph->section);
@@ -91,7 +91,7 @@ static unsigned room_for(const screen *it, gwi_section section)
     return it->left < room ? it->left : room;
 }
 
-/* Show the user's line with its neighbours, or without them if there is too little room. */
+/* Show the user's line of source code with the lines around it, or alone if there is too little room. */
 static void show_source(screen *it)
 {
     unsigned lines = 0;
@@ -105,8 +105,8 @@ static void show_source(screen *it)
     }
 }
 
-/* Show a paragraph within the limits of a rule. Skip it if it would be cut to one line although the rule allows more,
- * because one line is of little use. */
+/* Show a paragraph within the limits of a rule. Do not show it if only one line is left and the rule would allow more,
+ * because one line of a longer text is of little use. */
 static bool show_by(screen *it, gwi_paragraph *paragraph, const rule *one)
 {
     unsigned room = room_for(it, paragraph->section);
@@ -139,8 +139,8 @@ static void fill(screen *it)
     }
 }
 
-/* Return the number of lines of the whole body. A word longer than a line counts as one line, because it is shortened
- * when it is shown. */
+/* Return the number of lines that the whole paragraph takes. Words longer than a line are shortened first, as when it
+ * is printed. */
 static unsigned lines_printed(gwi_page *page, const gwi_paragraph *paragraph)
 {
     char *narrow = gwi_paragraph_narrow(page, paragraph, paragraph->body);
@@ -162,7 +162,7 @@ unsigned gwi_page_fit(gwi_page *page, unsigned lines)
             follow(&it, &rules[i]);
     }
     fill(&it);
-    follow(&it, &confirm); /* with few causes, there may be room for how to confirm them */
+    follow(&it, &confirm); /* if lines are left, show how to confirm the causes */
     for (size_t i = 0; i < page->count; i++) {
         gwi_paragraph *paragraph = &page->paragraph[i];
         unsigned whole = lines_printed(page, paragraph), shown = lines_shown(page, paragraph);

@@ -1,4 +1,5 @@
-/* Reads the lines around the user's place from its source file, if the file is unchanged since the run. */
+/* Reads the line of the user's frame and the lines around it from the source file, if the file is unchanged since the
+ * run. */
 #include "gw_own.h"
 #include "gwi_source.h"
 
@@ -14,14 +15,14 @@ static uint64_t ns_of(struct timespec time)
     return time.tv_sec < 0 ? 0 : (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* Return the last time at which the file's contents, name or attributes changed. */
+/* Return the time at which the file's contents, name or attributes last changed. */
 static uint64_t changed_ns(const struct stat *info)
 {
     uint64_t content = ns_of(info->st_mtim), inode = ns_of(info->st_ctim);
     return content > inode ? content : inode;
 }
 
-/* True if the run was on this machine. Another machine may have a different file of the same name. */
+/* True if the run was on this machine. A file of the same name on another machine may be different. */
 static bool is_this_machine(const gw_verdict_run *run)
 {
     char host[256] = "";
@@ -52,7 +53,7 @@ static bool may_have_changed(const gw_verdict *verdict, const gw_where_frame *fr
 typedef struct scan {
     gwi_source *source;
     uint32_t wanted, at; /* line numbers, from 1 */
-    size_t bytes;        /* number of bytes of line `at` so far */
+    size_t bytes;        /* number of bytes of line `at` that were stored so far */
 } scan;
 
 static void end_line(scan *it)
@@ -85,7 +86,7 @@ static bool read_lines(int fd, uint32_t wanted, gwi_source *source)
         total += (size_t)bytes;
     }
     if (bytes == 0 && it.bytes > 0)
-        end_line(&it); /* the last line may lack its newline */
+        end_line(&it); /* the last line may have no newline */
     return source->first + source->count > wanted;
 }
 

@@ -29,7 +29,7 @@ enum {
     TAB_COLUMNS = 4
 };
 
-/* Add each entry of a list as a paragraph. */
+/* Add each entry of a list as a paragraph of its own. */
 static void add_list(gwi_page *page, gwi_section section, const char *label, const gw_string_list *list, bool numbered)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -42,7 +42,7 @@ static void add_list(gwi_page *page, gwi_section section, const char *label, con
     }
 }
 
-/* Return the length of an item without its detail, e.g. of "other processes" in "other processes (0 B)". */
+/* Return the length of an item without its detail in brackets, e.g. of "other processes" in "other processes (0 B)". */
 static int without_detail(const char *item)
 {
     const char *detail = strstr(item, " (");
@@ -149,7 +149,7 @@ static void write_head(gw_text *line, const gw_verdict *verdict, bool running, s
     add_gpus(line, verdict);
 }
 
-/* Add the head line. Its brief form, for one screen, has a shorter command but is otherwise complete. */
+/* Add the head line. Its brief form, for one screen, shortens the command and keeps everything else. */
 static void add_head(gwi_page *page, const gw_verdict *verdict, bool running)
 {
     gw_text line = {0};
@@ -174,7 +174,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     else
         gw_text_add_str(&line, "not determined: ");
     gw_text_add_str(&line, verdict->headline == NULL ? "" : verdict->headline);
-    /* print the headline alone if it begins with the label, or if gpuwhy observed no process */
+    /* print the headline without "no fault found: " if it begins with these words, or if gpuwhy observed no process */
     bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
         (unobserved || gw_begins(verdict->headline, "no fault found"))) {
@@ -224,7 +224,7 @@ static size_t indent_of(const char *line)
     return line[indent] == '\0' ? SIZE_MAX : indent;
 }
 
-/* True for a line without a letter or digit. Such a neighbour is not printed. */
+/* True for a line without a letter or digit. Around the user's line, such lines are not printed. */
 static bool says_nothing(const char *line)
 {
     for (; *line != '\0'; line++) {
@@ -255,7 +255,7 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
     gw_text_free(&clean);
 }
 
-/* Add the user's line and its neighbours, without their common indentation. */
+/* Add the user's line and the lines around it, without the indentation that all of them share. */
 static void add_lines(gwi_page *page, const gwi_source *source, unsigned wanted)
 {
     gw_text line[GWI_SOURCE_LINES] = {{0}};
@@ -291,7 +291,8 @@ static void add_source(gwi_page *page, const gw_verdict *verdict)
                      "the source line is not shown because the file has changed since the run", 2);
 }
 
-/* Add the user's frame, and the frames of the user's code that called it. Frames of libraries are only in the JSON. */
+/* Add the user's frame, and below it the callers that are the user's own code. Frames of libraries are only in the
+ * JSON. */
 static void add_where(gwi_page *page, const gw_verdict *verdict)
 {
     enum { CALLERS_MAX = 4 };
@@ -319,7 +320,7 @@ static void add_where(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- other explanations ---- */
 
-/* Add the other possible causes as one paragraph. Its brief form names no certainty for hypotheses. */
+/* Add the other possible causes as one paragraph. The brief form of the paragraph omits the certainty of hypotheses. */
 static void add_alternatives(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     gw_text line = {0}, brief = {0};
@@ -346,11 +347,12 @@ static int first_sentence(const char *text)
     return end != NULL ? (int)(end - text) + 1 : (int)strlen(text);
 }
 
-/* Add each possible cause and how to confirm it, below a heading. Used when the verdict answers a question and is
- * undetermined. */
+/* Add a heading, and below it each possible cause and how to confirm it. Used if the user asked about an error code or
+ * message (verdict->question) and the verdict is undetermined. */
 static void add_causes(gwi_page *page, const gw_verdict *verdict)
 {
-    static const char label[] = "Possible causes"; /* wider than the column of labels, so it has a line of its own */
+    /* wider than the column of labels, so it is printed on a line of its own */
+    static const char label[] = "Possible causes";
     gwi_paragraph *heading = verdict->alternative_count == 0 ? NULL : gwi_page_add(page, GWI_CAUSE, label, "", 0);
     if (heading != NULL)
         heading->verbatim = true;
@@ -368,7 +370,8 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- the whole text ---- */
 
-/* Add the command that prints everything if lines were left out, otherwise the command that explains the recording. */
+/* Add the last paragraph: if lines were left out (`more`), the command that prints everything, otherwise the command
+ * that explains the recording again. */
 static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_render_style *style, unsigned more)
 {
     gw_text line = {0};

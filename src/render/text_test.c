@@ -1,4 +1,4 @@
-/* Tests the text of verdicts: strings with control characters, the limits of a screen, and the user's source line. */
+/* Tests verdicts as text: strings with control characters, the limit of one screen, and the user's source line. */
 #include "gw_clean.h"
 #include "gw_render.h"
 
@@ -139,11 +139,11 @@ static void foreign_bytes_become_harmless(void **state)
     } cases[] = {{"plain", "plain", "plain"},
                  {"\033[31m\007\r\n", "?[31m???", "\033[31m\007\r\n"},
                  {"gr\xC3\xBC\xC3\x9F", "gr\xC3\xBC\xC3\x9F", "gr\xC3\xBC\xC3\x9F"},
-                 {"\xC2\x9B", "?", "\xC2\x9B"},                                   /* C1 control */
-                 {"a\xFF", "a?", "a\xEF\xBF\xBD"},                                /* never valid in UTF-8 */
-                 {"\xC0\x80", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* overlong */
-                 {"\xE2\x82", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* truncated */
-                 {"\xED\xA0\x80", "???", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, /* surrogate */
+                 {"\xC2\x9B", "?", "\xC2\x9B"},                  /* a C1 control character */
+                 {"a\xFF", "a?", "a\xEF\xBF\xBD"},               /* a byte that is never valid in UTF-8 */
+                 {"\xC0\x80", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"}, /* an overlong encoding */
+                 {"\xE2\x82", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"}, /* a truncated character */
+                 {"\xED\xA0\x80", "???", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, /* an encoded surrogate */
                  {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_text shown = {0}, utf8 = {0};
@@ -166,7 +166,7 @@ static unsigned lines_in(const char *text)
     return lines;
 }
 
-/* Return a verdict with too many entries in every list. The lists are static. */
+/* A verdict with more entries in every list than fit on one screen, returned by crowded(). The lists are static. */
 enum { MANY = 30 };
 static char many_text[MANY][200];
 static char *many[MANY];
@@ -240,7 +240,7 @@ static void what_decides_comes_first(void **state)
     gw_text_free(&text);
 }
 
-/* The caller may set the command that prints the lines that were left out. */
+/* The last line names the command that prints the lines left out. The caller may choose this command. */
 static void the_command_for_the_rest_is_the_callers(void **state)
 {
     (void)state;
@@ -289,7 +289,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Return a verdict on a run that began after the file was written. The place is line `line` of the file. */
+/* Write `source` to a file and return a verdict whose user's frame is at line `line` of this file, in a run that began
+ * after the file was written. */
 static gw_verdict placed(const char *source, uint32_t line)
 {
     gw_verdict verdict = sample();
@@ -331,7 +332,7 @@ static void the_users_line_is_shown(void **state)
     shows(&verdict, 80, "         > 1 | def step():\n           2 |     loss = f(x)\nNext ", NULL);
     frame.line = 4;
     shows(&verdict, 80, "           3 |     keep(loss)\n         > 4 | last()\nNext ", NULL);
-    frame.line = 5; /* the file has only four lines */
+    frame.line = 5; /* the file has no line 5 */
     shows(&verdict, 80, "refused\nNext ", "|");
     frame.line = 0;
     shows(&verdict, 80, "refused\nNext ", "|");

@@ -1,4 +1,5 @@
-/* Finds the control group of a process, of version 1 or 2, and reads its limits, use and pressure. */
+/* Finds the control group of a process (cgroup version 1 or 2), and reads the group's limits, usage and memory
+ * pressure. */
 #include "gwi_host.h"
 
 #include "gw_text.h"
@@ -11,12 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Version 1 has no word for "no limit": the kernel reports a number larger than the memory of any machine. */
+/* Version 1 has no word such as "max" for "no limit": the kernel then reports a number larger than the memory of any
+ * machine. A limit of this size or more means no limit. */
 static const uint64_t no_limit_bytes = UINT64_C(1) << 62;
 
 /* ---- paths ---- */
 
-/* True if the list "a,b,c" of `bytes` bytes contains `word`. */
+/* True if `word` is an element of a list such as "a,b,c", which is `bytes` bytes long. */
 static bool is_listed(const char *list, size_t bytes, const char *word)
 {
     size_t word_bytes = strlen(word);
@@ -31,7 +33,8 @@ static bool is_listed(const char *list, size_t bytes, const char *word)
     return false;
 }
 
-/* Find the group's path in the tree of `controller`. If both versions have a path, the path of version 1 is used. */
+/* Find the group's path in the tree of `controller`. `groups` is the text of /proc/PID/cgroup. If it has a path of both
+ * versions, the path of version 1 is used. */
 static bool find_path(const char *groups, const char *controller, char *out, size_t room, bool *ret_v2)
 {
     bool found = false;
@@ -60,7 +63,8 @@ typedef struct mount {
     char root[PATH_MAX], point[PATH_MAX];
 } mount;
 
-/* Parses "36 35 98:0 /root /point options - type source super". */
+/* Parse a line of /proc/PID/mountinfo, "36 35 98:0 /root /point options - type source super". Returns false if the line
+ * is not the mount of the controller's tree. */
 static bool parse_mount(const char *line, const char *controller, bool is_v2, mount *ret_mount)
 {
     char type[32], super[1024], options[1024];
@@ -93,12 +97,13 @@ static bool find_mount(const char *mounts, const char *controller, bool is_v2, m
 static void find_part(gwi_cgroup_part *part, const char *root, const char *groups, const char *mounts,
                       const char *controller)
 {
-    static mount place; /* large */
+    static mount place; /* static, because it is large */
     char path[PATH_MAX];
     if (!find_path(groups, controller, path, sizeof path, &part->is_v2) ||
         !find_mount(mounts, controller, part->is_v2, &place))
         return;
-    /* a container sees its own group as the top of the tree, but the path in /proc begins at the machine's top */
+    /* a container sees its own group as the top of the tree, but the path in /proc begins at the machine's top: skip
+     * the part of the path above the container */
     size_t above = strlen(place.root);
     const char *rest = path;
     if (strcmp(place.root, "/") != 0 && strncmp(path, place.root, above) == 0 &&
@@ -114,7 +119,8 @@ static void find_part(gwi_cgroup_part *part, const char *root, const char *group
     if (strcmp(rest, "/") != 0 && strlen(rest) < room)
         memcpy(part->path + top, rest, strlen(rest) + 1);
     if (access(part->path, F_OK) != 0)
-        part->path[top] = '\0'; /* the process was moved to another namespace: use the visible top of the tree */
+        /* the path does not exist here, because the process is in another namespace: use the top of the visible tree */
+        part->path[top] = '\0';
 }
 
 /* Read a text file of up to 4 MiB. The caller frees the result. Returns NULL with the errno in *ret_why on failure. */
@@ -152,7 +158,8 @@ void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid)
 
 /* ---- values ---- */
 
-/* Read a file of the group that contains one number or "max", which is returned as UINT64_MAX. */
+/* Read a file that contains one number, or "max", which is returned as UINT64_MAX. The file is in the folder that the
+ * first `path_bytes` bytes of part->path name: the group or one of its parents. */
 static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const char *name, uint64_t *ret_number,
                         int *ret_why)
 {
@@ -223,8 +230,8 @@ static void put_key(const gwi_cgroup_part *part, const char *name, const char *k
     gwi_values_number(values, metric, known, number * factor, why);
 }
 
-/* Store how long processes waited for memory: the total in a line "some avg10=0.00 avg60=0.00 avg300=0.00
- * total=123". */
+/* Store how long processes of the group have waited for memory, in us: the total in a line "some avg10=0.00 avg60=0.00
+ * avg300=0.00 total=123". */
 static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[512];
@@ -251,8 +258,8 @@ static void put_memory(const gwi_cgroup_part *part, gwi_values *values)
     put_pressure(part, values);
 }
 
-/* Store the CPU limit in thousandths of a processor. Version 2 has one file, "50000 100000" or "max 100000": quota and
- * period in microseconds. Version 1 has a file for each. */
+/* Store the CPU limit in thousandths of a processor. Version 2 has one file, "50000 100000" or "max 100000", with quota
+ * and period in microseconds. Version 1 has one file for the quota and one for the period. */
 static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[64] = "";

@@ -8,7 +8,7 @@
 
 enum { PID = 77 };
 
-/* One file of a made-up machine. The last entry of a list has no name. */
+/* One file of a made-up machine. A list of files ends with an entry without a name. */
 typedef struct made_file {
     const char *name, *text;
 } made_file;
@@ -55,7 +55,7 @@ static void version_2(void **state)
         {"/proc/77/cgroup", "0::/user.slice/job\n"},
         {"/proc/77/mountinfo", "22 1 0:20 / /sys rw - sysfs sysfs rw\n"
                                "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"},
-        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* applies, because the job has no limit */
+        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* this limit applies, because the job has none */
         {"/sys/fs/cgroup/user.slice/job/memory.max", "max\n"},
         {"/sys/fs/cgroup/user.slice/job/memory.current", "1000\n"},
         {"/sys/fs/cgroup/user.slice/job/memory.peak", "2000\n"},
@@ -88,14 +88,14 @@ static void version_2(void **state)
     EXPECT_ALL(&values, want);
 }
 
-/* If no file has a limit, the limit is known to be "no limit". If an older kernel lacks a file, its value is "not
- * supported", not 0. */
+/* If there is no file with a memory limit, the value is known: there is no limit. Other values whose file or line is
+ * missing, as on older kernels, are "not supported", not 0. */
 static void version_2_without_limits(void **state)
 {
     (void)state;
     write_file("/proc/77/cgroup", "w", "0::/\n");
     write_file("/proc/77/mountinfo", "w", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
-    write_file("/cg/memory.events", "w", "oom 0\n"); /* kernels up to 4.13 write no oom_kill */
+    write_file("/cg/memory.events", "w", "oom 0\n"); /* older kernels write no line "oom_kill" */
     gwi_values values = read_group();
     expect(&values, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, UINT64_MAX);
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
@@ -103,8 +103,8 @@ static void version_2_without_limits(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* A container on a machine with both versions, where version 1 has the controllers. The container sees its own group as
- * the top of the tree. */
+/* A container on a machine that uses both versions, with the controllers in version 1. The container sees its own group
+ * as the top of the tree. */
 static void version_1_in_a_container(void **state)
 {
     static const made_file files[] = {
@@ -114,7 +114,7 @@ static void version_1_in_a_container(void **state)
                                "41 30 0:31 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
                                "42 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"},
         {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n"},
-        {"/sys/fs/cgroup/memory/sub/memory.limit_in_bytes", "9223372036854771712\n"}, /* none */
+        {"/sys/fs/cgroup/memory/sub/memory.limit_in_bytes", "9223372036854771712\n"}, /* means: no limit */
         {"/sys/fs/cgroup/memory/sub/memory.usage_in_bytes", "100\n"},
         {"/sys/fs/cgroup/memory/sub/memory.max_usage_in_bytes", "200\n"},
         {"/sys/fs/cgroup/memory/sub/memory.failcnt", "3\n"},
@@ -143,7 +143,7 @@ static void version_1_in_a_container(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, 500);
 }
 
-/* Damaged files yield no values and do not crash the reader. */
+/* Damaged files must yield no values, and must not crash the reader. */
 static void nonsense(void **state)
 {
     (void)state;
@@ -177,7 +177,8 @@ static void nonsense(void **state)
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* Read the group of this process. Skipped if this machine has no control groups for memory. */
+/* Read the values of this machine, this process and its control group. Skip the group if this machine has no control
+ * groups for memory. */
 static void this_machine(void **state)
 {
     (void)state;

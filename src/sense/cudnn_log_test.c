@@ -1,4 +1,4 @@
-/* Tests the cuDNN log parser with entries in both forms, fed in pieces of various sizes. */
+/* Tests the cuDNN log parser with entries with and without level letters, passed in pieces of various sizes. */
 #include "gw_cudnn_log.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void take(void *user, const gw_cudnn_message *message)
     told_count++;
 }
 
-/* Feed the whole text in pieces of `piece` bytes. */
+/* Pass the text to the parser in pieces of `piece` bytes. */
 static void read_text(const char *text, size_t piece)
 {
     gw_cudnn_log log = {0};
@@ -70,7 +70,7 @@ static void version_8_with_a_traceback(void **state)
     assert_string_equal(told[0].reason, "numUserNodes != 5");
 }
 
-/* An entry has a warning and then an error. The error must be reported. */
+/* If an entry has a warning and then an error, the parser must report the error. */
 static void an_error_counts_more(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void an_error_counts_more(void **state)
     assert_int_equal(told[0].pid, 0);
 }
 
-/* Entries in the form of NVIDIA's documentation, without letters, and an error without a status. */
+/* An entry as in NVIDIA's documentation: without a level letter on each line. Its error has no status. */
 static void without_letters(void **state)
 {
     (void)state;

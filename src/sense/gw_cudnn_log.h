@@ -35,7 +35,7 @@ typedef struct gw_cudnn_log {
     gw_cudnn_message message;
     bool has_message;
     char line[GW_CUDNN_LINE_MAX];
-    size_t line_bytes; /* length of the current line so far, including bytes that did not fit */
+    size_t line_bytes; /* bytes of the current line so far, including those that did not fit into `line` */
 } gw_cudnn_log;
 
 /* Receives the message of one entry. `message` is valid only until the function returns. */
@@ -43,7 +43,7 @@ typedef void gw_cudnn_sink(void *user, const gw_cudnn_message *message);
 
 /* Parse the next bytes of the log, and call `sink` for every entry that is now complete. */
 void gw_cudnn_log_feed(gw_cudnn_log *log, const char *text, size_t bytes, gw_cudnn_sink *sink, void *user);
-/* Report the unfinished entry, if any. Call this at the end of the log, or before a gap in the log. */
+/* Report the unfinished entry, if any. Call this at the end of the log, or before a part of the log is skipped. */
 void gw_cudnn_log_end(gw_cudnn_log *log, gw_cudnn_sink *sink, void *user);
 
 #endif

@@ -19,14 +19,14 @@ typedef struct gw_klog {
     uint64_t stamp_us; /* time since boot on the kernel's clock, which is close to CLOCK_MONOTONIC */
     bool has_pci;
     uint32_t domain, bus, slot;
-    uint32_t pid; /* in the kernel's initial pid namespace; 0: the line names no process */
+    uint32_t pid; /* pid in the kernel's initial pid namespace; 0: the line names no process */
     char name[GW_KLOG_NAME_MAX];
     uint64_t code, value;        /* meaning: see gw_machine_event_kind */
     char text[GW_KLOG_TEXT_MAX]; /* the message, truncated; control characters are replaced by spaces */
 } gw_klog;
 
-/* Parse one line, which ends at the first line feed or after `bytes` bytes. Returns false if it does not concern a GPU
- * run. */
+/* Parse one line, which ends at the first line feed or after `bytes` bytes. Returns false if the line does not concern
+ * a GPU run. */
 bool gw_klog_parse(const char *line, size_t bytes, gw_klog *ret_klog);
 
 #endif

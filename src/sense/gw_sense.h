@@ -1,14 +1,14 @@
-/* Samples the machine and its cards while a program runs. The supervisor calls these functions, from one thread and
- * without any privilege.
+/* Samples the machine and its cards while a program runs. The supervisor calls these functions from one thread. They
+ * need no privileges.
  *
- * Sampling never blocks (except the wait in gw_sense_last()) and does not touch the program. A value that cannot be
- * read is recorded with the reason ("not supported", "no permission"). Call gw_sense_look() at least ten times a
- * second. It passes all results to the sink as items of a recording.
+ * Call gw_sense_look() at least ten times a second. It passes all results to the sink as items of a recording. It never
+ * blocks and does not touch the program. A value that cannot be read is recorded with the reason ("not supported", "no
+ * permission").
  *
- * - A separate process queries NVML and file systems. It starts when the program uses the driver or has run for a
- *   second, so that short programs without a GPU do not pay for it.
- * - The kernel's log (/dev/kmsg) is read from gw_sense_open() on, if permitted.
- * - Values of the control group, /dev/shm, the machine's memory and the processes come from /proc and /sys. */
+ * - A separate process queries NVML and file systems. It is started when the program uses the driver or has run for a
+ *   second, so that short programs without a GPU do not wait for it.
+ * - The lines that are written to the kernel's log (/dev/kmsg) after gw_sense_open() are read, if permitted.
+ * - Values of the control group, /dev/shm, the machine's memory and the processes are read from /proc and /sys. */
 #ifndef GW_SENSE_H
 #define GW_SENSE_H
 
@@ -24,8 +24,8 @@ typedef struct gw_sense_options {
     pid_t command;
     const char *nvml_path;          /* NULL: search for libnvidia-ml.so.1; "": do not use NVML */
     const char *const *environment; /* "NAME=value" strings to set for NVML, NULL-terminated; NULL: none */
-    const char *root;               /* "": the real machine; tests pass a folder with proc, sys and dev */
-    uint64_t settle_ns;             /* a program that ends earlier is not sampled; 0: 4 ms */
+    const char *root;               /* tests: a folder with proc, sys and dev; "" or NULL: the real machine */
+    uint64_t settle_ns;             /* gw_sense_look() reads nothing for this time after gw_sense_open(); 0: 4 ms */
     bool is_virtual;                /* the cards are virtual: ignore kernel log lines about real cards */
 } gw_sense_options;
 
@@ -35,24 +35,26 @@ typedef struct gw_sense_now {
     size_t pid_count;
     uint64_t failure_at_ns;       /* time in the run of the last failed driver call; 0: none */
     uint64_t out_of_memory_at_ns; /* time in the run of the last refused allocation; 0: none */
-    bool holders_known;           /* the caller finds the processes with card memory itself: do not query NVML */
+    bool holders_known; /* the caller itself finds the processes with card memory: do not query NVML for them */
 } gw_sense_now;
 
-/* Receives the results. `holder` is called after a refused allocation, once for each process with memory on a card:
- * `matched` is true if `pid` is a pid of this process's namespace, and `bytes` is UINT64_MAX if unknown. For a process
- * that only has some card's device file open, `card` is GW_NO_DEVICE. */
+/* Receives the results. `holder` is called after a refused allocation:
+ * - once for each process with memory on a card. `matched` is true if `pid` is a pid of this process's namespace.
+ *   `bytes` is UINT64_MAX if unknown.
+ * - once for each process that has some card's device file open. `card` is then GW_NO_DEVICE. */
 typedef struct gw_sense_sink {
     void *user;
     void (*item)(void *user, const gw_item *item);
     void (*holder)(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched);
 } gw_sense_sink;
 
-/* Allocate the state and open the kernel's log. The caller frees *ret_sense with gw_sense_close(). On GW_NOMEM, `err`
- * has the reason. */
+/* Allocate the state and open the kernel's log. The caller frees *ret_sense with gw_sense_close(). Returns GW_OK or
+ * GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_sense_open(const gw_sense_options *options, gw_sense **ret_sense, gw_error *err);
 /* Read the values that are due and pass them to `sink`. Never blocks. */
 void gw_sense_look(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink);
-/* Read all values once more at the program's end. Waits at most `wait_ms` for the sampler process. */
+/* Read all values once more at the program's end. Waits at most `wait_ms` for the values of the sampler process and, if
+ * the program failed less than a second ago, a little longer for the driver to report a fault. */
 void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, unsigned wait_ms);
 void gw_sense_close(gw_sense *sense); /* takes NULL */
 

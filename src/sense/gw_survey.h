@@ -11,7 +11,7 @@
 
 typedef void gw_survey_fact(void *user, const char *key, const char *value);
 
-/* Call `fact` for every fact. If `path` is NULL, the library is searched for. Returns GW_MISSING if there is no NVML,
+/* Call `fact` for every fact. `path` is the NVML library; NULL: search for it. Returns GW_MISSING if there is no NVML,
  * GW_UNSUPPORTED if NVML does not work on this machine. */
 GW_MUST_CHECK gw_status gw_survey_nvml(const char *path, gw_survey_fact *fact, void *user, gw_error *err);
 

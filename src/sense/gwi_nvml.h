@@ -34,22 +34,23 @@ GW_MUST_CHECK gw_status gwi_nvml_open(const char *path, gwi_nvml_progress *progr
 void gwi_nvml_close(gwi_nvml *nvml); /* takes NULL */
 
 uint32_t gwi_nvml_card_count(const gwi_nvml *nvml);
-/* Append the card's identity in the form of the fact `card` (facts.def). Returns false if the card does not answer. */
+/* Append the card's identity in the form of the fact `card` (facts.def). Returns false if NVML has no handle for it. */
 bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, gw_text *text);
 /* Append the versions of NVML and the driver, in the form of the fact `nvml` of facts.def. */
 void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text);
 
-/* Number of rows of the table. A row is one NVML call that yields one or several metrics. */
+/* NVML's values are read by a table of rows (nvml.c). A row has one or several metrics that are read together, mostly
+ * by one NVML call. Return the number of rows. */
 size_t gwi_nvml_row_count(void);
 const char *gwi_nvml_row_name(size_t row); /* static */
 /* Return the interval between reads of the row, in ns. 0: read the row only once, because its values never change. */
 uint64_t gwi_nvml_row_interval(size_t row);
-/* Read one row of a card. Writes up to GWI_NVML_ROW_METRICS values to ret_value and returns their number. */
+/* Read one row for a card. Writes up to GWI_NVML_ROW_METRICS values to ret_value and returns their number. */
 enum { GWI_NVML_ROW_METRICS = 6 };
 size_t gwi_nvml_read(gwi_nvml *nvml, uint32_t card, size_t row, gw_sample_value *ret_value);
 
-/* Read the processes with memory on a card. `bytes` is UINT64_MAX if unknown. Returns false with the reason in
- * *ret_state if the processes are unknown. */
+/* gwi_nvml_processes() reads the processes with memory on a card, at most GWI_NVML_PROCESSES_MAX. `bytes` is UINT64_MAX
+ * if unknown. Returns false, with the reason in *ret_state, if the list cannot be read. */
 typedef struct gwi_nvml_process {
     uint32_t pid;
     uint64_t bytes;
@@ -57,14 +58,15 @@ typedef struct gwi_nvml_process {
 bool gwi_nvml_processes(gwi_nvml *nvml, uint32_t card, gwi_nvml_process *ret_process, size_t *ret_count,
                         uint8_t *ret_state);
 
-/* Wait for the next event of any card. Call gwi_nvml_wait() in a thread of its own. */
+/* gwi_nvml_wait() waits for the next event of any card. Call it in a thread of its own. */
 typedef struct gwi_nvml_event {
-    bool is_lost; /* NVML reports that the card is lost; `type` is the return code */
+    bool is_lost; /* the card is lost; `type` is the code that NVML returned */
     uint32_t card;
     uint64_t type, data;
 } gwi_nvml_event;
 typedef enum gwi_nvml_waited { GWI_NVML_EVENT, GWI_NVML_NOTHING, GWI_NVML_NO_EVENTS } gwi_nvml_waited;
-/* Register for events. Returns false with the reason in `err` if the driver or the cards do not support events. */
+/* Register for events, before the first gwi_nvml_wait(). Returns false with the reason in `err` if the driver or the
+ * cards do not support events. */
 bool gwi_nvml_listen(gwi_nvml *nvml, gw_error *err);
 gwi_nvml_waited gwi_nvml_wait(gwi_nvml *nvml, unsigned timeout_ms, gwi_nvml_event *ret_event);
 

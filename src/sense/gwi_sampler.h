@@ -2,8 +2,8 @@
  *
  * On a failing card an NVML call may take seconds or never return. A call on a network file system may hang in the same
  * way. A thread that hangs in the kernel would keep the supervisor from ending. A separate process does not: the
- * supervisor kills it, or leaves it behind if it does not die. It has no file of the program or of the supervisor
- * open. */
+ * supervisor kills it, or leaves it behind if it does not die. The sampler closes all files that it inherits from the
+ * supervisor. */
 #ifndef GWI_SAMPLER_H
 #define GWI_SAMPLER_H
 
@@ -21,7 +21,7 @@ typedef enum gwi_message_kind {
     GWI_MESSAGE_SAMPLE,  /* `count` values in `sample` */
     GWI_MESSAGE_FACT,    /* "key=value" in `text` */
     GWI_MESSAGE_EVENT,   /* an event: `event_kind`, `code`, `value`, `text` */
-    GWI_MESSAGE_HOLDERS, /* `count` processes of a card; `whole`: the list is complete */
+    GWI_MESSAGE_HOLDERS, /* processes with memory on a card; not `whole`: the list is unknown, `code` is the reason */
     GWI_MESSAGE_DONE     /* the request with number `code` is complete */
 } gwi_message_kind;
 
@@ -38,25 +38,26 @@ typedef struct gwi_message {
 } gwi_message;
 
 typedef struct gwi_request {
-    uint64_t number;        /* not 0: read everything, then send a DONE message with this number */
-    uint64_t fast_until_ns; /* monotonic; until this time, read values ten times a second */
+    uint64_t number;        /* 0: none; otherwise, read everything, then send a DONE message with this number */
+    uint64_t fast_until_ns; /* monotonic time until which values are read ten times a second */
     bool holders;
 } gwi_request;
 
 typedef struct gwi_sampler {
-    pid_t pid;                   /* 0: none */
+    pid_t pid;                   /* 0: not running */
     int fd;                      /* a SOCK_SEQPACKET socket; -1: none */
     gwi_nvml_progress *progress; /* in memory shared with the process */
 } gwi_sampler;
 
-/* Start the process. On GW_IO and GW_NOMEM, `err` has the reason. */
+/* Start the sampler process. On GW_IO and GW_NOMEM, `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_sampler_start(gwi_sampler *sampler, const gw_sense_options *options, gw_error *err);
 /* Send a request. Returns false if the process has ended. */
 bool gwi_sampler_ask(const gwi_sampler *sampler, const gwi_request *request);
-/* Read the next message without waiting. Returns 1 for a message, 0 if there is none yet, -1 if the process has ended
+/* Read the next message without waiting. Returns 1 for a message, 0 if there is none yet, -1 if the sampler has ended
  * or sent a malformed message. */
 int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message);
-/* Kill the process, even during a call. Returns false if it has not ended after a second. It is then left behind. */
+/* Kill the process, even during an NVML call. Returns false if it has not ended after a second; it is then left
+ * running. */
 bool gwi_sampler_stop(gwi_sampler *sampler);
 
 #endif

@@ -7,19 +7,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct gwi_values {                 /* {0}: nothing was read yet */
+typedef struct gwi_values {                 /* {0}: no value was stored yet */
     gw_sample_value value[GW_METRIC_COUNT]; /* indexed by metric */
     bool has[GW_METRIC_COUNT], changed[GW_METRIC_COUNT];
     bool told;
     uint64_t whole_at_ns;
 } gwi_values;
 
-/* Store a metric's state and value, and mark the metric as changed if either differs from the last read. */
+/* Store a metric's state and value. If they differ from the stored ones, mark the metric as changed. */
 void gwi_values_keep(gwi_values *values, gw_metric metric, gw_sample_state state, uint64_t value);
 /* Store a number. If it is unknown, store the state that corresponds to the errno `why` instead. */
 void gwi_values_number(gwi_values *values, gw_metric metric, bool is_known, uint64_t number, int why);
-/* Collect the values to record now: the changed ones, or all of them (*ret_whole) if `whole` or if the interval for
- * full samples has passed. Returns the number of values in ret_value. */
+/* Collect the values to record now: only the changed ones, or all of them if `whole` is true, at the first call, or if
+ * the interval for full samples has passed. *ret_whole is true if all were collected. Returns the number of values in
+ * ret_value. */
 uint32_t gwi_values_take(gwi_values *values, uint64_t now_ns, bool whole, gw_sample_value ret_value[GW_METRIC_COUNT],
                          bool *ret_whole);
 

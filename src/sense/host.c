@@ -184,7 +184,7 @@ bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
             gwi_text_number(text, "Max open files", &limit);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, known, limit, why);
-    /* the file has three numbers for the first thread: time running, time waiting for a processor, time slices */
+    /* schedstat has three numbers for the first thread: time running, time waiting for a processor, time slices */
     uint64_t ran_ns = 0, waited_ns = 0;
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/schedstat", root, (int)pid) > 0 &&
             sscanf(text, "%" SCNu64 " %" SCNu64, &ran_ns, &waited_ns) == 2;

@@ -191,8 +191,8 @@ static bool take_oom_kill(const char *text, gw_klog *klog)
     return true;
 }
 
-/* Parse the process name before "[123]"; `bracket` points to the closing bracket. The name may contain any
- * characters. */
+/* Parse the process name and the pid in "name[123]". `bracket` is the closing bracket, and the name begins at `text`.
+ * The name may contain any characters. */
 static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
 {
     const char *open = bracket;

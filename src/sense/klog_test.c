@@ -17,10 +17,10 @@ typedef struct row {
     uint32_t pid;
     uint64_t code, value;
     const char *name;
-    int bus; /* -1: none */
+    int bus; /* number of the PCI bus; -1: the line has no PCI address */
 } row;
 
-/* Lines as real drivers and kernels write them. */
+/* Lines as real drivers and kernels write them, and what the parser must return for them. */
 static const row rows[] = {
     {"NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", GW_MACHINE_XID, 0,
      79, 0, "", 1},
@@ -121,7 +121,7 @@ static void stamps_are_read(void **state)
     assert_false(klog.has_stamp);
 }
 
-/* Each Xid number must be read, together with the process. */
+/* The parser must read every Xid number, also an unknown one, and the pid of the process. */
 static void every_number_is_read(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void every_number_is_read(void **state)
     }
 }
 
-/* The parser must not crash or read past the end if a line is cut anywhere or any byte is changed. */
+/* The parser must not crash or read past the end if a line is cut anywhere and its last byte is changed. */
 static void damage_does_no_harm(void **state)
 {
     (void)state;
@@ -143,7 +143,8 @@ static void damage_does_no_harm(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t bytes = strlen(rows[i].line);
         for (size_t cut = 0; cut <= bytes; cut++) {
-            char *copy = malloc(cut + 1); /* exact size, so that a sanitizer detects a read past the end */
+            /* no larger than needed, so that a sanitizer can detect a read past the end */
+            char *copy = malloc(cut + 1);
             assert_non_null(copy);
             memcpy(copy, rows[i].line, cut);
             (void)gw_klog_parse(copy, cut, &klog);

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Equal lines within this time are a burst. The first BURST_TOLD_MAX lines are reported, the others only counted. */
+/* Equal lines within this time are a burst. The first BURST_TOLD_MAX lines of a burst are reported, the others only
+ * counted. */
 static const uint64_t burst_ns = 1000000000u;
 enum { BURST_TOLD_MAX = 4, TOLD_MAX = 4096, READS_MAX = 512 };
 
@@ -36,8 +37,8 @@ void gwi_kmsg_close(gwi_kmsg *kmsg)
     kmsg->fd = -1;
 }
 
-/* True if the line may concern this run. A crash counts only if the line names a recorded process. Lines about cards
- * are skipped if the run's cards are virtual. */
+/* True if the line may concern this run. Crashes are skipped if the line does not name a recorded process, and lines
+ * about cards if the run's cards are virtual. */
 static bool is_wanted(const gwi_kmsg_to *to, const gw_klog *klog)
 {
     if (klog->kind == GW_MACHINE_OOM_KILL)
@@ -59,7 +60,7 @@ static void hand_out(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog *klog,
         return;
     kmsg->told++;
     snprintf(text, sizeof text, "%s", klog->text);
-    /* append the PCI address if the text lacks it: the model finds the card by the address */
+    /* append the PCI address if the text lacks it, because the model finds the card by this address */
     if (klog->has_pci && strstr(text, "PCI:") == NULL)
         snprintf(text + strlen(text), 32, " (PCI:%04x:%02x:%02x)", klog->domain, klog->bus, klog->slot);
     gw_item item = {.kind = GW_ITEM_MACHINE, .t_ns = t_ns, .pid = to->pids_are_ours ? klog->pid : 0};
@@ -79,7 +80,7 @@ static bool is_same(const gw_klog *a, const gw_klog *b)
            a->domain == b->domain && a->bus == b->bus && a->slot == b->slot;
 }
 
-/* Report how many lines of the burst were only counted. */
+/* Report how many lines of the burst were counted but not reported so far. */
 static void settle(gwi_kmsg *kmsg, const gwi_kmsg_to *to, gwi_burst *burst)
 {
     if (burst->untold > 0)
@@ -95,7 +96,7 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
         if (is_same(&burst->klog, klog)) {
             if (t_ns - burst->since_ns <= burst_ns)
                 return burst;
-            oldest = burst; /* a burst of equal lines has ended: reuse its entry */
+            oldest = burst; /* the last burst of such lines is over: reuse its entry for a new burst */
             break;
         }
         oldest = burst->since_ns < oldest->since_ns ? burst : oldest;

@@ -1,4 +1,4 @@
-/* A made-up machine for cmocka tests: a folder that replaces /. Each test program has one folder. */
+/* A made-up machine for cmocka tests: a folder, made_root, that replaces /. Each test program has its own. */
 #ifndef GW_MADE_ROOT_TESTLIB_H
 #define GW_MADE_ROOT_TESTLIB_H
 

@@ -65,7 +65,7 @@ struct gwi_nvml {
     uint32_t card_count;
     nvmlDevice_t card[GWI_NVML_CARDS_MAX]; /* NULL: no handle for this card */
     nvmlReturn_t card_answer[GWI_NVML_CARDS_MAX];
-    nvmlReturn_t status[GWI_NVML_CARDS_MAX]; /* last return code that describes the card as a whole */
+    nvmlReturn_t status[GWI_NVML_CARDS_MAX]; /* last return code of success, lost, or reset required */
     nvmlEventSet_t events;
 #define GW_X(name) gw_nvml_fn_##name *name;
     FUNCTIONS(GW_X)
@@ -81,7 +81,7 @@ static uint8_t state_of(nvmlReturn_t answer)
     case NVML_ERROR_FUNCTION_NOT_FOUND:
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
     case NVML_ERROR_DEPRECATED:
-    case NVML_ERROR_INVALID_ARGUMENT: /* this driver does not support the field */
+    case NVML_ERROR_INVALID_ARGUMENT: /* returned if the driver does not know the field */
         return GW_SAMPLE_NOT_SUPPORTED;
     case NVML_ERROR_NO_PERMISSION:
         return GW_SAMPLE_NO_PERMISSION;
@@ -97,7 +97,7 @@ static uint8_t state_of(nvmlReturn_t answer)
 /* ---- rows ---- */
 
 typedef struct row_info row_info;
-typedef struct request { /* the read of one row for one card */
+typedef struct request { /* arguments for reading one row of one card */
     gwi_nvml *nvml;
     nvmlDevice_t card;
     uint32_t index;
@@ -354,8 +354,8 @@ static void read_nvlink(const request *r)
     }
 }
 
-/* Read the state of the card. This row must be the last one, because the return codes of the other rows determine the
- * state. */
+/* Read the state of the card. This row must be the last one of the table, because the state is the last suitable return
+ * code of the other rows. */
 static void read_status(const request *r)
 {
     r->value[0] = (gw_sample_value){(uint16_t)r->row->first, GW_SAMPLE_KNOWN, (uint64_t)r->nvml->status[r->index]};
@@ -559,7 +559,8 @@ void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text)
 static void add_process(gwi_nvml_process *list, size_t *count, unsigned pid, uint64_t bytes)
 {
     for (size_t i = 0; i < *count; i++)
-        if (list[i].pid == pid) { /* in both lists, graphics and compute: use the larger number */
+        /* the process is in both lists, graphics and compute: keep the larger number of bytes */
+        if (list[i].pid == pid) {
             if (list[i].bytes == UINT64_MAX || (bytes != UINT64_MAX && bytes > list[i].bytes))
                 list[i].bytes = bytes;
             return;

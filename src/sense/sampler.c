@@ -28,7 +28,7 @@ static const uint64_t fast_ns = 100000000u;
 /* All rows together may use at most 1/SHARE_INVERSE of a processor, so slow rows are read less often. */
 enum { SHARE_INVERSE = 250 };
 
-/* Return how many bytes of the message are sent. */
+/* Return the number of bytes of the message to send. Unused elements at its end are not sent. */
 static size_t message_bytes(const gwi_message *message)
 {
     size_t head = offsetof(gwi_message, sample);
@@ -46,7 +46,7 @@ static size_t message_bytes(const gwi_message *message)
 
 /* ---- inside the process ---- */
 
-typedef struct cell { /* one row of one card */
+typedef struct cell { /* when to read one row of one card, and how long this takes on average */
     uint64_t due_ns, cost_ns;
 } cell;
 
@@ -169,7 +169,7 @@ static void tell_event(int fd, const gwi_nvml_event *event)
                            .t_monotonic_ns = gw_monotonic_ns(),
                            .code = event->type,
                            .value = event->data};
-    const uint64_t xid_type = 8; /* nvmlEventTypeXidCriticalError */
+    const uint64_t xid_type = 8; /* value of NVML's nvmlEventTypeXidCriticalError */
     message.event_kind = GW_MACHINE_CARD_EVENT;
     if (event->is_lost)
         message.event_kind = GW_MACHINE_CARD_LOST;
@@ -196,7 +196,8 @@ static void *listen_to_events(void *user)
             tell_event(s->fd, &event);
         if (waited == GWI_NVML_EVENT && event.is_lost) {
             lost = true;
-            usleep(PAUSE_US); /* once a card is lost, the wait returns at once: avoid a busy loop */
+            /* once a card is lost, gwi_nvml_wait() returns at once: pause to avoid a busy loop */
+            usleep(PAUSE_US);
         }
     }
 }
@@ -248,7 +249,8 @@ static void serve(worker *s, const gwi_request *request)
 {
     if (request->fast_until_ns > s->fast_until_ns)
         s->fast_until_ns = request->fast_until_ns;
-    if (request->holders) /* first, because a process with card memory may end at any time */
+    /* serve this first, because a process with card memory may end at any time */
+    if (request->holders)
         tell_holders(s);
     if (request->number == 0)
         return;
@@ -285,12 +287,13 @@ static _Noreturn void work(worker *s)
     }
 }
 
-/* Close all inherited files, because a reader of the program's pipes sees the end only when every copy is closed. */
+/* Close all inherited files except `keep_fd`, which becomes file 3. If the sampler kept the program's pipes open, their
+ * readers would not see the end. */
 static void leave_files(int keep_fd)
 {
     enum { MINE = 3 };
     dup2(keep_fd, MINE);
-#ifdef SYS_close_range /* old headers lack the call, and old kernels refuse it */
+#ifdef SYS_close_range /* older headers do not define it, and older kernels do not support it */
     bool done = syscall(SYS_close_range, MINE + 1, ~0u, 0) == 0;
 #else
     bool done = false;

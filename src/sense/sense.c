@@ -19,11 +19,11 @@ static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
 /* For this time after the start and after each failure, values are read ten times a second. */
 static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
-/* A program that ends within this time is not sampled, so that sampling does not slow it down. */
+/* gw_sense_look() reads nothing for this time after the start, so that sampling does not slow down short programs. */
 static const uint64_t settle_standard_ns = 4000000u;
 /* An NVML call longer than this is reported as stuck. The slowest calls on healthy cards are much shorter. */
 static const uint64_t stuck_ns = 3000000000u;
-/* The driver may report a fault shortly after the call that failed, so gw_sense_last() waits this long for it. */
+/* The driver may report a fault shortly after the call that failed. gw_sense_last() waits this long for the report. */
 static const uint64_t trailing_ns = 100000000u;
 enum { PROCESSES_MAX = 32, HOLDERS_ASKED_MAX = 16 };
 
@@ -127,8 +127,8 @@ static void tell_values(const gw_sense *sense, const gw_sense_sink *sink, gwi_va
 
 /* ---- the host ---- */
 
-/* Report processes of the control group that were killed for lack of memory. The count is read at every look, because
- * the time of an increase shows which process was killed. */
+/* Report processes of the control group that were killed for lack of memory. Their number is read as often as possible,
+ * because the time at which it rises shows which process was killed. */
 static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
 {
     uint64_t count;
@@ -207,9 +207,9 @@ static bool is_ours(const gw_sense *sense, const gw_sense_now *now, uint32_t pid
     return ours;
 }
 
-/* Report the processes with memory on a card. In a container, NVML may report pids of the host, while this process sees
- * pids of its namespace. If none of the reported pids is a pid of this run, `matched` is false, because one of the
- * processes may still be the program itself. */
+/* Report the processes with memory on a card. If this process is in a pid namespace (a container), NVML may report pids
+ * of the host instead of pids of the namespace. If none of the reported pids is a pid of this run, pass `matched` as
+ * false: one of the processes may be the program itself. */
 static void take_holders(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink,
                          const gwi_message *message)
 {
@@ -296,7 +296,8 @@ static void look_at_sampler(gw_sense *sense, const gw_sense_sink *sink)
     tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 1, now - since, text);
 }
 
-/* True if an allocation was refused since the last query for holders. Queries are at least a second apart. */
+/* True if an allocation was refused since the last query for the processes with card memory. Queries are at least a
+ * second apart, and at most HOLDERS_ASKED_MAX. */
 static bool wants_holders(const gw_sense *sense, const gw_sense_now *now)
 {
     if (now->holders_known || sense->holders_asked >= HOLDERS_ASKED_MAX ||
@@ -354,7 +355,7 @@ static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sen
     gwi_host_device_users(sense->options.root, tell_user, (void *)(uintptr_t)sink);
 }
 
-/* After a new failure, read all values more often. */
+/* After a new failure, read all values more often for fast_failure_ns. */
 static void look_at_failure(gw_sense *sense, const gw_sense_now *now)
 {
     bool is_new = now->failure_at_ns != 0 && now->failure_at_ns > sense->failure_seen_ns;
@@ -408,8 +409,8 @@ static void wait_for_answer(gw_sense *sense, const gw_sense_now *now, const gw_s
     }
 }
 
-/* True if the program failed a moment ago for a reason other than lack of card memory, and no card has reported an
- * event yet. */
+/* True if the program failed less than a second ago for a reason other than lack of card memory, and no card has
+ * reported an event yet. */
 static bool is_fresh_fault(const gw_sense *sense, const gw_sense_now *now)
 {
     return sense->sampler.pid > 0 && sense->card_events == 0 && sense->done_number == sense->request_number &&

@@ -63,7 +63,7 @@ static void take_item(void *user, const gw_item *item)
 static void take_holder(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched)
 {
     seen *s = user;
-    if (card == GW_NO_DEVICE) { /* a process with a card's device file open; may be a real process on this machine */
+    if (card == GW_NO_DEVICE) { /* a process with a card's device file open; it may really exist on this machine */
         s->users++;
         s->last_user = pid;
         return;
@@ -112,8 +112,8 @@ static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t 
     }
 }
 
-/* Call gw_sense_look() `times` times. Each wait is longer than the time that a program must run before it is
- * sampled. */
+/* Call gw_sense_look() `times` times, each time after a pause of 5 ms. In the first 4 ms after gw_sense_open() it reads
+ * nothing. */
 static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -146,11 +146,11 @@ static void every_answer_is_told_with_its_reason(void **state)
     expect(all.card[1], GW_METRIC_CARD_MEMORY_TOTAL, GW_SAMPLE_KNOWN, 1001);
     expect(all.card[0], GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 70000);
     expect(all.card[1], GW_METRIC_CARD_POWER, GW_SAMPLE_NO_PERMISSION, 0);
-    expect(all.card[0], GW_METRIC_CARD_POWER_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0); /* the library lacks the function */
+    expect(all.card[0], GW_METRIC_CARD_POWER_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0); /* the fake library lacks this call */
     expect(all.card[0], GW_METRIC_CARD_ECC_UNCORRECTED, GW_SAMPLE_NOT_SUPPORTED, 0);
     expect(all.card[0], GW_METRIC_CARD_PCIE_REPLAYS, GW_SAMPLE_FAILED, 999);
     expect(all.card[0], GW_METRIC_CARD_CLOCK_REASONS, GW_SAMPLE_KNOWN, GW_CLOCK_REASON_POWER_CAP);
-    expect(all.card[0], GW_METRIC_CARD_NVLINK_REPLAYS, GW_SAMPLE_KNOWN, 40); /* summed over the links */
+    expect(all.card[0], GW_METRIC_CARD_NVLINK_REPLAYS, GW_SAMPLE_KNOWN, 40); /* sum of four links */
     expect(all.card[0], GW_METRIC_CARD_NVLINK_CRC, GW_SAMPLE_NOT_SUPPORTED, 0);
     expect(all.card[0], GW_METRIC_CARD_RECOVERY_ACTION, GW_SAMPLE_KNOWN, 1);
     expect(all.card[0], GW_METRIC_CARD_TEMPERATURE_MEMORY, GW_SAMPLE_NOT_SUPPORTED, 0);
@@ -174,10 +174,11 @@ static void holders_are_asked_at_a_refusal(void **state)
     look_until(sense, &now, &all.holders);
     gw_sense_last(sense, &now, &sink, WAIT_MS);
     gw_sense_close(sense);
-    assert_int_equal(all.holders, 2); /* one query at the refusal, and no second query at the end */
+    /* two processes, found by one query at the refusal; no second query at the end */
+    assert_int_equal(all.holders, 2);
     assert_int_equal(all.unmatched, 0);
     assert_int_equal(all.holder_bytes, 100);
-    assert_non_null(strstr(all.facts, "nvml.no_processes=not supported")); /* of the second card */
+    assert_non_null(strstr(all.facts, "nvml.no_processes=not supported")); /* reported for the second card */
 }
 
 /* If an NVML call never returns, the supervisor must not block: it reports the call and still ends. */
@@ -225,8 +226,8 @@ static void a_library_that_does_not_work_is_said(void **state)
     assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 returned 18 (versions differ)"));
 }
 
-/* A program that ends before the sampling begins is not sampled. The sampling begins after an hour here, so that the
- * test passes on the slowest machine. */
+/* A program that ends before settle_ns is not sampled. settle_ns is one hour here, so that the test also passes on the
+ * slowest machine. */
 static void nothing_is_done_for_a_short_program(void **state)
 {
     (void)state;
@@ -242,8 +243,8 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* ---- a made-up machine ---- */
 
-/* Only lines written after the start are reported. Four of 100 equal lines are reported, and the others are only
- * counted. */
+/* Only lines written after the start are reported. Of 100 equal lines, four are reported one by one, and the number of
+ * the others is reported at the end. */
 static void the_kernel_log_is_followed(void **state)
 {
     (void)state;
@@ -265,7 +266,8 @@ static void the_kernel_log_is_followed(void **state)
     gw_sense_close(sense);
     assert_int_equal(all.log_count, 100);
     assert_int_equal(all.events[GW_MACHINE_XID], 5);
-    /* the made-up machine does not show its pid namespace, so the pids in its log cannot be matched */
+    /* the made-up machine does not show its pid namespace, so the pids in its log cannot be compared with those of the
+     * run */
     assert_int_equal(all.events[GW_MACHINE_CRASH], 0);
     assert_non_null(strstr(all.facts, "sense.pids=of a namespace"));
 }

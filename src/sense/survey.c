@@ -14,7 +14,7 @@
 typedef struct survey {
     gw_survey_fact *fact;
     void *user;
-    void *library; /* owned; a second handle of the library that gwi_nvml_open() loads */
+    void *library; /* owned; the NVML library, opened again to call functions that gwi_nvml.h does not offer */
 } survey;
 
 __attribute__((format(printf, 4, 5))) static void say(const survey *s, uint32_t card, const char *what,
@@ -128,7 +128,7 @@ static void say_metric(const survey *s, uint32_t card, const gw_sample_value *va
         memcpy(&variable, &found, sizeof found);                                                                       \
     }
 
-/* Report the MIG mode: "off", "on", or "empty" if the card has no instance and therefore accepts no work. */
+/* Report the MIG mode: "off", "on", or "empty" if MIG is on but the card has no instance and so accepts no work. */
 static void say_mig(const survey *s, uint32_t card, nvmlDevice_t device)
 {
     typedef nvmlReturn_t handle_function(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance);

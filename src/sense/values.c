@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-/* All values are recorded at this interval, even unchanged ones: near its size limit a recording keeps only full
+/* All values are recorded at this interval, even unchanged ones. A recording near its size limit keeps only such full
  * samples. */
 static const uint64_t whole_every_ns = 60000000000u;
 

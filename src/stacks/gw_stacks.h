@@ -27,14 +27,14 @@
 #define GW_WAITS(X)                                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
     X(RUNNING, "running")                                                                                              \
-    X(LOCK, "lock")               /* no time limit; only a thread of this process can release the lock */              \
+    X(LOCK, "lock")               /* a lock, without time limit; only a thread of this process can release it */       \
     X(JOIN, "join")               /* waits until another thread of the process ends */                                 \
     X(TIMED_LOCK, "timed-lock")   /* LOCK or JOIN with a time limit */                                                 \
     X(SHARED_LOCK, "shared-lock") /* a lock that another process can release */                                        \
-    X(INPUT, "input")             /* data, a connection, a signal, or a kernel event */                                \
+    X(INPUT, "input")             /* waits for data, a connection, a signal, or a kernel event */                      \
     X(SLEEP, "sleep")                                                                                                  \
     X(CHILD, "child")   /* waits until a child process ends */                                                         \
-    X(DEVICE, "device") /* a kernel driver */                                                                          \
+    X(DEVICE, "device") /* waits for a kernel driver (ioctl) */                                                        \
     X(OTHER, "other")
 
 typedef enum gw_wait {
@@ -57,22 +57,22 @@ typedef struct gw_stack_thread {
     uint32_t owner_tid;    /* LOCK: the thread that holds the lock; JOIN: the thread that must end; 0 if unknown */
     char where[40];        /* the kernel function in which the thread sleeps; "" if unknown */
     uint64_t cpu_ms;       /* CPU time since the thread started */
-    uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in SITE_FRAMES, but a Python frame has an index into `code` */
+    uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in event SITE_FRAMES, but a Python frame holds an index into `code` */
     size_t frame_count;
     unsigned flags; /* gw_site_flag bits that mark missing parts of the stack */
 } gw_stack_thread;
 
-/* The code object of a Python frame, as in PYTHON_CODE. */
+/* The code object of a Python frame, with the fields of the event PYTHON_CODE (gw_event.h). */
 typedef struct gw_stack_code {
     uint64_t address;
-    char *text; /* owned */
+    char *text; /* owned; names of function and file, separated by a newline */
     int32_t first_line;
     uint16_t version;
     uint8_t *table;       /* line table; owned; NULL: not stored */
     uint32_t table_bytes; /* GW_PYTHON_TABLE_NOT_KEPT if `table` is NULL */
 } gw_stack_code;
 
-/* A file that is mapped at native frames, as in MAPPED. */
+/* A file that contains code of native frames, with the fields of the event MAPPED (gw_event.h). */
 typedef struct gw_stack_mapping {
     uint64_t start, bytes, bias, build_id;
     char *path; /* owned */
@@ -82,8 +82,8 @@ typedef struct gw_stack_process {
     gw_stack_thread *thread; /* owned */
     size_t thread_count;
     uint64_t threads_left_out; /* number of threads above the limit, which were not read */
-    char no_waits[160];        /* why the waits are unknown; "" if they are known */
-    char no_stacks[160];       /* why some or all threads have no stack; "" if none are missing */
+    char no_waits[160];        /* why the waits of some or all threads are unknown; "" if they are known */
+    char no_stacks[160];       /* why some or all threads have no native stack; "" if none is missing */
     char no_python[160];       /* why some or all threads have no Python frames; "" if none are missing */
     gw_stack_code *code;       /* owned */
     size_t code_count;

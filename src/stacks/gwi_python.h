@@ -38,12 +38,12 @@ typedef struct gwi_python {
     char why[160];   /* why `incomplete` is set; "" if it is not */
 } gwi_python;
 
-/* Add the file whose first mapping is at `base` to `copy`, if it contains a Python interpreter. */
+/* If the file whose first mapping is at address `base` contains a Python interpreter, add it to python->copy. */
 void gwi_python_try(gwi_python *python, uint64_t base);
 /* List the thread states of all copies of Python that were added. */
 void gwi_python_list(gwi_python *python);
-/* Append the Python frames of `thread->tid` to `thread`, and their code objects to `process`. Sets flags of gw_site.h
- * if frames are missing. */
+/* Append the Python frames of thread->tid to `thread`, and their code objects to `process`. If frames are missing, set
+ * flags of gw_site.h in thread->flags. */
 void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_thread *thread);
 
 #endif

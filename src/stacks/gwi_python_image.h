@@ -1,5 +1,5 @@
-/* A synthetic process memory for tests and the fuzzer. One thread runs three Python functions, in the layout of the
- * given Python version. The caller may damage the image. */
+/* A synthetic image of a process's memory, for tests and the fuzzer. One thread runs three Python functions, in the
+ * memory layout of the given Python version. A test may damage the image after it is built. */
 #ifndef GWI_PYTHON_IMAGE_H
 #define GWI_PYTHON_IMAGE_H
 
@@ -17,7 +17,7 @@ enum {
     IMAGE_STATE = 0x600,
     IMAGE_PTHREAD = 0x800,
     IMAGE_HOLDER = 0xc00,
-    IMAGE_FRAME = 0x1000, /* the three frames, followed by the shim frame */
+    IMAGE_FRAME = 0x1000, /* the three frames; since Python 3.12 followed by the shim frame */
     IMAGE_FRAME_STEP = 0x200,
     IMAGE_CODE = 0x2000,
     IMAGE_CODE_STEP = 0x200,
@@ -25,12 +25,12 @@ enum {
     IMAGE_NAME = 0x2900,
     IMAGE_NAME_STEP = 0x80,
     IMAGE_TABLE = 0x2c00,
-    IMAGE_TYPES = 0x3000 /* addresses of the types; the memory there is never read */
+    IMAGE_TYPES = 0x3000 /* addresses of the type objects; they are only compared, and the memory there is never read */
 };
 
 typedef struct python_image {
     uint8_t bytes[IMAGE_BYTES];
-    gwi_python python; /* reads from `bytes` */
+    gwi_python python; /* set up to read from `bytes` */
 } python_image;
 
 static inline bool image_read(void *user, uint64_t at, void *out, size_t bytes)
@@ -109,14 +109,15 @@ static inline void image_make(python_image *image, unsigned version)
     image_put(image, IMAGE_RUNTIME, 1, 4);
     image_link(image, IMAGE_RUNTIME + (lists->runtime_interpreters == 0 ? 40 : lists->runtime_interpreters),
                IMAGE_INTERPRETER);
-    image_link(image, IMAGE_RUNTIME + 48, IMAGE_INTERPRETER); /* the main interpreter follows the newest one */
+    /* the pointer to the main interpreter is the word after the pointer to the newest one */
+    image_link(image, IMAGE_RUNTIME + 48, IMAGE_INTERPRETER);
     image_link(image, IMAGE_INTERPRETER + lists->interpreter_threads, IMAGE_STATE);
     image_link(image, IMAGE_STATE + layout->thread_interpreter, IMAGE_INTERPRETER);
     image_link(image, IMAGE_STATE + layout->thread_ident, IMAGE_PTHREAD);
     if (lists->thread_native_id != 0)
         image_put(image, IMAGE_STATE + lists->thread_native_id, IMAGE_TID, 8);
-    image_put(image, IMAGE_PTHREAD + 720, IMAGE_TID, 4); /* glibc's offset of the thread id on x86-64 */
-    image_put(image, IMAGE_PTHREAD + 208, IMAGE_TID, 4); /* glibc's offset on arm64 */
+    image_put(image, IMAGE_PTHREAD + 720, IMAGE_TID, 4); /* offset of the thread id in glibc on x86-64 */
+    image_put(image, IMAGE_PTHREAD + 208, IMAGE_TID, 4); /* the same on arm64 */
     image_link(image, IMAGE_STATE + layout->thread_frame, layout->has_holder ? IMAGE_HOLDER : IMAGE_FRAME);
     if (layout->has_holder)
         image_link(image, IMAGE_HOLDER + layout->holder_frame, IMAGE_FRAME);

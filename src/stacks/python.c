@@ -29,7 +29,7 @@ static bool read_word(const gwi_python *python, uint64_t at, uint64_t *ret_word)
     return read_at(python, at, ret_word, sizeof *ret_word);
 }
 
-/* Read one field from the copy of a structure. */
+/* Return the 8-byte field at offset `at` of a structure that was copied into `bytes`. */
 static uint64_t word_in(const uint8_t *bytes, size_t at)
 {
     uint64_t word;
@@ -161,7 +161,7 @@ static bool read_state(const gwi_python *python, const gwi_interpreter *copy, ui
     return true;
 }
 
-/* Return true if there is an interpreter at this address. Its first thread must point back to it. */
+/* Return true if there is an interpreter at this address: its first thread state must point back to this address. */
 static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t address)
 {
     uint64_t thread, interpreter;
@@ -173,8 +173,9 @@ static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy
 /* Find the newest interpreter, which links to the older ones. *ret_interpreter is 0 if Python is not initialised or
  * has been finalised. Returns false if the interpreter is not found.
  *
- * If Python does not publish the offset, search the start of _PyRuntime for two adjacent pointers to interpreters. The
- * first points to the newest interpreter, the second to the main one. They are equal if there is only one. */
+ * If this version of Python does not publish where the pointer to the newest interpreter is, search the start of
+ * _PyRuntime for two adjacent pointers to interpreters. The first points to the newest interpreter, the second to the
+ * main one. They are equal if there is only one. */
 static bool first_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t *ret_interpreter)
 {
     enum { WORDS = 16 };
@@ -191,7 +192,7 @@ static bool first_interpreter(const gwi_python *python, const gwi_interpreter *c
             return true;
         }
     }
-    return word[0] == 0 && word[1] == 0; /* not initialised yet */
+    return word[0] == 0 && word[1] == 0; /* true if Python is not initialised yet */
 }
 
 /* Read the list of an interpreter's threads. Returns false if the list changed during the read or is too long. */
@@ -228,7 +229,7 @@ static bool list_copy(gwi_python *python, size_t index)
 
 void gwi_python_list(gwi_python *python)
 {
-    enum { TRIES = 3 }; /* threads may start and end during the read */
+    enum { TRIES = 3 }; /* the list may change while it is read, because threads start and end */
     python->state_count = 0;
     for (size_t i = 0; i < python->copy_count; i++) {
         size_t before = python->state_count;
@@ -300,9 +301,9 @@ static bool same_code(const gw_stack_code *a, const gw_stack_code *b)
            (a->table == NULL || memcmp(a->table, b->table, a->table_bytes) == 0);
 }
 
-/* Add a code object to the process's list and return its index; -1 if there is no memory or the list is full. Takes
- * ownership of the members of `code`. Reuses an equal entry. All fields are compared, because another code object may
- * have the same address by now. */
+/* Add a code object to the process's list and return its index; -1 if out of memory or if the list is full. Takes
+ * ownership of the members of `code`. Reuses an equal entry. All fields are compared, not only the address: it may have
+ * belonged to another code object before. */
 static int keep_code(gw_stack_process *process, gw_stack_code *code)
 {
     size_t count = process->code_count;
@@ -349,7 +350,7 @@ static int take_code(const gwi_python *python, const gwi_interpreter *copy, uint
 
 /* ---- frames ---- */
 
-/* Reads the frames of one thread. */
+/* State of reading the frames of one thread. */
 typedef struct walk {
     const gwi_python *python;
     const gwi_interpreter *copy;
@@ -388,8 +389,8 @@ static void enter_frame(void *user, size_t index)
     it->first[index] |= GW_FRAME_ENTRY;
 }
 
-/* Read the frames of a thread, starting with the innermost one at `at`. Returns false if the memory does not look like
- * frames. */
+/* Read the frames of a thread, starting with the innermost one at `at`. Returns false if the memory there does not look
+ * like frames. */
 static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
                         gw_stack_thread *thread)
 {
@@ -410,7 +411,7 @@ static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t
 {
     const gwi_interpreter *copy = &python->copy[state->copy];
     state_fields fields;
-    /* by now, this memory may belong to another thread */
+    /* since the list was read, the memory of the thread state may have been reused for another thread */
     if (!read_state(python, copy, state->address, &fields) || fields.tid != tid ||
         fields.interpreter != state->interpreter)
         return false;
@@ -440,7 +441,7 @@ void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_t
     if (claims == 0 && !torn && !python->incomplete)
         return; /* no Python runs in this thread */
     unsigned flags = thread->flags;
-    /* If two interpreters have frames of this thread, the order of the frames is unknown. */
+    /* if two interpreters have frames of this thread, their order is unknown: report no frames */
     if (claims == 1 && !torn && read_frames(python, &python->copy[found->copy], frame, process, thread))
         return;
     thread->flags = flags | GW_SITE_PYTHON_UNKNOWN;

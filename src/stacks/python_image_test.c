@@ -55,7 +55,7 @@ static void whole(void **state)
             assert_int_equal(GW_FRAME_INSTRUCTION(thread.frame[i]), 2 * i);
             assert_int_equal((thread.frame[i] & GW_FRAME_ENTRY) != 0, all_enter || i + 1 == IMAGE_FRAMES);
         }
-        thread.tid++; /* no thread state has this id */
+        thread.tid++; /* no thread state in the image has this id */
         thread.frame_count = 0;
         gwi_python_frames(&image.python, &process, &thread);
         assert_int_equal(thread.frame_count, 0);
@@ -63,7 +63,7 @@ static void whole(void **state)
     }
 }
 
-/* A link points back to an earlier object. The reader must stop and mark the missing frames. */
+/* If a pointer in the image points back to an earlier object, the reader must stop and mark the missing frames. */
 static void circles_end(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void circles_end(void **state)
     }
 }
 
-/* After the lists were read, the thread ends and another thread reuses the memory of its state. The frames must be
+/* If a thread ends after the lists were read, and another thread reuses the memory of its state, the frames must be
  * unknown. */
 static void a_state_of_somebody_else_counts_not(void **state)
 {
@@ -107,7 +107,8 @@ static void a_state_of_somebody_else_counts_not(void **state)
     }
 }
 
-/* If Python is not initialised, the thread runs no Python. If no interpreter is found, the frames are unknown. */
+/* If Python is not initialised, the thread runs no Python: it has no frames, and this is certain. If an interpreter
+ * cannot be found, the frames are unknown. */
 static void without_interpreters(void **state)
 {
     (void)state;
@@ -147,7 +148,8 @@ static void objects_of_another_type_are_none(void **state)
     }
 }
 
-/* Overwrite each word of the image with several wrong values, one after the other. */
+/* Overwrite each word of the image with several wrong values, one after the other. The frames must be unknown, or have
+ * valid texts. */
 static void damaged(void **state)
 {
     (void)state;

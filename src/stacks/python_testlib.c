@@ -72,7 +72,7 @@ void test_free(char *text)
 
 typedef struct damaging {
     uint64_t random, reads;
-    unsigned one_in; /* on average, damage one of this many reads */
+    unsigned one_in; /* one of this many reads is damaged, on average */
 } damaging;
 
 static uint64_t next_random(damaging *it)
@@ -82,7 +82,7 @@ static uint64_t next_random(damaging *it)
     return it->random ^= it->random << 17;
 }
 
-/* Read our own memory. At random, fail or change a word, a byte or a bit of the result. */
+/* Read our own memory. At random, let the read fail, or change a word, a byte or a bit of the result. */
 static bool read_damaged(void *user, uint64_t at, void *out, size_t bytes)
 {
     damaging *it = user;

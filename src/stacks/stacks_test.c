@@ -130,7 +130,7 @@ static _Noreturn void be_child(void)
         pause();
 }
 
-/* Wait until the thread sleeps. Only for threads that sleep once, in the call that the test expects. */
+/* Wait until the thread sleeps. Use this only for threads that sleep once and then stay in that system call. */
 static void wait_for_sleep(pid_t pid, uint32_t tid)
 {
     enum { LOOKS = 10 };
@@ -158,7 +158,8 @@ static pid_t start_child(void)
     for (int ms = 0; shared->ready < ROLES && ms < PATIENCE_MS; ms++)
         usleep(1000);
     assert_int_equal(shared->ready, ROLES);
-    for (int role = LEFT; role <= READER; role++) /* these threads call arrive() shortly before they sleep */
+    /* these threads call arrive() shortly before they sleep, so they may not sleep yet */
+    for (int role = LEFT; role <= READER; role++)
         wait_for_sleep(pid, shared->tid[role]);
     return pid;
 }
@@ -166,7 +167,8 @@ static pid_t start_child(void)
 static void end_child(pid_t pid)
 {
     kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, WNOHANG) == 0) { /* the child cannot end while one of its threads is still stopped */
+    /* the child cannot end while one of its threads is still stopped: release it */
+    while (waitpid(pid, NULL, WNOHANG) == 0) {
         gw_stacks_let_go();
         usleep(1000);
     }
@@ -182,8 +184,8 @@ static const gw_stack_thread *thread_of(const gw_stack_process *process, int rol
     return NULL;
 }
 
-/* Return true if a frame is in `function`. The child is a fork, so the function has the same address there. These
- * functions are small, and the compiler does not split them. */
+/* Return true if a frame of the thread is in `function`. The child is a fork, so its functions have the same addresses.
+ * Those used here are smaller than 512 bytes, and the compiler does not split them. */
 static bool stands_in(const gw_stack_thread *thread, void (*function)(void))
 {
     enum { FUNCTION_BYTES_MAX = 512 };
@@ -194,7 +196,7 @@ static bool stands_in(const gw_stack_thread *thread, void (*function)(void))
     return false;
 }
 
-/* Return true if the file that contains the frame is known, with its load address. */
+/* Return true if the frame at `address` is in a listed mapping of this program's file. */
 static bool is_mapped(const gw_stack_process *process, uint64_t address)
 {
     for (size_t i = 0; i < process->mapping_count; i++) {
@@ -212,7 +214,7 @@ static void what_threads_wait_for_is_seen(void **state)
     gw_stack_process *process = NULL;
     gw_error err;
     assert_int_equal(gw_stacks_look((uint32_t)pid, false, &process, &err), GW_OK);
-    assert_true(process->thread_count >= ROLES + 1); /* a sanitizer may add a thread */
+    assert_true(process->thread_count >= ROLES + 1); /* not ==, because a sanitizer may add a thread */
     if (process->no_waits[0] != '\0') {
         print_message("skipped: %s\n", process->no_waits);
     } else {
@@ -251,7 +253,8 @@ static void stacks_are_read_and_nobody_notices(void **state)
         gw_stacks_let_go();
     }
     assert_int_equal(shared->surprises, 0);
-    shared->hurry = 1; /* the poller's calls now take 1 ms, so a stop may come during or between them */
+    /* the poller's calls now take 1 ms, so it may be stopped in a call or between two calls */
+    shared->hurry = 1;
     for (int i = 0; i < 100; i++) {
         gw_stack_process *process = NULL;
         assert_int_equal(gw_stacks_look((uint32_t)pid, true, &process, &err), GW_OK);
@@ -286,7 +289,7 @@ static void who_is_gone_is_missing(void **state)
     assert_true(gw_stacks_cpu_ms((uint32_t)getpid(), &ms));
 }
 
-/* The child has ended but the test has not waited for it. Its thread is still listed, but has no frames. */
+/* The child has ended, but the test has not waited for it yet. Its thread is still listed, but has no frames. */
 static void a_zombie_does_no_harm(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@
 
 enum { THREADS_MAX = 256 };
 
-/* Add user and system time, fields 14 and 15 of a stat file. */
+/* Return the sum of user and system time in ms (fields 14 and 15 of /proc/PID/stat), and the state. */
 static bool cpu_ms_of(const char *stat, uint64_t *ret_ms, char *ret_state)
 {
     const char *at = strrchr(stat, ')');
@@ -39,9 +39,9 @@ static bool read_theirs(void *user, uint64_t at, void *out, size_t bytes)
     return gwi_read_memory(*(const uint32_t *)user, at, out, bytes);
 }
 
-/* Parses lines of the form "start-end rights offset device inode path". Only files with code are examined, because
- * reading the first page of a data file could wait for a disk. `path` and `base` belong to the last file whose first
- * mapping was parsed. */
+/* State of reading /proc/PID/maps, lines of the form "start-end rights offset device inode path". Only files with code
+ * are examined, because reading the first page of a data file could wait for a disk. `path` and `base` are the last
+ * file whose first mapping was read, and `tried` is set once this file was examined. */
 typedef struct scan {
     uint64_t base;
     char path[4096];
@@ -150,7 +150,8 @@ gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_proce
         goto out;
     for (size_t i = 0; i < process->thread_count; i++)
         look_at_thread(pid, &process->thread[i]);
-    for (size_t i = 0; i < process->thread_count; i++) /* looks up lock owners among all threads */
+    /* a second loop, because lock owners are looked up among all threads */
+    for (size_t i = 0; i < process->thread_count; i++)
         gwi_look_at_call(pid, process, &process->thread[i]);
     if (stacks && (python = calloc(1, sizeof *python)) == NULL) {
         st = gw_fail(err, GW_NOMEM, "inspect process %u", pid);

@@ -1,4 +1,5 @@
-/* Reads what a thread waits for: its system call from /proc, and the lock's owner from the process's memory. */
+/* Finds out what a thread waits for: reads its system call from /proc, and the owner of a lock from the process's
+ * memory. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -49,7 +50,7 @@ size_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, c
 static const struct {
     int number;
     gw_wait wait;
-    bool goes_on; /* continues after a stop and returns the same result */
+    bool goes_on; /* after a stop, the call continues and returns the same result */
 } calls[] = {
     {SYS_futex, GW_WAIT_LOCK, true},           {SYS_clock_nanosleep, GW_WAIT_SLEEP, true},
     {SYS_nanosleep, GW_WAIT_SLEEP, true},      {SYS_sched_yield, GW_WAIT_RUNNING, true},
@@ -67,7 +68,7 @@ static const struct {
     {SYS_io_getevents, GW_WAIT_INPUT, false},  {SYS_semtimedop, GW_WAIT_SHARED_LOCK, false},
     {SYS_semop, GW_WAIT_SHARED_LOCK, false},   {SYS_msgrcv, GW_WAIT_INPUT, false},
     {SYS_ioctl, GW_WAIT_DEVICE, false},
-#ifdef SYS_poll /* newer architectures lack the older calls */
+#ifdef SYS_poll /* newer architectures do not have these older calls */
     {SYS_poll, GW_WAIT_INPUT, true},
 #endif
 #ifdef SYS_select
@@ -86,7 +87,8 @@ bool gwi_may_be_stopped(const gw_stack_thread *thread)
 {
     if (thread->state == 'Z' || thread->state == 'D' || thread->state == 't' || thread->state == 'T')
         return false;
-    if (thread->wait == GW_WAIT_RUNNING) { /* it may enter any system call before it stops: see undo_interruption() */
+    /* the thread may enter any system call before it stops: see undo_interruption() */
+    if (thread->wait == GW_WAIT_RUNNING) {
 #ifdef __x86_64__
         return true;
 #else
@@ -117,8 +119,9 @@ static const gw_stack_thread *thread_at(const gw_stack_process *process, uint32_
     return NULL;
 }
 
-/* Find out what a futex call waits for. The C library's plain lock waits while its word is 2, and stores the owner's
- * thread id 8 bytes after the word. A priority-inheritance lock stores the owner in the word itself. */
+/* Find out what a futex call waits for. While a thread waits for a plain lock of the C library, the lock's word is 2,
+ * and the owner's thread id is stored 8 bytes after the word. A priority-inheritance lock stores the owner in the word
+ * itself. */
 static void look_at_futex(uint32_t pid, const gw_stack_process *process, const uint64_t *argument,
                           gw_stack_thread *thread)
 {
@@ -154,9 +157,10 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     if (thread->owner_tid != 0 && thread_at(process, thread->owner_tid) == NULL) {
         char path[48];
         snprintf(path, sizeof path, "/proc/%u/task/%u", pid, thread->owner_tid);
-        bool looks_like_tid = thread->owner_tid <= 1u << 22; /* the limit of the kernel's thread ids */
+        bool looks_like_tid = thread->owner_tid <= 1u << 22; /* the largest thread id of the kernel */
         if (!looks_like_tid || access(path, F_OK) == 0)
-            thread->owner_tid = 0; /* not a thread id, or a thread above THREADS_MAX */
+            /* not a thread id, or a thread that is not in our list (THREADS_MAX) */
+            thread->owner_tid = 0;
     }
 }
 

@@ -22,7 +22,7 @@
 
 enum { STOP_WAIT_MS = 2000, PENDING_MAX = 64 };
 
-/* Threads that did not stop in time. They stop later and must then be released. */
+/* Threads that did not stop in time. They may stop later, and must then be released. */
 static uint32_t pending[PENDING_MAX];
 static size_t pending_count;
 
@@ -48,7 +48,7 @@ static void take_module(Dwfl_Module *module, gw_stack_process *process)
         if (process->mapping[i].start == start)
             return;
     if (path == NULL || count == MODULES_MAX || dwfl_module_getelf(module, &bias) == NULL)
-        return; /* addresses in this module get no names */
+        return; /* without its symbols, addresses in this module get no names */
     char *copy = gw_array_more(&process->mapping, count, sizeof *process->mapping) ? strdup(path) : NULL;
     if (copy == NULL)
         return;
@@ -76,7 +76,7 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     }
     if (!dwfl_frame_pc(frame, &pc, &is_activation))
         return DWARF_CB_ABORT;
-    /* as in gw_site.h: the byte before `address` is in the code that ran */
+    /* as in gw_site.h: the byte before `address` belongs to the instruction that ran */
     uint64_t address = is_activation ? pc + 1 : pc;
     Dwfl_Module *module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(frame)), address - 1);
     if (module != NULL)
@@ -85,8 +85,8 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
-/* Return true if a signal is pending for the thread, or if this is unknown. The signal would have interrupted the
- * system call anyway. */
+/* Return true if a signal is pending for the thread, or if this cannot be found out. Such a signal would interrupt the
+ * system call even without our stop. */
 static bool has_signal(uint32_t tid)
 {
     char path[48], line[128];
@@ -146,8 +146,8 @@ void gw_stacks_let_go(void)
     }
 }
 
-/* Attach to a thread and wait until it has stopped. *ret_status is its wait status. On false, errno has the reason,
- * and the thread was released or is in `pending`. */
+/* Attach to a thread and wait until it has stopped. *ret_status is the status from waitpid(). If false is returned,
+ * errno has the reason, and the thread was released or is in `pending`. */
 static bool hold(uint32_t tid, int *ret_status)
 {
     if (pending_count == PENDING_MAX) {
@@ -178,7 +178,8 @@ static bool hold(uint32_t tid, int *ret_status)
     return false;
 }
 
-/* If `dwfl` is NULL, read only Python frames. */
+/* Read the frames of one thread. The thread is stopped for this if it may be. If `dwfl` is NULL, read only Python
+ * frames. */
 static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_stack_thread *thread,
                         gwi_python *python)
 {

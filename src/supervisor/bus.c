@@ -1,4 +1,4 @@
-/* If this machine has several cards, records how they are connected. */
+/* If this machine has several cards, records what connects them (fact "pci.peers"). */
 #include "gwi_run.h"
 
 #include "gw_doctor.h"

@@ -1,4 +1,4 @@
-/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group reveals
+/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group shows
  * whether a signal was sent to the whole group or only to gpuwhy. */
 #include "gwi_child.h"
 
@@ -22,8 +22,8 @@
 
 enum { WITNESS_WAIT_MS = 10 };
 
-/* The signals that we handle instead of dying. Excluded are signals of our own faults, and the terminal's stop signals
- * for background processes, which must stop us too. */
+/* The signals that we read from a signalfd, so that they do not end us. Left out: signals of our own faults, signals
+ * that cannot be blocked, and the terminal's stop signals for background processes, which must stop us too. */
 static void fill_taken(sigset_t *set)
 {
     static const int left_out[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
@@ -54,7 +54,7 @@ static _Noreturn void witness(_Atomic uint32_t *counts, const sigset_t *taken, p
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gpuwhy-witness");
-    close_all(); /* otherwise the reader of a pipe from the program would never see its end */
+    close_all(); /* otherwise, the reader of a pipe from the program would wait for the witness to end */
     while (getppid() == parent) {
         siginfo_t info;
         int signal = sigwaitinfo(taken, &info);
@@ -89,7 +89,8 @@ static bool witness_saw(gwi_signals *signals, int signal)
     for (int ms = 0; ms <= WITNESS_WAIT_MS; ms++) {
         uint32_t count = atomic_load_explicit(&counts[signal], memory_order_acquire);
         if (count != signals->witness_seen[signal]) {
-            signals->witness_seen[signal] = count; /* equal signals that arrive together are merged */
+            /* set, not increased by one: several equal signals may have reached us as one */
+            signals->witness_seen[signal] = count;
             return true;
         }
         poll(NULL, 0, 1);
@@ -106,7 +107,7 @@ void gwi_signals_begin(gwi_signals *signals)
     fill_taken(&taken);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, standard = {.sa_handler = SIG_DFL};
     sigaction(SIGPIPE, &ignore, &signals->pipe_before);
-    sigaction(SIGCHLD, &standard, &signals->child_before); /* an inherited SIG_IGN would discard exit statuses */
+    sigaction(SIGCHLD, &standard, &signals->child_before); /* with an inherited SIG_IGN we would get no exit statuses */
     sigprocmask(SIG_BLOCK, &taken, &signals->mask_before);
     signals->fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals->fd < 0) /* a signal that cannot be passed on must still end this process */
@@ -216,7 +217,7 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
 
 gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno, gw_error *err)
 {
-    int report[2]; /* pipe: exec closes it if it succeeds, otherwise the child writes its errno */
+    int report[2]; /* pipe: a successful exec closes it; otherwise the child writes the errno of exec */
     *ret_errno = EAGAIN;
     if (pipe2(report, O_CLOEXEC) < 0)
         return gw_fail(err, GW_IO, "start %s: %s", start->argv[0], strerror(errno));
@@ -274,14 +275,14 @@ _Noreturn void gwi_end_like(int status)
         int signal_number = WTERMSIG(status);
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        prctl(PR_SET_DUMPABLE, 0); /* the limit alone does not stop the kernel from running a core dump handler */
+        prctl(PR_SET_DUMPABLE, 0); /* RLIMIT_CORE alone does not stop the kernel from running a core dump handler */
         signal(signal_number, SIG_DFL);
         sigset_t only;
         sigemptyset(&only);
         sigaddset(&only, signal_number);
         sigprocmask(SIG_UNBLOCK, &only, NULL);
         raise(signal_number);
-        _exit(128 + signal_number); /* the signal that killed the program did not kill us */
+        _exit(128 + signal_number); /* reached only if the signal that killed the program does not kill us */
     }
     exit(WEXITSTATUS(status));
 }

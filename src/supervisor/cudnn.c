@@ -18,15 +18,15 @@
 #include <unistd.h>
 
 static const char destination_variable[] = "CUDNN_LOGDEST_DBG";
-/* Version 9 uses CUDNN_LOGLEVEL_DBG. The other variables are from version 8 and older, but version 9 still reads them.
- */
+/* cuDNN 9 uses CUDNN_LOGLEVEL_DBG. The other variables are those of version 8 and older, but version 9 still reads
+ * them. */
 static const struct {
     const char *name, *value;
 } level_variables[] = {
     {"CUDNN_LOGLEVEL_DBG", "2"}, {"CUDNN_LOGERR_DBG", "1"}, {"CUDNN_LOGWARN_DBG", "1"}, {"CUDNN_LOGINFO_DBG", NULL}};
 enum { LEVELS = sizeof level_variables / sizeof level_variables[0], PIECE = 64 << 10, LAST_LOOKS_MAX = 16 };
-/* One look reads at most look_bytes_max. If more than waiting_bytes_max is unread, it skips to the last
- * look_bytes_max. */
+/* One call of gwi_cudnn_look() reads at most look_bytes_max bytes of the log. If more than waiting_bytes_max bytes are
+ * unread, it skips all but the last look_bytes_max of them. It frees disk space in steps of give_back_bytes or more. */
 static const uint64_t look_bytes_max = 1 << 20, waiting_bytes_max = 8 << 20, give_back_bytes = 1 << 20;
 
 /* ---- before the run ---- */
@@ -36,7 +36,7 @@ void gwi_cudnn_init(gwi_cudnn *log)
     *log = (gwi_cudnn){.fd = -1};
 }
 
-/* Return why no log may be requested, as a static string; NULL if it may. */
+/* Return why gpuwhy may not request a log from cuDNN, as a static string; NULL if it may. */
 static const char *why_not(const gwi_record *record)
 {
     struct rlimit limit;
@@ -128,7 +128,8 @@ static uint64_t hash_of(const gw_cudnn_message *message)
     return hash;
 }
 
-/* Record a new kind of entry at once. Record a repeated one again each time its count has doubled, and at the end. */
+/* Record an entry of a new kind at once. If its kind has occurred before, record the entry again only when the number
+ * of such entries has doubled. gwi_cudnn_end() records the final numbers. */
 static void take(void *user, const gw_cudnn_message *message)
 {
     gwi_cudnn *log = user;
@@ -137,7 +138,7 @@ static void take(void *user, const gw_cudnn_message *message)
     *(message->is_error ? &log->errors : &log->warnings) += 1;
     while (i < log->kind_count && log->kind[i].hash != hash)
         i++;
-    /* There may be hundreds of warnings. Reserve half of the kinds for errors. */
+    /* there may be hundreds of kinds of warnings: reserve half of the table for errors */
     if (i == GWI_CUDNN_KINDS_MAX || (i == log->kind_count && !message->is_error && i >= GWI_CUDNN_KINDS_MAX / 2)) {
         log->untold++;
         return;

@@ -32,8 +32,8 @@ static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, 
     return gw_fail(err, GW_USAGE, "--gpu %s: must be real or virtual:CARD", options->gpu);
 }
 
-/* Return a hash of the driver, the hook and the version of the facade. It is used in the folder's name, so that
- * different facades never share a folder. */
+/* Return a hash of the driver, the hook and the version of the facade. The name of the facade's folder contains it, so
+ * that different facades never share a folder. */
 static uint64_t facade_hash(const char *driver, const char *build_id, const char *hook)
 {
     const char *const parts[] = {driver, "\n", build_id, "\n", hook};
@@ -41,7 +41,8 @@ static uint64_t facade_hash(const char *driver, const char *build_id, const char
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         hash = gw_hash_bytes(hash, parts[i], strlen(parts[i]));
     struct stat stat_;
-    if (stat(driver, &stat_) == 0) { /* a driver without a build id may be replaced under the same name */
+    /* a driver without a build id may be replaced by another one of the same name: add its size and time */
+    if (stat(driver, &stat_) == 0) {
         hash = gw_hash_step(hash, (uint64_t)stat_.st_size);
         hash = gw_hash_step(hash, (uint64_t)stat_.st_mtim.tv_sec);
     }
@@ -72,7 +73,7 @@ static gw_status write_facade_in(gwi_doors *doors, const char *base, const char 
     return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
 }
 
-/* Write the facade into the best folder in which this succeeds. */
+/* Write the facade into the first of the folders of gwi_code_folder() in which this succeeds. */
 static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error *err)
 {
     gw_path hook, base;
@@ -93,8 +94,8 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     return st;
 }
 
-/* Copy the library into the facade's folder, whose path contains no space and no colon. If this fails, PyTorch's
- * memory blocks are not tracked, but everything else works. */
+/* Copy the library that PyTorch's allocator calls into the facade's folder, whose path contains no space and no colon.
+ * If this fails, PyTorch's memory blocks are not tracked, but everything else works. */
 static void copy_c10(gwi_doors *doors)
 {
     gw_path library;
@@ -125,7 +126,8 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     return st;
 }
 
-/* Put `first` in front of the old value of the variable. Add no empty element: it would mean the current folder. */
+/* Put `first` in front of the old value of the variable. If the old value is empty, add no colon: the empty element
+ * after it would mean the current folder. */
 static void put_first(const char *variable, const char *first, const char *old)
 {
     gw_text value = {0};
@@ -150,7 +152,7 @@ static void set_preload(const gwi_doors *doors, const gwi_program *program)
     gw_text first = {0};
     if (program->sanitizer[0] != '\0' && (old == NULL || strstr(old, program->sanitizer) == NULL))
         gw_text_addf(&first, "%s:", program->sanitizer);
-    /* a sanitizer's runtime that is already preloaded must stay first */
+    /* the runtimes of sanitizers that are already preloaded must stay first: keep them in front of the facade */
     size_t kept = 0;
     while (old != NULL && strstr(old + kept, "san.so") != NULL) {
         const char *runtime = strstr(old + kept, "san.so");

@@ -26,10 +26,10 @@
 #include <unistd.h>
 
 enum {
-    PATH_BYTES_MAX = 1023, /* the driver's limit for file names */
+    PATH_BYTES_MAX = 1023, /* the driver's limit for the length of file names */
     DUMPS_MAX = 16
 };
-/* File time stamps may be this much too early, because they are taken from the last clock tick. */
+/* A file's time stamp may be too early by this much, because the kernel uses the time of its last clock tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 static const char file_variable[] = "CUDA_COREDUMP_FILE";
@@ -74,11 +74,11 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
 
 typedef struct found_dump {
     gw_path path;
-    uint64_t bytes, written_at_ns; /* run time */
-    uint32_t pid;                  /* 0 if the name contains no pid of a recorded process */
+    uint64_t bytes, written_at_ns; /* written_at_ns: time in the run at which the file was written */
+    uint32_t pid;                  /* pid in the file name; 0: the name has no pid of a recorded process */
 } found_dump;
 
-/* Convert a file name with the driver's %h, %p and %t to a pattern for fnmatch(). */
+/* Convert a file name with the driver's placeholders %h, %p and %t to a pattern for fnmatch(). */
 static bool as_fnmatch(const char *name, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -124,7 +124,7 @@ static bool look_at_file(const gwi_dumps *dumps, const gwi_record *record, pid_t
         return false;
     uint64_t written_ns = (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
     if (written_ns + stamp_slack_ns < dumps->since_realtime_ns)
-        return false; /* from an earlier run */
+        return false; /* the file is from an earlier run */
     uint64_t now_ns = gwi_record_now_ns(record), realtime_ns = gw_realtime_ns();
     uint64_t ago_ns = realtime_ns > written_ns ? realtime_ns - written_ns : 0;
     ret_dump->bytes = (uint64_t)facts.st_size;
@@ -139,7 +139,8 @@ static int by_time(const void *a, const void *b)
     return x->written_at_ns < y->written_at_ns ? -1 : x->written_at_ns > y->written_at_ns;
 }
 
-/* Find the dumps of this run, oldest first. Returns their number. The caller frees *ret_list. */
+/* Find the dumps of this run, at most DUMPS_MAX, and sort them, oldest first. Returns their number. The caller frees
+ * *ret_list. */
 static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t command, found_dump **ret_list)
 {
     gw_path folder_copy, name_copy;

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* Maximum time to wait after the end of the command for other recorded processes. */
+/* Maximum time to wait, after the end of the command, for the end of other recorded processes. */
 static const uint64_t others_end_ns = 1000000000u;
 
-/* Record each line of the virtual cards' notes as one fact. */
+/* Record each line of the file "notes", which the virtual cards write, as one fact. */
 static void take_virtual_notes(gw_supervisor *run)
 {
     gw_path path;
@@ -28,8 +28,8 @@ static void take_virtual_notes(gw_supervisor *run)
         fclose(notes);
 }
 
-/* Processes that the command left behind often end soon, for example a launcher's workers or a process pool. Wait for
- * them, but only briefly: if the command started a service, the caller must not have to wait for it. */
+/* Wait for recorded processes that the command left behind, for example the workers of a launcher. They often end soon.
+ * Wait only briefly, because the command may have started a service, which does not end. */
 static void see_others_end(gw_supervisor *run)
 {
     enum { PIDS_MAX = 64 };
@@ -54,7 +54,8 @@ static void see_others_end(gw_supervisor *run)
     }
 }
 
-/* Record gpuwhy runs that were started inside this one. Each wrote one line: see say_nested() in supervisor.c. */
+/* Record which gpuwhy runs were started inside this one. Each of them wrote one line to the file "nested": see
+ * say_nested() in supervisor.c. */
 static void take_nested(gw_supervisor *run)
 {
     gw_path path;
@@ -94,5 +95,5 @@ void gwi_finish_recording(gw_supervisor *run)
                                .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
                                .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
     gwi_record_put(&run->record, &item);
-    gwi_record_names(&run->record); /* last, so that everything else is recorded if the user interrupts it */
+    gwi_record_names(&run->record); /* last: if the user interrupts this step, everything else is already recorded */
 }

@@ -2,9 +2,9 @@
 #ifndef GW_EXIT_H
 #define GW_EXIT_H
 
-/* All commands except `run`, which ends as the program did. */
+/* Exit statuses of gpuwhy's commands. `run` exits with the program's status instead, except after a usage error. */
 enum { GW_EXIT_OK = 0, GW_EXIT_UNDETERMINED = 1, GW_EXIT_USAGE = 2 };
-/* `run` itself, with the same numbers as in shells. */
+/* Exit statuses of `run` if it cannot run the program, with the same numbers as in shells. */
 enum { GW_EXIT_CANNOT_RUN = 126, GW_EXIT_NOT_FOUND = 127 };
 
 #endif

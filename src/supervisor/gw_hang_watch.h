@@ -1,5 +1,5 @@
-/* Detects a hang: a recorded process makes no progress. Records which thread waits for what. Used by `run` and by
- * `gpuwhy poke`. */
+/* Detects hangs: if a recorded process makes no progress, records what each of its threads waits for. Used by `run` and
+ * by `gpuwhy poke`. */
 #ifndef GW_HANG_WATCH_H
 #define GW_HANG_WATCH_H
 
@@ -14,23 +14,23 @@ enum { GW_HANG_PROCESSES_MAX = 128, GW_HANG_THREADS_MAX = 1024 };
 typedef struct gw_watched_thread {
     uint32_t pid, tid;
     uint64_t calls, progress, questions;
-    uint64_t not_ready, not_ready_at_ns;         /* time at which `not_ready` last grew */
-    uint64_t questions_before, not_ready_before; /* values at the process's last progress */
+    uint64_t not_ready, not_ready_at_ns;         /* not_ready_at_ns: time at which `not_ready` last grew */
+    uint64_t questions_before, not_ready_before; /* `questions` and `not_ready` when the process last made progress */
     uint16_t inside_fn_plus_1;
-    uint64_t inside_since_ns; /* time at which this call was first seen, so the call may have begun earlier */
-    bool seen;                /* seen since gw_hang_watch_begin() */
+    uint64_t inside_since_ns; /* time at which this call was first seen; it may have begun earlier */
+    bool seen;                /* gw_hang_watch_see() saw the thread after the last gw_hang_watch_begin() */
 } gw_watched_thread;
 
 typedef struct gw_watched_process {
     uint32_t pid;
     uint64_t progress, since_ns; /* `progress` has not changed since `since_ns` */
-    uint64_t looked_at_ns;       /* time of the last gw_hang_tell() since the last progress; 0 if none */
+    uint64_t looked_at_ns;       /* time of the last gw_hang_tell(); 0: none since the last progress */
     bool cpu_known;
-    uint64_t cpu_ms; /* CPU time at its last progress */
+    uint64_t cpu_ms; /* the process's CPU time when it last made progress */
     bool told;
     uint32_t told_count;
     bool seen, moved;
-    uint64_t progress_now; /* the new value of `progress`, summed up until gw_hang_watch_end() */
+    uint64_t progress_now; /* the new value of `progress`, summed up over its threads until gw_hang_watch_end() */
 } gw_watched_process;
 
 /* The state of all watched threads and processes. Initialise with zeros. All times are in ns of the caller's clock. */
@@ -40,23 +40,25 @@ typedef struct gw_hang_watch {
     gw_watched_thread thread[GW_HANG_THREADS_MAX];
     size_t thread_count;
     uint64_t now_ns;
-    uint32_t sites_told, codes_told; /* ids used so far for stacks that were read from outside */
+    uint32_t sites_told, codes_told; /* last ids used for stacks and code objects that were read from outside */
 } gw_hang_watch;
 
-/* The supervisor uses ids below this limit. `poke`, which may examine the same run, uses ids from this limit on. */
+/* Ids in sites_told and codes_told: the supervisor uses those below this limit. `poke`, which may examine the same run,
+ * uses those from this limit on. */
 enum { GW_HANG_NUMBERS_MAX = 1 << 16 };
 
-/* Update the state: call begin, then gw_hang_watch_see() as the sink for each thread, then end. */
+/* Update the state: call gw_hang_watch_begin(), then gw_hang_watch_see() for each thread (it is a gw_thread_sink), then
+ * gw_hang_watch_end(). */
 void gw_hang_watch_begin(gw_hang_watch *watch, uint64_t now_ns);
 void gw_hang_watch_see(void *user, const gw_thread_look *look); /* `user` is the gw_hang_watch */
 void gw_hang_watch_end(gw_hang_watch *watch);
 
 typedef void (*gw_hang_sink)(void *user, const gw_item *item);
 
-/* Pass the facts about a hang of `process` to `put`: see src/model/hang.c. Returns false and passes nothing if the
- * process cannot be read, or if its threads do not look like a hang: none is in a driver call or polls the GPU, not
- * all wait for locks, and none waits for a lock with a known owner. If `whatever` is true, this second check is
- * skipped. */
+/* Pass the facts about a hang of `process` to `put` (they are read in src/model/hang.c). Returns false and passes
+ * nothing if the process cannot be read, or if its threads do not look like a hang. They do if one of them is in a
+ * driver call or polls the GPU, if all of them wait for locks, or if one waits for a lock with a known owner. If
+ * `whatever` is true, the threads need not look like a hang. */
 bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool whatever, gw_hang_sink put, void *user);
 
 #endif

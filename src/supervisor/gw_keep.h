@@ -1,7 +1,7 @@
 /* Limits the number, size and age of the recordings in the state folder.
  *
  * Only files with names that gpuwhy chose itself are removed, never a recording that was written with -o. The newest
- * recording and the recordings of runs in progress are kept. */
+ * recording and the recordings of runs in progress are kept, even if they exceed the limits. */
 #ifndef GW_KEEP_H
 #define GW_KEEP_H
 
@@ -12,14 +12,14 @@
 
 /* Limits of the state folder. 0 means no limit. */
 typedef struct gw_keep_limits {
-    uint64_t recordings; /* a recording, its core dumps, logs and second run count as one */
-    uint64_t bytes;      /* disk space */
+    uint64_t recordings; /* number of recordings; each is counted together with its core dumps, logs and second run */
+    uint64_t bytes;      /* disk space of all recordings together */
     uint64_t days;
 } gw_keep_limits;
 
-/* Read the limits from the user's configuration. Limits that it does not set have their standard values (500
- * recordings, 8 GiB, 90 days), as do all limits if there is no file. GW_USAGE: `err` names the file, the place and the
- * reason. GW_IO, GW_NOMEM. */
+/* Read the limits from the user's configuration file. A limit that is not in the file has its standard value (500
+ * recordings, 8 GiB, 90 days), as do all limits if there is no file. Returns GW_USAGE if the file is invalid (`err`
+ * names the file and the line or key), GW_IO or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err);
 
 typedef struct gw_keep_result {
@@ -27,8 +27,8 @@ typedef struct gw_keep_result {
     uint64_t removed, removed_bytes;
 } gw_keep_result;
 
-/* Remove the oldest recordings until the rest is within the limits. Safe while other runs are in progress. GW_IO,
- * GW_NOMEM. */
+/* Remove the oldest recordings until the others are within the limits. Safe while other runs are in progress. Returns
+ * GW_OK, GW_IO or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_keep_apply(const gw_keep_limits *limits, gw_keep_result *ret_result, gw_error *err);
 
 #endif
