@@ -144,7 +144,7 @@ static struct batch batch_load(struct trainer *t, struct run *run)
     t->doing = "loader";
     struct tensor raw = run->raw[t->iteration % 2];
     struct batch batch = {floats_new(t, count * IMAGE_ELEMENTS), tensor_new(t, count, sizeof(int))};
-    if (uses_pool(t)) /* wait: the copy stream fills memory that the compute stream allocates */
+    if (uses_pool(t)) /* the compute stream allocates the memory, but the copy stream fills it */
         CHECK(cuStreamSynchronize(t->compute));
     CHECK(cuMemcpyHtoDAsync(raw.address, t->host_images, raw.bytes, t->copy));
     CHECK(cuMemcpyHtoDAsync(batch.labels.address, t->host_labels, batch.labels.bytes, t->copy));

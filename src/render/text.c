@@ -427,8 +427,10 @@ void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_
     unsigned width = style->width == 0 ? 80 : style->width, more = 0;
     gwi_page page = {.width = width < WIDTH_MIN ? WIDTH_MIN : width, .colour = style->colour};
     add_all(&page, verdict, style->running);
-    if (!style->all)
-        more = gwi_page_fit(&page, GW_RENDER_LINES - details_lines(&page, verdict, style));
+    if (!style->all) {
+        unsigned details = details_lines(&page, verdict, style);
+        more = gwi_page_fit(&page, details < GW_RENDER_LINES ? GW_RENDER_LINES - details : 0);
+    }
     add_details(&page, verdict, style, more);
     gwi_page_print(&page, text);
     gwi_page_free(&page);
