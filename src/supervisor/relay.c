@@ -173,11 +173,11 @@ static bool is_pipe(int fd)
 }
 
 /* After the reader of our stderr has gone, the program's next write must fail. Therefore wake the supervisor with
- * SIGCHLD and wait until it has closed its read end of the program's pipe. Do not wait forever: the supervisor may be
- * stopped or dead. */
+ * SIGCHLD and wait until it has closed its read end of the program's pipe. On a busy machine this may take seconds. Do
+ * not wait forever: the supervisor may be stopped or dead, and the program may be waiting for room in the pipe. */
 static void let_supervisor_close(gwi_stderr_tail *tail)
 {
-    enum { WAIT_MS = 300 };
+    enum { WAIT_MS = 5000 };
     pid_t supervisor;
     atomic_store_explicit(&tail->reader_gone, true, memory_order_release);
     for (int ms = 0; ms < WAIT_MS && (supervisor = atomic_load_explicit(&tail->supervisor, memory_order_acquire)) > 0 &&
