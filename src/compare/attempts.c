@@ -1,10 +1,10 @@
-/* Compare several attempts of one command, some failed and some good. Find the traits that split the attempts: they
- * distinguish all failed attempts from all good ones.
+/* Compares several attempts of one command, some failed and some good. Finds the traits that split the attempts, that
+ * is, distinguish all failed attempts from all good ones.
  *
- * A trait may split the attempts by chance. Suppose that k of n attempts failed, and that all orders of their values
- * are equally likely. The k failed ones can have any of C(n, k) sets of places in this order. In 2 of these cases, the
- * values of the failed attempts are all below, or all above, those of the good attempts. Many traits are compared, so
- * `chance` is an upper bound of the probability that at least one of them splits the attempts. */
+ * A trait may split the attempts by chance. Suppose that k of n attempts failed, and sort the attempts by the trait's
+ * value. If every order is equally likely, so is each of the C(n, k) sets of positions that the failed attempts can
+ * have. In 2 of these sets, the failed attempts are all first or all last. Many traits are compared, so `chance` is an
+ * upper bound on the probability that at least one of them splits the attempts. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"

@@ -13,9 +13,10 @@ const gw_python_layout *gw_python_layout_of(unsigned version)
 
 /* ---- offsets published by the interpreter ---- */
 
-/* The interpreter publishes a cookie, the version, a flag for a free-threaded build, and then groups of words. A group
- * contains the size of a structure and the offsets of its members. A row has the index of each group's first word in
- * one version. Within a group, the members that we read have the same position in all versions. */
+/* The interpreter publishes a cookie, its version, a flag for a free-threaded build, and then groups of words. Each
+ * group has the size of one structure and the offsets of its members. A published_groups row describes one Python
+ * version: for each group, the index of its first word. Within a group, the members that we read are at the same
+ * positions in all versions. */
 typedef struct published_groups {
     unsigned version;
     uint8_t thread, frame, code, object, bytes, text;

@@ -1,5 +1,5 @@
-/* Classify failed calls: which results are only answers to the program and no errors, which failures are
- * consequences of an earlier failure, and from which failures the program recovered. */
+/* Classifies failed calls: whether a result is an error at all or only an answer to the program, whether a failure is a
+ * consequence of an earlier one, and whether the program recovered from it. */
 #include "gw_cuda_results.h"
 #include "gw_text.h"
 #include "gwi_find.h"

@@ -5,14 +5,14 @@
  * the streams on which later work runs after the copy, and the CUDA events that were recorded after it. If another
  * stream waits for such an event, this stream is stored, too. The copy counts as ended once the host waited for such an
  * event or stream, a query reported that its work was done, or a host function was queued behind the copy. A block is
- * reported if it is freed in a stream whose later work need not run after the copy, or by the host before the copy has
- * ended.
+ * reported if it is freed in a stream whose later work is not ordered after the copy, or if the host frees it before
+ * the copy has ended.
  *
  * If anything is unknown, the copy counts as ordered and is dropped, so that no false report is made. Examples are a
- * gap in the numbers, an event recorded before the first known step, captured work, or a wait by other means. Calls
- * that wait for the device as a side effect (freeing plain memory, unloading a module) count as waits, too. Launches
- * are not steps. After the last event, the launches in the threads' rings are counted, because a launch may have
- * ordered the work. */
+ * gap in the numbers, an event recorded before the first known step, captured work, or a kind of wait that is not
+ * tracked. Calls that wait for the device as a side effect (freeing plain memory, unloading a module) count as waits,
+ * too. The hook does not report launches as steps, but a launch between the copy and the free may have ordered them. So
+ * the launches in the threads' rings are counted after the last event. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -42,7 +42,7 @@ typedef struct gwi_order {
     copy due;
     copy item[COPIES_MAX]; /* oldest first */
     uint32_t count;
-    uint64_t known_event[KNOWN_EVENTS]; /* CUDA events recorded by steps that were read; a ring of the newest */
+    uint64_t known_event[KNOWN_EVENTS]; /* ring buffer: the newest CUDA events recorded so far */
     uint32_t known_count;
     uint64_t looked; /* number of objects that is_asynchronous() has examined so far */
 } gwi_order;

@@ -85,8 +85,8 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
-/* Return true if a signal is pending for the thread, or if this cannot be found out. Such a signal would interrupt the
- * system call even without our stop. */
+/* Return true if a signal is pending for the thread, or if this cannot be determined. A pending signal would have
+ * interrupted the system call even if we had not stopped the thread. */
 static bool has_signal(uint32_t tid)
 {
     char path[48], line[128];

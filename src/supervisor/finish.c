@@ -1,4 +1,5 @@
-/* After the program's end: records the last facts about its processes, cards and dumps, and its exit status. */
+/* Finishes the recording after the program has ended: records its exit status and the last facts about its processes,
+ * cards and dumps. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"

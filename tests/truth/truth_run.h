@@ -1,8 +1,8 @@
 /* Code shared by the truth programs: bags of device memory and handles, and the calls that fill and empty them.
  *
- * The interpreter of plans (truth_plan.c) and the C and C++ sources that truth.py writes include this file. Each TAKE_
- * macro calls the driver in the line where the macro is used, so that every allocation of a program has its own
- * place. Include this file only once per program, because it contains definitions. */
+ * truth_plan.c, which interprets plans, and the C and C++ sources that truth.py writes include this file. Each TAKE_
+ * macro calls the driver on the line where the macro is used, so that each allocation in a program has its own call
+ * site. Include this file only once per program, because it contains definitions. */
 #ifndef TRUTH_RUN_H
 #define TRUTH_RUN_H
 

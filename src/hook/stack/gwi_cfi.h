@@ -1,8 +1,8 @@
 /* Call frame information: rules that find a function's caller from the registers and the stack. Compilers write them
  * into .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
  *
- * The functions here keep no state, take no lock and allocate nothing. They read only bytes of a region, which may
- * be damaged, and other memory through the caller's read function. */
+ * The functions here keep no state, take no lock and allocate nothing. They read the call frame information only within
+ * its region, and its bytes may be damaged. They read any other memory only through the caller's read function. */
 #ifndef GWI_CFI_H
 #define GWI_CFI_H
 

@@ -60,8 +60,9 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
-/* Judge an earlier run only if the list of live blocks clearly shows both runs, with many equal requests in the same
- * order. Such a list is stronger evidence than iterations that are only supported. */
+/* Judge an earlier run, but only if the list of live blocks clearly shows both runs, with many equal requests in the
+ * same order. This is tried before judge_iterations(), because such a list is stronger evidence than iterations that
+ * reach only GW_SUPPORTED. */
 static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 {
     enum { MATCH_MANY = 6 };

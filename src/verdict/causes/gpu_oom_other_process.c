@@ -1,11 +1,11 @@
 /* Another process held so much of the GPU's memory that the request did not fit.
  *
- * Established only by: the memory of other processes at the time of the refusal, as counted by the card or the ledger.
- * Without that memory, the request would have fitted. This process alone would have stayed within the limit, and the
- * other processes held at least half as much as this process. There must be no sign of a leak, which would have filled
- * the card a little later anyway: no iterations that kept a sixteenth of this process's memory or more, and no place
- * that requested memory again while the live memory had grown by that much. If no context exists yet, the other
- * processes must leave less memory than a context needs.
+ * Established only by: a count, by the card or the ledger, of the memory that other processes held at the time of the
+ * refusal, if all of the following are true. Without that memory, the request would have fitted. This process alone
+ * would have stayed within the limit. The other processes held at least half as much as this process. There is no sign
+ * of a leak that would have filled the card a little later anyway: no iterations kept a sixteenth or more of this
+ * process's memory, and no place requested memory again after the live memory had grown by that much. If no context
+ * exists yet, the only condition is that the other processes leave less memory than a context needs.
  * Supported by: other holders whose memory is known only as a difference (total minus free minus the known holders);
  * further memory in use that no known process accounts for; a process that itself holds more than twice as much as the
  * others. */

@@ -118,8 +118,8 @@ void gwi_log_close(gwi_log_case *c);
  * error. */
 bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code);
 
-/* log_memory.c: decide the first cause of each statement about an out-of-memory error from the numbers in its line and
- * in lines nearby. */
+/* log_memory.c: for each statement about an out-of-memory error, set the most likely cause (cause[0]) if the numbers in
+ * its line and in nearby lines show it. */
 void gwi_log_weigh_memory(gwi_log_case *c);
 
 /* log_guess.c: return the causes that the words of an unknown message suggest, separated by spaces, most likely first.

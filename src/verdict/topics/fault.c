@@ -215,7 +215,7 @@ static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_f
 {
     const gw_ring_call *last = NULL;
     uint64_t count = 0, others = 0;
-    bool before = false; /* a launch is older than the last good synchronisation, which waited for other streams */
+    bool before = false; /* a launch is older than the last good synchronisation, which did not wait for it */
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         for (size_t k = 0; thread->pid == sticky->pid && k < thread->ring_count; k++) {
