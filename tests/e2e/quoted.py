@@ -41,6 +41,7 @@ def normal(text):
     text = " ".join(text.replace(HERE + "/", "build/").split())
     text = re.sub(r"\S*gpuwhy/\d{8}-\d{6}-\d+\.gpuwhy", "RECORDING", text)
     text = re.sub(r"\b\d+\.\d+ (m?s)\b", r"TIME \1", text)
+    text = re.sub(r"\b\d+ more lines?:", "N more lines:", text)  # a busy machine adds lines of its own
     return re.sub(r"\b0x[0-9a-f]+", "ADDRESS", text)
 
 

@@ -130,6 +130,23 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
     return kept > 0 && kept * KEPT_PART >= own_bytes;
 }
 
+/* Return the memory of other processes, and in *ret_least the part of it that certainly is theirs. If there is no count
+ * of the other processes, use the memory that no known process holds, if it is more than the contexts of this process
+ * need, and set *ret_by_difference. This memory includes these contexts, whose size is unknown: with their libraries,
+ * at most 1 GiB each. Returns 0 if the memory is unknown. */
+static uint64_t foreign_bytes(const gwi_memory *memory, uint64_t *ret_least, bool *ret_by_difference)
+{
+    const uint64_t context_bytes = (uint64_t)1 << 30;
+    *ret_by_difference = !memory->foreign_known && memory->rest_known &&
+                         memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
+    *ret_least = memory->foreign_known ? memory->foreign_bytes : 0;
+    if (*ret_by_difference) {
+        *ret_least = memory->rest_bytes - context_bytes * memory->context_count;
+        return memory->rest_bytes;
+    }
+    return *ret_least;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -138,19 +155,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return judge_no_context(c, finding);
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
-    /* If there is no count of the other processes, use the memory that no known process holds, if it is more than the
-     * contexts of this process need. This memory includes these contexts, whose size is unknown: with their libraries,
-     * at most 1 GiB each. */
-    const uint64_t context_bytes = (uint64_t)1 << 30;
-    bool by_difference = !memory->foreign_known && memory->rest_known &&
-                         memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
-    uint64_t foreign = 0, foreign_least = 0;
-    if (memory->foreign_known) {
-        foreign = foreign_least = memory->foreign_bytes;
-    } else if (by_difference) {
-        foreign = memory->rest_bytes;
-        foreign_least = foreign - context_bytes * memory->context_count;
-    }
+    uint64_t foreign_least;
+    bool by_difference;
+    uint64_t foreign = foreign_bytes(memory, &foreign_least, &by_difference);
     if (foreign == 0 || foreign * 10 < memory->limit_bytes || !memory->has_free ||
         !gwi_would_fit(memory, foreign_least) || (memory->wanted_bytes == 0 && foreign * 4 < memory->limit_bytes))
         return GW_CERTAINTY_NONE;
