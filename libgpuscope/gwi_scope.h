@@ -140,8 +140,8 @@ __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
-/* Return the device memory that the driver uses for a block of `bytes`: rounded up to 512 bytes for blocks of up to 1
- * MiB, and to pages of 2 MiB for larger ones. */
+/* Return the device memory that the driver uses for a block of `bytes`: rounded up to a multiple of 512 bytes for
+ * blocks of up to 1 MiB, and to whole pages of 2 MiB for larger ones. */
 uint64_t gwi_taken_bytes(uint64_t bytes);
 /* Create a thing and count its memory against the limits of its scopes. The caller must finish with gwi_thing_own() or
  * gwi_thing_drop(). Returns GS_OK. Otherwise stores a failure and returns GS_NO_MEMORY (a limit is reached) or

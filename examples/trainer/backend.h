@@ -75,8 +75,8 @@ struct backend {
     /* Allocate host memory from which feed() copies quickly (page-locked if there is a GPU). */
     bool (*host_alloc)(void *state, size_t bytes, void **ret, struct reason *reason);
     void (*host_free)(void *state, void *memory);
-    /* Start to copy images and labels into the buffers of `turn` while the device computes. The copy begins when the
-     * steps that read these buffers have ended. */
+    /* Queue a copy of images and labels into the buffers of `turn`, and return while the device computes. The copy
+     * begins when the steps that read these buffers have ended. */
     bool (*feed)(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason);
     /* Wait until the copy that feed() started for `turn` is complete. The host memory may then be written again. */
     bool (*fed)(void *state, unsigned turn, struct reason *reason);

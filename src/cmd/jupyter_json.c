@@ -64,7 +64,7 @@ static void add_string(struct json_object *array, const char *string)
 }
 
 /* Return the kernelspec's command. ipykernel's own command `theirs` is `python [arguments] -m ipykernel_launcher -f
- * {connection_file} [arguments]`. Put `gpuwhy run` in front, and replace `-m ipykernel_launcher` by our script. */
+ * {connection_file} [arguments]`. Put `gpuwhy run` in front, and replace `-m ipykernel_launcher` with our script. */
 static struct json_object *command_of(const char *python, struct json_object *theirs, const gwi_kernelspec *spec)
 {
     struct json_object *argv = json_object_new_array();

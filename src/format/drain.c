@@ -1051,8 +1051,8 @@ void gw_drain_commit(gw_drain *drain)
     }
 }
 
-/* Return the share of the chunks that are taken, 0 to 1. Only the supervisor frees chunks, so those taken at the last
- * drain still are. chunk_sequence shows how many the process has taken since then. */
+/* Return the fraction of the chunks that are in use, from 0 to 1. Only the supervisor frees chunks, so every chunk in
+ * use at the last drain is still in use. chunk_sequence shows how many more the process has taken since. */
 static double taken_ratio(const gwi_buffer *buffer)
 {
     uint64_t taken = chunk_sequence(buffer) - buffer->sequence_seen;

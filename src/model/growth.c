@@ -489,7 +489,7 @@ static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *lis
 static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
     if (it->pairs_with_steps >= PAIRS_MIN)
-        return true; /* enough pairs of blocks have launches, and waits or copies, between them */
+        return true; /* between enough successive blocks, the program launched a kernel and also waited or copied */
     if (is_accumulation(it, way) && !is_late(it, way))
         return true;
     return may_be_step_leak(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY;

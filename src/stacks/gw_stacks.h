@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a thread is doing, or what it waits for. X(name, word) */
+/* What a thread is doing, or what it is waiting for. X(name, word) */
 #define GW_WAITS(X)                                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
     X(RUNNING, "running")                                                                                              \

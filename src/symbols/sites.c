@@ -392,7 +392,7 @@ static bool code_event(gw_sites *sites, const gw_event *event)
     code->table_bytes = event->arg[3] <= TABLE_BYTES_MAX ? (uint32_t)event->arg[3] : 0;
     code->table_have = event->arg[3] <= TABLE_BYTES_MAX
                            ? 0
-                           : 1; /* 1 differs from table_bytes: no table was recorded, so the lines are unknown */
+                           : 1; /* no table was recorded: 1 marks it as incomplete, so the lines are unknown */
     sites->bytes_kept += event->text_bytes + code->table_bytes;
     code->table = calloc(code->table_bytes + 1u, 1);
     return code->table != NULL;

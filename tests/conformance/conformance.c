@@ -280,7 +280,8 @@ static int is_active(void)
     return active;
 }
 
-/* A reset of the primary context does not change how often the program must release it. */
+/* A reset of the primary context does not change its reference count: the program must release it as many times as
+ * before. */
 static void retains(void)
 {
     up();

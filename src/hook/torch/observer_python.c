@@ -37,8 +37,8 @@ enum {
 enum {
     ATTEMPTS_AT_ONCE = 16,  /* make this many attempts to attach without pauses between them */
     REFUSALS_MAX = 3,       /* give up after PyTorch has refused this many times */
-    FULL_READS_AT_ONCE = 8, /* at this many out-of-memories, always read the whole history */
-    READ_REST_FACTOR = 20   /* after that, only if this many times the duration of the last full read has passed */
+    FULL_READS_AT_ONCE = 8, /* always read the whole history at the first 8 out-of-memory errors */
+    READ_REST_FACTOR = 20   /* after those, only if this many times the duration of the last full read has passed */
 };
 
 /* ---- callbacks of PyTorch and the interpreter ---- */

@@ -73,7 +73,7 @@ typedef struct gwi_case {
     bool bad_end; /* a signal, or an exit status other than 0 */
     gw_framework framework;
     gw_exception_kind exception;
-    /* Failures of the process that nothing earlier explains, and from which it did not recover (except `handled`).
+    /* Failures of the process that no earlier failure explains, and from which it did not recover (except `handled`).
      * NULL: none. */
     const gw_failure *root;       /* the root failure, as determined by root.c */
     const gw_failure *oom;        /* first refused allocation from which the process did not recover */

@@ -95,8 +95,8 @@ const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find
 /* log_work.c: return true if the program continued its work after this find: later lines in the same file report
  * progress of the same rank, or show that a server is ready or answers requests. */
 bool gwi_log_went_on(const gw_log *log, const gw_log_find *after);
-/* True if at least 10 lines follow the last line with a problem, and neither the line of this find nor any later line,
- * nor another file, has an exception or a bad end. */
+/* True if the output continues: at least 10 lines of the file follow its last problem, counted from this find on. False
+ * if an exception or a bad end is in this file at or after the find, or anywhere in another file. */
 bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after);
 /* True if a line within 10 lines of this find announces another attempt, and the log has a good end after the find. */
 bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find);

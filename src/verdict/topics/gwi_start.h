@@ -10,7 +10,7 @@
 /* Versions of the software components. 0 or NULL: not known. */
 typedef struct gwi_versions {
     unsigned api_major, api_minor; /* the CUDA version that the driver supports */
-    gw_version driver;             /* from the name of the driver's library: 580.159.4 */
+    gw_version driver;             /* from the name of the driver's library, such as 580.159.4 */
     const char *driver_path;       /* borrowed from the model */
     const char *module;            /* version text of the kernel driver */
     const gw_library *runtime;     /* the newest CUDA runtime in the process */
