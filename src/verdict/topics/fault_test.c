@@ -364,7 +364,7 @@ static void test_blame_with_another_result(void **state)
 {
     (void)state;
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
-    assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* the second run had another fault: no kernel is named */
+    assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* another fault: no kernel is named */
     assert_true(says("two faults"));
     close_verdict();
 }
