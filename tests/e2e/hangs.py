@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 
 import with_version
 from harness import (GPUWHY, REAL, SANITIZE, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
-                     expect_screens, fill_in, gpuwhy, main, new_folder)
+                     expect_screens, fill_in, gpuwhy, main, new_folder, wait_until)
 
 HANG = SCENARIOS / "s27_hang"
 HANG_SOURCE = pathlib.Path(__file__).parents[1] / "scenarios" / "driver" / "s27_hang.c"
@@ -350,12 +350,8 @@ def off_says_nothing(place):
 def poke(place):
     folder, process = start(place, "poke", [HANG, "--kind", "locks", "--truth", "{truth}"], "--hang-after", "off")
     try:
-        pid = None
-        deadline = time.monotonic() + WAIT_S
-        while pid is None and time.monotonic() < deadline:
-            text = (folder / "truth").read_text() if (folder / "truth").exists() else ""
-            pid = re.search(r"pid=(\d+)\n", text)
-            time.sleep(0.05)
+        truth = folder / "truth"
+        pid = wait_until(lambda: truth.exists() and re.search(r"pid=(\d+)\n", truth.read_text()), "no pid", WAIT_S)
         out = poke_until(folder, pid[1], "host-deadlock")
         expect(re.search(r"waiting for a lock of thread \d+", out), f"the threads are not shown: {out}")
         status, out, err = gpuwhy("poke", "--json", pid[1], folder=folder)

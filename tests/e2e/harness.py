@@ -163,6 +163,23 @@ def execute(argv, folder, environment, signal_when=None):
                time.monotonic() - started)
 
 
+def wait_until(condition, failure, seconds=TIMEOUT_S):
+    """Wait until the condition is true, and return its value. `failure` describes what is wrong if this takes too long."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        expect(time.monotonic() < deadline, f"waited {seconds:.0f} s: {failure}")
+        time.sleep(0.01)
+    return value
+
+
+def is_alive(pid):
+    """True if the process exists and is not a zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def send_when(process, folder, text, number):
     deadline = time.monotonic() + TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:

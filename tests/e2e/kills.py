@@ -16,8 +16,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, fill_in, gpuwhy, main,
-                     new_folder, run_observed)
+from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, fill_in, gpuwhy,
+                     is_alive, main, new_folder, run_observed, wait_until)
 
 CARD = Card("16GiB")
 COUNT = int(os.environ.get("GPUWHY_E2E_KILLS", "200"))
@@ -53,16 +53,8 @@ class Trial:
         kill(int(shell))
         return True
 
-    def wait_for_start(self):
-        deadline = time.monotonic() + 240
-        while not self.read("pid") and time.monotonic() < deadline:
-            time.sleep(0.01)
-
     def wait_for_program(self):
-        deadline = time.monotonic() + 240
-        while self.read("last") != "over" and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return self.read("last") == "over"
+        wait_until(lambda: self.read("last") == "over", "the program did not survive its supervisor")
 
 
 def children(pid):
@@ -71,13 +63,6 @@ def children(pid):
     except OSError:
         return []
     return [int(p) for p in text.split()]
-
-
-def is_alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def kill(pid):
@@ -119,7 +104,7 @@ def lose_supervisor(trial, expected):
     if not trial.read("pid"):
         trial.process.stderr.close()
         return "too early"
-    expect(trial.wait_for_program(), "the program did not survive its supervisor")
+    trial.wait_for_program()
     trial.process.stderr.close()
     expect(trial.read("status") == "0", f"the program ended with {trial.read('status')} without its supervisor")
     expect(trial.read("stdout") == expected, f"the program printed {trial.read('stdout')!r}, not {expected!r}")
@@ -150,10 +135,7 @@ def run_folder_of(trial):
 def leave_a_folder(place, iterations):
     """The files of a dead supervisor are removed when they are old and unused, but not before."""
     trial = Trial(new_folder(place, "left"), str(iterations))
-    deadline = time.monotonic() + 240
-    while (folder := run_folder_of(trial)) is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    expect(folder is not None, "no run folder with a buffer")
+    folder = wait_until(lambda: run_folder_of(trial), "no run folder with a buffer")
     trial.process.kill()
     trial.process.wait()  # its stderr stays open, because a program with a closed stderr dies of its last line
 
@@ -170,11 +152,9 @@ def leave_a_folder(place, iterations):
     alive = trial.read("last") != "over"
     there = after_a_run(days=2)
     expect(not alive or trial.read("last") == "over" or there, "removed while the program writes into it")
-    expect(trial.wait_for_program(), "the program did not survive its supervisor")
+    trial.wait_for_program()
     trial.process.stderr.close()
-    shell, deadline = int(trial.read("pid")), time.monotonic() + 120
-    while is_alive(shell) and time.monotonic() < deadline:
-        time.sleep(0.01)  # the message is printed before it ends
+    wait_until(lambda: not is_alive(int(trial.read("pid"))), "the shell did not end after its last message", 120)
     if there:
         victim = trial.folder / "victim"
         victim.mkdir()
@@ -216,7 +196,7 @@ def test():
             lose = random.choice((lose_program, lose_supervisor, lose_both))
             trial = Trial(new_folder(place, f"{number}"), str(iterations))
             if number % 2:  # the other kills also fall into the start, which is slow on a busy machine
-                trial.wait_for_start()
+                wait_until(lambda: trial.read("pid"), "the program was not started")
             time.sleep(random.random() * seconds)
             what = lose(trial, expected)
             outcomes.setdefault(lose.__name__, {}).setdefault(what, 0)

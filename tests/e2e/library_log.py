@@ -7,9 +7,8 @@ import os
 import re
 import resource
 import subprocess
-import time
 
-from harness import GPUWHY, SCENARIOS, TIMEOUT_S, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder
+from harness import GPUWHY, SCENARIOS, TIMEOUT_S, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder, wait_until
 
 LIBRARIES = {8: SCENARIOS / "fake" / "libcudnn.so.8.7.0", 9: SCENARIOS / "fake" / "libcudnn.so.9.3.0"}
 ENTRY_BYTES = 300  # minimum size
@@ -29,13 +28,6 @@ def facts(folder, key):
     return re.findall(rf'"{re.escape(key)}", *"value": *"([^"]*)"', out) or re.findall(rf"{re.escape(key)}[^\n]*", out)
 
 
-def wait_for(what, ready):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not ready():
-        expect(time.monotonic() < deadline, f"never: {what}")
-        time.sleep(0.02)
-
-
 def much_stays_small(place, major):
     """The apparent size shows that everything was written; the blocks show that the space was released."""
     count = 150000
@@ -43,9 +35,9 @@ def much_stays_small(place, major):
     log, go_on = folder / "run.cudnn.log", folder / "go-on"
     process = start(folder, major, "--repaired", "--warnings", str(count), "--until", str(go_on))
     try:
-        wait_for("the log is there", log.exists)
-        wait_for("all is written", lambda: log.stat().st_size >= count * ENTRY_BYTES)
-        wait_for("it was given back", lambda: log.stat().st_blocks * 512 <= HELD_BYTES)
+        wait_until(log.exists, "there is no log")
+        wait_until(lambda: log.stat().st_size >= count * ENTRY_BYTES, "not everything was written")
+        wait_until(lambda: log.stat().st_blocks * 512 <= HELD_BYTES, "the space was not released")
     finally:
         go_on.touch()
         out, err = process.communicate(timeout=TIMEOUT_S)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from harness import GPUWHY, Workplace, expect, main, remove_run_folders
+from harness import GPUWHY, Workplace, expect, is_alive, main, remove_run_folders, wait_until
 from pypi import python_with
 
 PACKAGES = ("ipykernel", "jupyter_client")
@@ -98,7 +98,7 @@ class Notebook:
         self.manager.shutdown_kernel(now=True)
         self.errors.close()
         for pid in self.pids:  # a killed process could not end them itself
-            wait_until(lambda: not is_alive(pid), "gpuwhy lives on")
+            wait_until(lambda: not is_alive(pid), "gpuwhy lives on", WAIT_S)
             remove_run_folders(pid)
 
     def pid(self):
@@ -166,20 +166,6 @@ def expect_where(book, text):
         expect_in(f"Where In [1]:{line} in call: the largest part of this memory was allocated here", text)
         expect(re.search(r"called at In \[1\]:\d+ in Array.__init__, In \[1\]:\d+ in train.*In \[2\]:1 in <module>", text),
                f"the callers are not named in:\n{text}")
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        expect(time.monotonic() < deadline, f"waited {WAIT_S} s: {what}")
-        time.sleep(0.05)
-
-
-def is_alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 # ---- S01: the second run does not fit because the first one kept its memory ------------------------------------------
@@ -342,7 +328,7 @@ def test_restarts(place):
             book.client.stop_channels()
             book.manager.restart_kernel(now=now)
             book.connect()
-            wait_until(lambda: not any(map(is_alive, old)), f"after a restart {old} still live")
+            wait_until(lambda: not any(map(is_alive, old)), f"after a restart {old} still live", WAIT_S)
             expect(int(book.good(SAYS_PID).printed) != old[1], "the kernel is the same after a restart")
             expect_in("gpu-oom", book.run(SETUP + "first, second = train(1), train(1)").shown[0])
         recordings = list((place / "state" / "gpuwhy").glob("2*.gpuwhy"))
@@ -354,7 +340,7 @@ def test_killed_gpuwhy(place):
     with Notebook(place) as book:
         kernel = int(book.good(SAYS_PID).printed)
         os.kill(book.pid(), signal.SIGKILL)
-        wait_until(lambda: not is_alive(kernel), "the kernel outlives gpuwhy")
+        wait_until(lambda: not is_alive(kernel), "the kernel outlives gpuwhy", WAIT_S)
 
 
 SERVER = """
@@ -376,7 +362,7 @@ def test_killed_server(place):
     finally:
         server.kill()
         server.wait()
-    wait_until(lambda: not is_alive(kernel) and not is_alive(gpuwhy), "gpuwhy or the kernel outlives the server")
+    wait_until(lambda: not is_alive(kernel) and not is_alive(gpuwhy), "gpuwhy or the kernel outlives the server", WAIT_S)
 
 
 def test_no_observation(place):

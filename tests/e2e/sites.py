@@ -11,10 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 from harness import (GPUWHY, SANITIZE, Card, Failure, Workplace, base_environment, expect, gpuwhy, library_folder, main,
-                     new_folder, remove_run_folders, run_observed)
+                     new_folder, remove_run_folders, run_observed, wait_until)
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import with_version
@@ -168,9 +167,7 @@ def explain_names_what_a_dead_supervisor_did_not(place):
                              line, str(program)], cwd=folder, env=base_environment(folder), stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
     gone.wait(timeout=240)
-    deadline = time.monotonic() + 240
-    while not (folder / "over").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until((folder / "over").exists, "the program did not survive its supervisor")
     status, out, err = gpuwhy("explain", "--json", folder / "run.gpuwhy")
     remove_run_folders(gone.pid)
     expect(status == 0, err)
