@@ -61,6 +61,12 @@ class Answer:
         self.status = status or ("clean" if cause == "clean" else "fault")
 
 
+def read_cases(folder, every=1):
+    """Return the rows of a folder's index, or only every Nth of them."""
+    with open(folder / "index.tsv", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))[::every]
+
+
 def judge(gpuwhy, path):
     done = subprocess.run([gpuwhy, "explain", "--json", str(path)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if not done.stdout:
@@ -115,8 +121,7 @@ def main():
     parser.add_argument("--at-least", type=float, help="this share of the determinable cases right, and none of the others established, else fail")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="read only every Nth log")
     options = parser.parse_args()
-    with open(options.folder / "index.tsv", newline="") as file:
-        cases = list(csv.DictReader(file, delimiter="\t"))[::options.every]
+    cases = read_cases(options.folder, options.every)
     texts = [(options.folder / f"{c['id']}.log").read_text(errors="replace") for c in cases]
     ours = [judge(options.gpuwhy, options.folder / f"{c['id']}.log") for c in cases]
     table = collections.Counter((c["cause"], taken_as(c, a)) for c, a in zip(cases, ours))

@@ -8,7 +8,6 @@ Also checks that a long log needs no more memory than a short one.
 GPUWHY_EVERY=N reads only every Nth log and leaves out the memory: for builds with sanitizers, which start slowly and
 need more memory.
 """
-import csv
 import gzip
 import json
 import lzma
@@ -18,6 +17,8 @@ import random
 import subprocess
 import sys
 import tempfile
+
+from corpus import read_cases
 
 HERE = pathlib.Path(__file__).resolve().parent
 GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
@@ -59,10 +60,8 @@ PREFIXES = ("torchrun's prefix",)
 
 
 def cases():
-    with open(HERE / "produced" / "index.tsv", newline="") as file:
-        for row in list(csv.DictReader(file, delimiter="\t"))[::EVERY]:
-            text = (HERE / "produced" / f"{row['id']}.log").read_bytes()
-            yield row["id"], text
+    for row in read_cases(HERE / "produced", EVERY):
+        yield row["id"], (HERE / "produced" / f"{row['id']}.log").read_bytes()
 
 
 def check_shapes(folder):
