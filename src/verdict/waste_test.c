@@ -552,6 +552,27 @@ static void links(void **state)
     expect("nvlink-fault", GW_SUPPORTED);
 }
 
+/* The driver's log has a line about a switch before the context is lost: the verdict shows the line. */
+static void a_line_about_a_switch(void **state)
+{
+    (void)state;
+    static const char line[] = "nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up";
+    gw_feed_open(&feed, 16 * gib); /* without NVML, the switch may be of this run */
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_drain(&feed);
+    gw_feed_machine(&feed, GW_MACHINE_DRIVER_LOG, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 0, GW_DRIVER_LINE_SWITCH, 20034,
+                    line);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 220, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    judge();
+    assert_cause(verdict, "nvlink-fault", GW_SUPPORTED);
+    bool is_shown = false;
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        is_shown = is_shown || strstr(verdict->evidence[i].text, "20034") != NULL;
+    assert_true(is_shown);
+    gw_verdict_free(verdict);
+}
+
 /* The machine has a single card, which has no NVLink partner, so an NVLink error did not cause the failure. */
 static void links_of_a_single_card(void **state)
 {
@@ -618,6 +639,7 @@ int main(void)
         cmocka_unit_test(memory_of_somebody),
         cmocka_unit_test(it_would_not_fit_in_any_case),
         cmocka_unit_test(links),
+        cmocka_unit_test(a_line_about_a_switch),
         cmocka_unit_test(links_of_a_single_card),
         cmocka_unit_test(firmware),
         cmocka_unit_test(an_mps_neighbour),
