@@ -125,8 +125,8 @@ static void note_peaks_locked(gwi_thing *thing)
         thing->scope->device->has_shared_pages = true;
 }
 
-/* Return the innermost of `scope` and its parents whose limit would be exceeded by `taken_bytes` more. Returns NULL if
- * there is none. */
+/* Search `scope` and then its parents for a scope that would exceed its limit if `taken_bytes` were added. Return the
+ * first one found, or NULL if there is none. */
 static const gs_scope *full_locked(const gs_scope *scope, uint64_t taken_bytes)
 {
     for (; scope != NULL; scope = scope->parent) {

@@ -1,6 +1,6 @@
-/* Compute the steps for which oneDNN is not suitable: batch normalisation (ours saves 1/deviation and adds to the
- * gradients), additions, gradients of ReLU, and the loss. Sums over a batch use double. The work is divided in the same
- * way for any number of threads, so the results do not depend on this number. */
+/* Compute the steps that oneDNN does not suit: batch normalisation (ours saves 1/deviation and adds to the gradients),
+ * additions, gradients of ReLU, and the loss. Sums over a batch use double. The work is divided in the same way for any
+ * number of threads, so the results do not depend on this number. */
 #include "cpu.h"
 
 #include <math.h>

@@ -42,7 +42,7 @@ struct worker {
     bool is_stopped;
     int64_t free_begin_bytes; /* free memory of the GPU before the back end was opened; -1: unknown */
     bool is_warm;             /* the results of at least one step were read */
-    double interval_begin; /* on the first device: time from which images per second of the next report are measured */
+    double interval_begin;    /* first device: start of the period that the next report gives images per second for */
     uint64_t interval_steps;
     double counted_s; /* duration of `counted_steps`, the steps that began after is_warm was set */
     uint64_t counted_steps;

@@ -460,7 +460,7 @@ GW_ARG uint64_t gw_out_node_object(const CUgraphNodeParams *n)
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? n->alloc.dptr : gw_node_object(n);
 }
 
-/* The flags with which a graph is instantiated. */
+/* The flags for instantiating a graph. */
 GW_ARG uint64_t gw_instantiate_flags(const CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
     return p ? p->flags : 0;

@@ -229,8 +229,8 @@ void gwi_look_libraries(gw_facts *facts, const char *root)
     look_for_driver(facts, root);
 }
 
-/* Store the facts in the script's output. The facts "python.folder.N" are folders into which packages installed
- * libraries: list the CUDA libraries in them. */
+/* Store the facts in the script's output. Each fact "python.folder.N" names a folder where packages installed
+ * libraries: list the CUDA libraries in these folders. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers)
 {
     gw_facts_parse(facts, answers, "python.");

@@ -1,4 +1,4 @@
-/* Record the call sites from which kernels are launched, a few for each function. Most launches do no extra work for
+/* Record the call sites that launch kernels, a few for each function. Most launches do no extra work for
  * this.
  *
  * A launch only checks whether its function is settled, which means that it needs no more call sites. The launch of a

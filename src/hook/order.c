@@ -4,8 +4,8 @@
  * orders the two streams, or the host has found out that the work is complete. To decide whether it was still in use,
  * the reader needs the calls that order work, from all threads and in the order in which they returned. The threads'
  * rings of hot calls are not enough: they have no addresses, and each ring has only the calls of its own thread.
- * Recording every ordering call would be too expensive, and most programs never free memory for which the order
- * matters.
+ * Recording every ordering call would be too expensive, and in most programs the order does not matter
+ * for any free.
  *
  * So these calls (steps) are numbered and stored in a ring in private memory, starting at the first allocation of
  * stream-ordered or page-locked memory. When such memory is freed, and a recent copy or fill was on another stream,

@@ -1,5 +1,6 @@
-/* Phases that the program names itself. include/gpuwhy.h and python/gpuwhy.py find these functions by the hook's
- * soname, because the hook is opened with local scope and adds no names to the program's global scope. */
+/* Functions that a program calls to mark the start of its phases. include/gpuwhy.h and python/gpuwhy.py look them up in
+ * the hook by its soname, because the hook is opened with local scope, so its names are not in the program's global
+ * scope. */
 #include "gwi_hook.h"
 
 #include <errno.h>

@@ -88,8 +88,8 @@ const char *gw_logs_xz_version(void);
  * part before the failure, and `damage` says why. */
 GW_MUST_CHECK gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err);
 
-/* True if the file may be a text log. False for a directory, a recording or a binary file. Reads the start of the
- * file, except from a pipe or standard input ("-"), for which it returns true. */
+/* True if the file may be a text log. False for a directory, a recording or a binary file. Reads the start of the file.
+ * Always true for a pipe and for standard input ("-"), which are not read. */
 bool gw_log_is_text(const char *path);
 
 /* A reader for text that is passed in pieces, such as the stderr in a recording or a message on the command line. */

@@ -534,7 +534,7 @@ void gw_log_free(gw_log *log)
 
 /* ---- files ---- */
 
-/* Read the rest of a notebook, of which the block has the first `count` bytes, and scan the outputs of its cells. If
+/* Read the rest of a notebook, and scan the outputs of its cells. The block already holds the first `count` bytes. If
  * the notebook is damaged, scan all strings in it. */
 static gw_status read_notebook(gw_log_reader *reader, gwi_log_source *source, size_t count, gw_error *err)
 {

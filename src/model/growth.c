@@ -429,8 +429,8 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
 }
 
 /* True if the process freed something before at least half of these blocks (gw_group.step_count). Memory that is
- * freed only after the last block does not count. Always true for a framework's list, for which no such count
- * exists. */
+ * freed only after the last block does not count. Always true for a framework's list, because it has no such
+ * count. */
 static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;

@@ -63,7 +63,7 @@ typedef struct gw_group {
     _Alignas(64) uint64_t bytes; /* size of each object; aligned, so that a free touches only one cache line */
     uint32_t pid, tid;
     uint32_t site; /* call site of the first object, as numbered by gw_sites.h; 0: unknown */
-    uint32_t kin;  /* index of the group into which this group was merged; otherwise its own index */
+    uint32_t kin;  /* index of the group that this group was merged into; its own index if it was not merged */
     uint16_t fn;
     uint8_t cls, device;
     uint64_t alloc_count, free_count, live_count, live_count_peak;

@@ -95,7 +95,7 @@ typedef struct gw_launch_site {
     uint32_t site; /* number of the call site in gw_model.sites */
 } gw_launch_site;
 
-/* A stream with work for which no known call waited, although the program waited for other work (alone.c). */
+/* A stream whose work no known call waited for, although the program waited for other work (alone.c). */
 typedef struct gw_alone {
     uint32_t pid, tid;
     uint64_t stream;

@@ -6,8 +6,8 @@
 #include "gw_model_facts.h"
 #include "gwi_table.h"
 
-/* The kinds of key with which objects are found. An address and a handle can be the same number, so each kind has its
- * own table. */
+/* The kinds of key for finding objects. An address and a handle can be the same number, so each kind has its own
+ * table. */
 typedef enum gwi_space {
     GWI_SPACE_NONE,
     GWI_SPACE_MEMORY, /* device addresses */

@@ -97,7 +97,7 @@ static void unknown_is_told_apart(void **state)
     gw_model_free(model);
 }
 
-/* Open a feed with two cards, of which the second one in NVML is CUDA's device 0. */
+/* Open a feed with two cards. CUDA's device 0 is the second card in NVML. */
 static void two_cards(gw_feed *feed)
 {
     gw_feed_open(feed, 1u << 30);

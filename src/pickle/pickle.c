@@ -91,7 +91,7 @@ enum {
     BATCH = 1000, /* picklers add items to containers in batches of this size */
     TEXT_BYTES_MAX = 1 << 24,
     LONG_BYTES_MAX = 255,
-    VALUE_ABSENT = 0xff /* type of a memo entry to which no value was written */
+    VALUE_ABSENT = 0xff /* type of a memo entry without a value */
 };
 
 typedef struct machine {

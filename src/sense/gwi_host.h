@@ -14,7 +14,7 @@
 /* The control group of a process for one controller. In version 1 each controller has its own tree of groups. */
 typedef struct gwi_cgroup_part {
     char path[PATH_MAX]; /* folder of the group; "": not found */
-    size_t top_bytes;    /* length of the mount point, with which `path` begins; groups above it are not visible */
+    size_t top_bytes;    /* length of the mount point at the start of `path`; groups above it are not visible */
     bool is_v2;
 } gwi_cgroup_part;
 typedef struct gwi_cgroup {

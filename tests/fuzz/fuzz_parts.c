@@ -1,4 +1,4 @@
-/* Fuzz gwi_part_owner(), which finds the function out of which the compiler moved a part of the code, in an ELF file.
+/* Fuzz gwi_part_owner(). It finds, in an ELF file, the function that a separate part of code belongs to.
  * Input: the first address to look up (8 bytes), then the file. Seed: any eight bytes and a program. */
 #include "gwi_parts.h"
 

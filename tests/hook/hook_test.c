@@ -18,7 +18,7 @@
 #include "check.h"
 #include "walk.h"
 
-/* for the programs under test, some of which run under ptrace, where leak detection fails */
+/* for the programs under test: some run under ptrace, where leak detection fails */
 static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0";
 static bool skipped_part;
 static char base_dir[200];

@@ -189,7 +189,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t 
     return text_put(branch->branch, length < sizeof branch->branch ? length : sizeof branch->branch, text);
 }
 
-/* Return the path with which the program of process `pid` was started. */
+/* Return the path that process `pid` was started with. */
 GWI_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
 {
     char path[40];

@@ -396,7 +396,7 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: use the current time */
 /* True if at least half of the buffer is free, so that there is room for optional records. */
 bool gwi_buffer_is_roomy(void);
 
-/* Report the result of a call to the guard. The guard releases the memory that it reserved for the call, and updates
+/* Give the guard the result of a driver call. The guard cancels the reservation that it made for the call, and updates
  * its ledger if the call succeeded. */
 void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);
 

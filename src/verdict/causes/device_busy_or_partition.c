@@ -1,7 +1,7 @@
 /* The card is present but refuses this process, because of its mode, a partition, or the MPS server.
  *
- * Established only by: the driver's result 805, 807, 808 or 809, all of which are about the MPS server; or 46 on a card
- * in prohibited mode, or in exclusive mode while another process holds a card. The run must have ended because of that
+ * Established only by: the driver's result 805, 807, 808 or 809, because only MPS causes these; or 46 on a card in
+ * prohibited mode, or in exclusive mode while another process holds a card. The run must have ended because of that
  * result (gwi_sure_of_end()).
  * Supported by: 46 in other cases, because a card that hangs after a fault also causes 46. */
 #include "gwi_start.h"
