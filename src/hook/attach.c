@@ -1,6 +1,7 @@
 /* The hook's entry point for facades: it opens the driver, fills the facade's table, and starts the other parts. */
 #include "gwi_course.h"
 #include "gwi_hook.h"
+#include "gwi_layers.h"
 #include "gwi_modules.h"
 #include "gwi_site.h"
 
@@ -75,7 +76,7 @@ static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *
     for (uint32_t i = 0; i < head->name_count; i++) {
         int fn = gw_api_find_symbol(head->strings + head->names[i]);
         if (fn >= 0)
-            gwi_real[fn] = found[i];
+            gwi_driver_found((unsigned)fn, found[i]);
     }
     gwi.driver = driver;
     return true;

@@ -10,6 +10,7 @@
  * without gpuwhy. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
+#include "gwi_layers.h"
 
 #include <errno.h>
 #include <string.h>
@@ -97,7 +98,7 @@ static void learn(const char *name, int version, uint64_t flags)
     if (!map_knows((uintptr_t)function))
         map_add(function, (unsigned)fn);
     if (gwi_real[fn] == NULL && map_has((uintptr_t)function, (unsigned)fn))
-        gwi_real[fn] = function;
+        gwi_driver_found((unsigned)fn, function);
     for (uint32_t i = map_lower((uintptr_t)function); i < map.count && map.row[i].address == (uintptr_t)function; i++)
         map.reached[map.row[i].fn] = 1;
 }
@@ -124,8 +125,8 @@ static void note_unreached(void)
 static void map_fill(void)
 {
     for (unsigned fn = 0; fn < GW_FN_COUNT; fn++)
-        if (gwi_real[fn] != NULL)
-            map_add(gwi_real[fn], fn);
+        if (gwi_driver[fn] != NULL)
+            map_add(gwi_driver[fn], fn);
     for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++)
         for (uint64_t flags = 0; flags <= FLAG_PER_THREAD; flags++)
             learn(gw_api_routes[i].name, (int)gw_api_routes[i].version, flags);

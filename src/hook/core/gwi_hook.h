@@ -102,7 +102,8 @@ extern GWI_HIDDEN gwi_state gwi;
 extern GWI_HIDDEN gwi_wipe_page gwi_wipe;
 extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
-/* The next driver's functions, indexed by fn. NULL: the driver does not have the function. */
+/* What the wrappers call, indexed by fn: the next driver's function, or a layer in front of it (gwi_layers.h). NULL:
+ * the driver does not have the function. */
 extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
 /* The address that the program gets when it looks up a function by name: the facade's stub, which jumps to the
  * wrapper. NULL: none. */
