@@ -35,10 +35,10 @@ bool gwi_device_ready(gwi_device *device)
 {
     if (device->arena_base != 0)
         return true;
-    /* Reserve addresses for four times the GPU's memory, so that even with scattered blocks the memory is used up
+    /* Reserve addresses for eight times the GPU's memory, so that even with scattered blocks the memory is used up
      * before the addresses. */
-    uint64_t bytes = (gwi.spec.card.memory_bytes * 4 + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
-    size_t mapped = (size_t)(bytes + GWI_PAGE_BYTES);
+    uint64_t bytes = (gwi.spec.card.memory_bytes * 8 + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    size_t mapped = (size_t)(bytes + GW_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED || shadow == MAP_FAILED) {
@@ -50,14 +50,14 @@ bool gwi_device_ready(gwi_device *device)
         return false;
     }
     madvise(shadow, mapped, MADV_DONTDUMP);
-    uint64_t base = ((uintptr_t)addresses + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
+    uint64_t base = ((uintptr_t)addresses + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
     device->arena_base = base;
     device->arena_bytes = bytes;
     device->shadow = shadow + (base - (uintptr_t)addresses);
     device->pages.take = take;
     device->pages.give = give;
     device->pages.card = device;
-    return gwi_runs_give(&device->pages.addresses, base, bytes);
+    return gw_places_add(&device->pages.addresses, base, bytes);
 }
 
 bool gwi_allocation_refused(void)
@@ -71,7 +71,7 @@ bool gwi_allocation_refused(void)
 
 gwi_block *gwi_block_at(uint64_t address)
 {
-    return (gwi_block *)gwi_ranges_at(&gwi.blocks, address);
+    return (gwi_block *)gw_ranges_at(&gwi.blocks, address);
 }
 
 bool gwi_is_host_block(const gwi_block *block)
@@ -103,9 +103,9 @@ bool gwi_mapped(uint64_t address)
             address - device->arena_base >= device->arena_bytes)
             continue;
         /* An address between blocks is accessible if a block still uses part of its page. */
-        uint64_t page = address / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
-        const gwi_range *range = gwi_ranges_from(&gwi.blocks, page);
-        if (range != NULL && range->base < page + GWI_PAGE_BYTES)
+        uint64_t page = address / GW_PAGE_BYTES * GW_PAGE_BYTES;
+        const gw_range *range = gw_ranges_from(&gwi.blocks, page);
+        if (range != NULL && range->base < page + GW_PAGE_BYTES)
             return true;
         const gwi_block *before = page > 0 ? gwi_block_at(page) : NULL;
         return before != NULL;
@@ -119,7 +119,7 @@ gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind 
     uint64_t address = 0;
     if (block == NULL)
         return NULL;
-    if (!gwi_pages_alloc(&context->device->pages, bytes, &address, &block->page)) {
+    if (!gw_pages_alloc(&context->device->pages, bytes, &address, &block->page)) {
         free(block);
         return NULL;
     }
@@ -131,7 +131,7 @@ gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind 
     block->range.base = address;
     block->range.bytes = bytes;
     block->id = gwi.next_id++;
-    gwi_ranges_add(&gwi.blocks, &block->range);
+    gw_ranges_add(&gwi.blocks, &block->range);
     return block;
 }
 
@@ -147,12 +147,12 @@ static void storage_drop(char *storage, uint64_t bytes)
 
 void gwi_block_free(gwi_block *block)
 {
-    gwi_ranges_remove(&gwi.blocks, &block->range);
+    gw_ranges_remove(&gwi.blocks, &block->range);
     switch (block->kind) {
     case GWI_BLOCK_DEVICE:
     case GWI_BLOCK_GLOBAL:
         storage_drop(block->storage, block->range.bytes);
-        gwi_pages_free(&block->device->pages, block->range.base, block->range.bytes, block->page);
+        gw_pages_free(&block->device->pages, block->range.base, block->range.bytes, block->page);
         break;
     case GWI_BLOCK_MANAGED:
         munmap(block->storage, block->range.bytes);
@@ -165,7 +165,7 @@ void gwi_block_free(gwi_block *block)
         gwi.host_bytes -= block->range.bytes;
         break;
     case GWI_BLOCK_IPC:
-        munmap(block->storage, (block->range.bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES);
+        munmap(block->storage, (block->range.bytes + GW_PAGE_BYTES - 1) / GW_PAGE_BYTES * GW_PAGE_BYTES);
         break;
     case GWI_BLOCK_POOL:
     case GWI_BLOCK_MAPPED:

@@ -25,8 +25,8 @@ int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for
 {
     gwi_stream *owner = gwi_capture_owner(stream);
     if (owner == NULL && wait_for != NULL) {
-        for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-             range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+        for (gw_range *range = gw_ranges_from(&gwi.objects, 0); range != NULL;
+             range = gw_ranges_from(&gwi.objects, range->base + 1)) {
             gwi_stream *other = (gwi_stream *)range;
             if (other->object.kind == GWI_STREAM && other->capture == wait_for->graph)
                 owner = other;
@@ -50,8 +50,8 @@ int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for
 /* Forget the capture that began at `stream`, after the capture was completed or discarded. */
 void gwi_capture_forget(gwi_stream *stream)
 {
-    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+    for (gw_range *range = gw_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gw_ranges_from(&gwi.objects, range->base + 1)) {
         gwi_object *object = (gwi_object *)range;
         if (object->kind == GWI_STREAM && ((gwi_stream *)object)->capture_owner == stream) {
             gwi_stream *member = (gwi_stream *)object;
@@ -82,8 +82,8 @@ int gwi_capture_forbids(void)
     bool forbidden = false;
     if (gwi.capture_count == 0 || gwi_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return 0;
-    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+    for (gw_range *range = gw_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gw_ranges_from(&gwi.objects, range->base + 1)) {
         gwi_stream *stream = (gwi_stream *)range;
         if (stream->object.kind != GWI_STREAM || stream->capture == NULL)
             continue;

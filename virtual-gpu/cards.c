@@ -7,8 +7,8 @@
 
 static void contexts_ruin(const gwi_device *device, int code)
 {
-    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+    for (gw_range *range = gw_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gw_ranges_from(&gwi.objects, range->base + 1)) {
         gwi_context *context = (gwi_context *)range;
         if (context->object.kind != GWI_CONTEXT || context->device != device || !context->alive)
             continue;

@@ -7,8 +7,7 @@
 
 #include "gwi_virt.h"
 
-#define CHUNK_BYTES ((uint64_t)32 << 20)
-#define STEP_BYTES  ((uint64_t)512)
+#define STEP_BYTES ((uint64_t)512)
 
 /* Address ranges of destroyed pools, kept for new pools. Each range is hundreds of GiB, so without this list a program
  * that creates and destroys many pools would run out of address space. All ranges have the same size. The driver's lock
@@ -23,7 +22,7 @@ static spare *spares;
 static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
 {
     spare *found = spares;
-    if (found == NULL || !gwi_runs_give(&pool->addresses, found->base, bytes))
+    if (found == NULL || !gw_runs_give(&pool->addresses, found->base, bytes))
         return false;
     pool->base = found->base;
     pool->shadow = found->shadow;
@@ -45,13 +44,13 @@ void gwi_pool_leave_spare(gwi_pool *pool)
 /* Reserve address space for the pool, and a shadow mapping for the content of its memory. */
 static bool pool_map(gwi_pool *pool, uint64_t bytes)
 {
-    size_t mapped = (size_t)(bytes + CHUNK_BYTES);
+    size_t mapped = (size_t)(bytes + GW_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED)
         return false;
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    uint64_t base = ((uintptr_t)addresses + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
-    if (shadow == MAP_FAILED || !gwi_runs_give(&pool->addresses, base, bytes)) {
+    uint64_t base = ((uintptr_t)addresses + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    if (shadow == MAP_FAILED || !gw_runs_give(&pool->addresses, base, bytes)) {
         munmap(addresses, mapped);
         if (shadow != MAP_FAILED)
             munmap(shadow, mapped);
@@ -67,9 +66,9 @@ static bool pool_ready(gwi_pool *pool)
 {
     if (pool->base != 0)
         return true;
-    uint64_t bytes = (gwi.spec.card.memory_bytes * 2 + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
-    pool->chunk_uses = calloc((size_t)(bytes / CHUNK_BYTES), sizeof *pool->chunk_uses);
-    pool->chunk_held = calloc((size_t)(bytes / CHUNK_BYTES), sizeof *pool->chunk_held);
+    uint64_t bytes = (gwi.spec.card.memory_bytes * 2 + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    pool->chunk_uses = calloc((size_t)(bytes / GW_CHUNK_BYTES), sizeof *pool->chunk_uses);
+    pool->chunk_held = calloc((size_t)(bytes / GW_CHUNK_BYTES), sizeof *pool->chunk_held);
     bool has_tables = pool->chunk_uses != NULL && pool->chunk_held != NULL;
     if (has_tables && (pool_take_spare(pool, bytes) || pool_map(pool, bytes))) {
         pool->bytes = bytes;
@@ -91,9 +90,9 @@ static void charge(gwi_pool *pool, uint64_t bytes)
 static void chunk_drop(gwi_pool *pool, uint64_t chunk)
 {
     pool->chunk_held[chunk] = false;
-    pool->reserved -= CHUNK_BYTES;
-    madvise(pool->shadow + chunk * CHUNK_BYTES, CHUNK_BYTES, MADV_DONTNEED);
-    gwi_device_give(pool->device, CHUNK_BYTES);
+    pool->reserved -= GW_CHUNK_BYTES;
+    madvise(pool->shadow + chunk * GW_CHUNK_BYTES, GW_CHUNK_BYTES, MADV_DONTNEED);
+    gwi_device_give(pool->device, GW_CHUNK_BYTES);
 }
 
 /* Return unused chunks to the GPU, from the end, until `keep` bytes are left. */
@@ -101,8 +100,8 @@ void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
 {
     if (pool->base == 0 || pool->reserved <= keep)
         return;
-    for (uint64_t chunk = pool->bytes / CHUNK_BYTES; chunk-- > 0 && pool->reserved > keep;)
-        if (pool->chunk_held[chunk] && pool->chunk_uses[chunk] == 0 && pool->reserved - CHUNK_BYTES >= keep)
+    for (uint64_t chunk = pool->bytes / GW_CHUNK_BYTES; chunk-- > 0 && pool->reserved > keep;)
+        if (pool->chunk_held[chunk] && pool->chunk_uses[chunk] == 0 && pool->reserved - GW_CHUNK_BYTES >= keep)
             chunk_drop(pool, chunk);
 }
 
@@ -112,15 +111,15 @@ static bool chunks_take(gwi_pool *pool, uint64_t first, uint64_t last)
     uint64_t missing = 0;
     for (uint64_t chunk = first; chunk <= last; chunk++)
         missing += !pool->chunk_held[chunk];
-    if (pool->bytes_max != 0 && pool->reserved + missing * CHUNK_BYTES > pool->bytes_max)
+    if (pool->bytes_max != 0 && pool->reserved + missing * GW_CHUNK_BYTES > pool->bytes_max)
         return false;
-    if (missing > 0 && !gwi_device_take(pool->device, missing * CHUNK_BYTES))
+    if (missing > 0 && !gwi_device_take(pool->device, missing * GW_CHUNK_BYTES))
         return false;
     for (uint64_t chunk = first; chunk <= last; chunk++) {
         pool->chunk_held[chunk] = true;
         pool->chunk_uses[chunk]++;
     }
-    charge(pool, missing * CHUNK_BYTES);
+    charge(pool, missing * GW_CHUNK_BYTES);
     return true;
 }
 
@@ -133,13 +132,13 @@ int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
 {
     uint64_t address = 0;
     if (gwi_allocation_refused() || bytes > gwi.spec.card.memory_bytes || !pool_ready(pool) ||
-        !gwi_runs_take(&pool->addresses, steps(bytes), STEP_BYTES, &address))
+        !gw_runs_take(&pool->addresses, steps(bytes), STEP_BYTES, &address))
         return CUDA_ERROR_OUT_OF_MEMORY;
     gwi_block *block = calloc(1, sizeof *block);
-    uint64_t first = (address - pool->base) / CHUNK_BYTES;
-    uint64_t last = (address - pool->base + steps(bytes) - 1) / CHUNK_BYTES;
+    uint64_t first = (address - pool->base) / GW_CHUNK_BYTES;
+    uint64_t last = (address - pool->base + steps(bytes) - 1) / GW_CHUNK_BYTES;
     if (block == NULL || !chunks_take(pool, first, last)) {
-        gwi_runs_give(&pool->addresses, address, steps(bytes));
+        gw_runs_give(&pool->addresses, address, steps(bytes));
         free(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -150,7 +149,7 @@ int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
     block->range.base = address;
     block->range.bytes = bytes;
     block->id = gwi.next_id++;
-    gwi_ranges_add(&gwi.blocks, &block->range);
+    gw_ranges_add(&gwi.blocks, &block->range);
     pool->used += bytes;
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
@@ -164,11 +163,11 @@ void gwi_pool_freed(gwi_block *block)
     gwi_pool *pool = block->pool;
     if (block->kind != GWI_BLOCK_POOL || pool == NULL)
         return;
-    uint64_t first = (block->range.base - pool->base) / CHUNK_BYTES;
-    uint64_t last = (block->range.base - pool->base + steps(block->range.bytes) - 1) / CHUNK_BYTES;
+    uint64_t first = (block->range.base - pool->base) / GW_CHUNK_BYTES;
+    uint64_t last = (block->range.base - pool->base + steps(block->range.bytes) - 1) / GW_CHUNK_BYTES;
     for (uint64_t chunk = first; chunk <= last; chunk++)
         pool->chunk_uses[chunk]--;
-    gwi_runs_give(&pool->addresses, block->range.base, steps(block->range.bytes));
+    gw_runs_give(&pool->addresses, block->range.base, steps(block->range.bytes));
     if (!block->freed)
         pool->used -= block->range.bytes;
     gwi_block_free(block);
@@ -176,10 +175,10 @@ void gwi_pool_freed(gwi_block *block)
 
 static void each_pool(gwi_device *device, void (*act)(gwi_pool *pool))
 {
-    gwi_range *range = gwi_ranges_from(&gwi.objects, 0);
+    gw_range *range = gw_ranges_from(&gwi.objects, 0);
     while (range != NULL) {
         gwi_object *object = (gwi_object *)range;
-        range = gwi_ranges_from(&gwi.objects, range->base + 1);
+        range = gw_ranges_from(&gwi.objects, range->base + 1);
         if (object->kind == GWI_POOL && ((gwi_pool *)object)->device == device)
             act((gwi_pool *)object);
     }
@@ -201,9 +200,9 @@ void gwi_pool_empty(gwi_pool *pool)
 {
     if (pool->base == 0)
         return;
-    gwi_range *range = gwi_ranges_from(&gwi.blocks, pool->base);
+    gw_range *range = gw_ranges_from(&gwi.blocks, pool->base);
     while (range != NULL && range->base < pool->base + pool->bytes) {
-        gwi_range *next = gwi_ranges_from(&gwi.blocks, range->base + range->bytes);
+        gw_range *next = gw_ranges_from(&gwi.blocks, range->base + range->bytes);
         gwi_pool_freed((gwi_block *)range);
         range = next;
     }

@@ -52,12 +52,12 @@ static int context_make(gwi_context *context, gwi_device *device)
 /* Return the block of this context with the lowest address at or after `address`; NULL if there is none. */
 static gwi_block *own_block(const gwi_context *context, uint64_t address)
 {
-    gwi_range *range = gwi_ranges_from(&gwi.blocks, address);
+    gw_range *range = gw_ranges_from(&gwi.blocks, address);
     while (range != NULL) {
         gwi_block *block = (gwi_block *)range;
         if (block->context == context)
             return block;
-        range = gwi_ranges_from(&gwi.blocks, range->base + range->bytes);
+        range = gw_ranges_from(&gwi.blocks, range->base + range->bytes);
     }
     return NULL;
 }
@@ -67,8 +67,8 @@ static void streams_end(gwi_context *context)
     /* Discard the pending work but keep the handles valid, so that a later use of a handle can be distinguished from a
      * random pointer. */
     gwi_abandon(context);
-    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+    for (gw_range *range = gw_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gw_ranges_from(&gwi.objects, range->base + 1)) {
         gwi_object *object = (gwi_object *)range;
         if (object->kind == GWI_STREAM && ((gwi_stream *)object)->context == context &&
             ((gwi_stream *)object)->generation == context->generation)
@@ -79,15 +79,15 @@ static void streams_end(gwi_context *context)
 
 static void arrays_end(gwi_context *context)
 {
-    gwi_range *range = gwi_ranges_from(&gwi.objects, 0);
+    gw_range *range = gw_ranges_from(&gwi.objects, 0);
     while (range != NULL) {
         gwi_object *object = (gwi_object *)range;
-        range = gwi_ranges_from(&gwi.objects, range->base + 1);
+        range = gw_ranges_from(&gwi.objects, range->base + 1);
         gwi_array *array = (gwi_array *)object;
         if (object->kind != GWI_ARRAY || array->context != context)
             continue;
         gwi_object_remove(object);
-        gwi_pages_free(&array->device->pages, array->address, array->bytes, array->page);
+        gw_pages_free(&array->device->pages, array->address, array->bytes, array->page);
         free(array);
     }
 }

@@ -108,17 +108,17 @@ void gwi_object_add(gwi_object *object, gwi_kind kind)
     object->kind = kind;
     object->range.base = (uintptr_t)object;
     object->range.bytes = 1;
-    gwi_ranges_add(&gwi.objects, &object->range);
+    gw_ranges_add(&gwi.objects, &object->range);
 }
 
 void gwi_object_remove(gwi_object *object)
 {
-    gwi_ranges_remove(&gwi.objects, &object->range);
+    gw_ranges_remove(&gwi.objects, &object->range);
 }
 
 void *gwi_object_find(const void *handle, gwi_kind kind)
 {
-    gwi_object *object = (gwi_object *)gwi_ranges_at(&gwi.objects, (uintptr_t)handle);
+    gwi_object *object = (gwi_object *)gw_ranges_at(&gwi.objects, (uintptr_t)handle);
     return object != NULL && object->kind == kind ? object : NULL;
 }
 

@@ -22,12 +22,12 @@
 #include <stdint.h>
 
 #include "gw_cuda_abi.h"
+#include "gw_pages.h"
+#include "gw_ranges.h"
 #include "gw_virt_calls.h"
 #include "gw_virt_spec.h"
 #include "gwi_health.h"
 #include "gwi_image.h"
-#include "gwi_pages.h"
-#include "gwi_ranges.h"
 #include "gwi_shared.h"
 
 /* Define an entry point. The compiler checks its type against the generated declaration. */
@@ -57,7 +57,7 @@ typedef enum gwi_kind {
 
 /* First member of every object that has a handle. The handle is the object's address. */
 typedef struct gwi_object {
-    gwi_range range; /* in gwi.objects while the handle is valid */
+    gw_range range; /* in gwi.objects while the handle is valid */
     gwi_kind kind;
 } gwi_object;
 
@@ -71,7 +71,7 @@ typedef struct gwi_physical gwi_physical;
 
 typedef struct gwi_device {
     unsigned index;
-    gwi_pages pages;
+    gw_pages pages;
     uint64_t arena_base; /* 0: not reserved yet */
     uint64_t arena_bytes;
     char *shadow;         /* mapping with the content of the memory; byte i is at address arena_base + i */
@@ -150,13 +150,13 @@ typedef enum gwi_block_kind {
 } gwi_block_kind;
 
 typedef struct gwi_block {
-    gwi_range range;
+    gw_range range;
     gwi_block_kind kind;
     gwi_device *device;
     gwi_context *context; /* NULL: the block belongs to no single context */
     unsigned generation;
-    gwi_small_page *page; /* NULL: not a small block */
-    char *storage;        /* where the content is stored */
+    gw_small_page *page; /* NULL: not a small block */
+    char *storage;       /* where the content is stored */
     gwi_pool *pool;
     gwi_physical *physical;
     uint64_t physical_offset;
@@ -185,7 +185,7 @@ struct gwi_pool {
     uint64_t base; /* 0: no addresses reserved yet */
     uint64_t bytes;
     char *shadow;
-    gwi_runs addresses;
+    gw_runs addresses;
     unsigned *chunk_uses; /* owned: number of blocks in each chunk of 32 MiB */
     bool *chunk_held;     /* owned: the pool has allocated this chunk from the GPU */
     uint64_t bytes_max;
@@ -203,7 +203,7 @@ typedef struct gwi_array {
     unsigned element_bytes;
     uint64_t bytes;
     uint64_t address;
-    gwi_small_page *page;
+    gw_small_page *page;
     char *storage;
 } gwi_array;
 
@@ -361,9 +361,9 @@ typedef struct gwi_state {
     gwi_shared *shared;
     unsigned shared_slot;
     gwi_device devices[GW_VIRT_DEVICES_MAX];
-    gwi_ranges objects;
-    gwi_ranges blocks;
-    gwi_ranges reserved; /* address ranges from cuMemAddressReserve */
+    gw_ranges objects;
+    gw_ranges blocks;
+    gw_ranges reserved; /* address ranges from cuMemAddressReserve */
     gwi_stream *active;
     gwi_module *modules;
     unsigned capture_count;

@@ -117,7 +117,7 @@ static gwi_block *host_block(uint64_t bytes, gwi_block_kind kind)
     block->range.base = (uintptr_t)memory;
     block->range.bytes = bytes;
     block->id = gwi.next_id++;
-    gwi_ranges_add(&gwi.blocks, &block->range);
+    gw_ranges_add(&gwi.blocks, &block->range);
     return block;
 }
 
@@ -247,7 +247,7 @@ static int host_register(void *p, size_t bytes, unsigned flags)
     block->flags = flags;
     block->range.base = (uintptr_t)p;
     block->range.bytes = bytes;
-    if (!gwi_ranges_add(&gwi.blocks, &block->range)) {
+    if (!gw_ranges_add(&gwi.blocks, &block->range)) {
         free(block);
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }

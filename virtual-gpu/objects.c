@@ -48,9 +48,9 @@ static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descr
     gwi_array *array = calloc(1, sizeof *array);
     if (array == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    array->bytes = bytes > GWI_SMALL_BYTES_MAX ? bytes : GWI_PAGE_BYTES;
+    array->bytes = bytes > GW_SMALL_BYTES_MAX ? bytes : GW_PAGE_BYTES;
     if (gwi_allocation_refused() ||
-        !gwi_pages_alloc(&context->device->pages, array->bytes, &array->address, &array->page)) {
+        !gw_pages_alloc(&context->device->pages, array->bytes, &array->address, &array->page)) {
         free(array);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -89,7 +89,7 @@ GWI_API(cuArrayDestroy)(CUarray hArray)
         return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
     gwi_wait_device(array->device);
     gwi_object_remove(&array->object);
-    gwi_pages_free(&array->device->pages, array->address, array->bytes, array->page);
+    gw_pages_free(&array->device->pages, array->address, array->bytes, array->page);
     free(array);
     return gwi_leave(0);
 }
@@ -267,7 +267,7 @@ GWI_API(cuIpcGetMemHandle)(CUipcMemHandle *pHandle, CUdeviceptr dptr)
                          .id = run,
                          .offset = block->range.base - run,
                          .bytes = block->range.bytes,
-                         .run_bytes = block->page != NULL ? GWI_PAGE_BYTES : gwi_pages_own_bytes(block->range.bytes)};
+                         .run_bytes = block->page != NULL ? GW_PAGE_BYTES : gw_pages_own_bytes(block->range.bytes)};
     char *storage = block->device->shadow + (run - block->device->arena_base);
     gwi.shares_memory = true;
     if (!ipc_path(path, sizeof path, handle.pid, run) || !ipc_share(storage, handle.run_bytes, path))
@@ -311,7 +311,7 @@ GWI_API(cuIpcOpenMemHandle_v2)(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     block->range.base = (uintptr_t)addresses + in.offset;
     block->range.bytes = in.bytes;
     block->id = gwi.next_id++;
-    gwi_ranges_add(&gwi.blocks, &block->range);
+    gw_ranges_add(&gwi.blocks, &block->range);
     *pdptr = block->range.base;
     return gwi_leave(0);
 }

@@ -78,7 +78,7 @@ GWI_API(cuMemPoolDestroy)(CUmemoryPool pool)
         found->device->pool_current = found->device->pool_default;
     gwi_object_remove(&found->object);
     gwi_pool_leave_spare(found);
-    gwi_runs_free(&found->addresses);
+    gw_runs_free(&found->addresses);
     free(found->chunk_uses);
     free(found->chunk_held);
     free(found);

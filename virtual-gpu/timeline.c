@@ -297,7 +297,7 @@ static bool stream_charge(gwi_context *context)
 {
     const uint64_t own_bytes = 1100000;
     uint64_t used = (uint64_t)(context->stream_count + 1) * gwi.spec.card.stream_bytes;
-    uint64_t wanted = used > own_bytes ? (used - own_bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES : 0;
+    uint64_t wanted = used > own_bytes ? (used - own_bytes + GW_PAGE_BYTES - 1) / GW_PAGE_BYTES * GW_PAGE_BYTES : 0;
     if (wanted > context->stream_held_bytes) {
         if (!gwi_device_take(context->device, wanted - context->stream_held_bytes))
             return false;

@@ -1,4 +1,4 @@
-/* Test the parts of the virtual GPU that work alone: ranges, pages, specifications, module images. */
+/* Test the parts of the virtual GPU that work alone: specifications, module images. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,199 +12,8 @@
 #include "gw_virt_spec.h"
 #include "gwi_embedded.h"
 #include "gwi_image.h"
-#include "gwi_pages.h"
-#include "gwi_ranges.h"
 
 #define MIB ((uint64_t)1 << 20)
-
-/* --- ranges --------------------------------------------------------------------------------------------- */
-
-static void test_ranges_refuse(void **state)
-{
-    gwi_ranges ranges = {0};
-    gwi_range a = {.base = 100, .bytes = 50};
-    gwi_range overlapping[] = {{.base = 149, .bytes = 1},
-                               {.base = 90, .bytes = 11},
-                               {.base = 100, .bytes = 50},
-                               {.base = 90, .bytes = 100},
-                               {.base = 120, .bytes = 1}};
-    gwi_range empty = {.base = 500, .bytes = 0};
-    gwi_range wrapping = {.base = UINT64_MAX - 1, .bytes = 5};
-    (void)state;
-    assert_true(gwi_ranges_add(&ranges, &a));
-    for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++)
-        assert_false(gwi_ranges_add(&ranges, &overlapping[i]));
-    assert_false(gwi_ranges_add(&ranges, &empty));
-    assert_false(gwi_ranges_add(&ranges, &wrapping));
-    assert_int_equal(ranges.count, 1);
-}
-
-static void test_ranges_find(void **state)
-{
-    enum { COUNT = 5000 };
-    static gwi_range members[COUNT];
-    gwi_ranges ranges = {0};
-    (void)state;
-    for (unsigned i = 0; i < COUNT; i++) {
-        unsigned k = i * 7919u % COUNT; /* pseudo-random order: 7919 and COUNT have no common factor */
-        members[k].base = 1000 + (uint64_t)k * 16;
-        members[k].bytes = 8;
-        assert_true(gwi_ranges_add(&ranges, &members[k]));
-    }
-    for (unsigned k = 0; k < COUNT; k += 2)
-        gwi_ranges_remove(&ranges, &members[k]);
-    for (unsigned k = 0; k < COUNT; k++) {
-        gwi_range *wanted = k % 2 != 0 ? &members[k] : NULL;
-        assert_ptr_equal(gwi_ranges_at(&ranges, 1000 + (uint64_t)k * 16), wanted);
-        assert_ptr_equal(gwi_ranges_at(&ranges, 1007 + (uint64_t)k * 16), wanted);
-        assert_null(gwi_ranges_at(&ranges, 1008 + (uint64_t)k * 16));
-    }
-    assert_ptr_equal(gwi_ranges_from(&ranges, 0), &members[1]);
-    assert_null(gwi_ranges_from(&ranges, members[COUNT - 1].base + 1));
-}
-
-static void test_runs_join(void **state)
-{
-    gwi_runs runs = {0};
-    uint64_t base = 0;
-    (void)state;
-    assert_true(gwi_runs_give(&runs, 1000, 100));
-    assert_false(gwi_runs_take(&runs, 101, 1, &base));
-    assert_true(gwi_runs_take(&runs, 10, 64, &base)); /* takes 1024 to 1033: a free run remains on either side */
-    assert_int_equal(base, 1024);
-    assert_int_equal(runs.count, 2);
-    assert_true(gwi_runs_give(&runs, 1024, 10));
-    assert_int_equal(runs.count, 1);
-    assert_int_equal(gwi_runs_largest(&runs), 100);
-    gwi_runs_free(&runs);
-}
-
-/* --- pages ---------------------------------------------------------------------------------------------- */
-
-typedef struct card {
-    uint64_t free_bytes;
-} card;
-
-static bool card_take(void *data, uint64_t bytes)
-{
-    card *c = data;
-    if (c->free_bytes < bytes)
-        return false;
-    c->free_bytes -= bytes;
-    return true;
-}
-
-static void card_give(void *data, uint64_t bytes)
-{
-    ((card *)data)->free_bytes += bytes;
-}
-
-static void pages_begin(gwi_pages *pages, card *c, uint64_t bytes)
-{
-    memset(pages, 0, sizeof *pages);
-    c->free_bytes = bytes;
-    pages->take = card_take;
-    pages->give = card_give;
-    pages->card = c;
-    assert_true(gwi_runs_give(&pages->addresses, (uint64_t)1 << 40, bytes * 4));
-}
-
-static void test_pages_refuse(void **state)
-{
-    gwi_pages pages;
-    card c;
-    uint64_t address = 0;
-    gwi_small_page *page = NULL;
-    (void)state;
-    pages_begin(&pages, &c, 8 * MIB);
-    assert_false(gwi_pages_alloc(&pages, UINT64_MAX, &address, &page));
-    assert_false(gwi_pages_alloc(&pages, 8 * MIB + 1, &address, &page));
-    assert_int_equal(c.free_bytes, 8 * MIB);
-    gwi_runs_free(&pages.addresses);
-}
-
-static void test_pages_share(void **state)
-{
-    enum { COUNT = 4000 };
-    static uint64_t addresses[COUNT];
-    static gwi_small_page *homes[COUNT];
-    gwi_pages pages;
-    card c;
-    (void)state;
-    pages_begin(&pages, &c, 8192 * MIB);
-    for (int i = 0; i < COUNT; i++)
-        assert_true(gwi_pages_alloc(&pages, MIB, &addresses[i], &homes[i]));
-    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB);
-    for (int i = 0; i < COUNT; i += 2)
-        gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
-    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB); /* every page still has a block, so it stays allocated */
-    for (int i = 1; i < COUNT; i += 2)
-        gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
-    assert_int_equal(c.free_bytes, 8192 * MIB);
-    assert_int_equal(pages.addresses.count, 1);
-    gwi_runs_free(&pages.addresses);
-}
-
-static void test_pages_scattered(void **state)
-{
-    uint64_t addresses[16];
-    gwi_small_page *page = NULL;
-    gwi_pages pages;
-    card c;
-    (void)state;
-    pages_begin(&pages, &c, 64 * MIB);
-    for (int i = 0; i < 16; i++) {
-        assert_true(gwi_pages_alloc(&pages, 4 * MIB, &addresses[i], &page));
-        assert_null(page);
-    }
-    for (int i = 0; i < 16; i += 2)
-        gwi_pages_free(&pages, addresses[i], 4 * MIB, NULL);
-    uint64_t large = 0;
-    /* The free 32 MiB are in eight separate places, but scattered pages are mapped to contiguous addresses. */
-    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page));
-    assert_int_equal(c.free_bytes, 0);
-    gwi_runs_free(&pages.addresses);
-}
-
-/* Allocate random sizes and compare with plain sums: blocks do not overlap, and no memory is lost. */
-static void test_pages_random(void **state)
-{
-    enum { SLOTS = 600, ROUNDS = 20000 };
-    static struct {
-        gwi_range range;
-        gwi_small_page *page;
-    } slots[SLOTS];
-    gwi_pages pages;
-    gwi_ranges live = {0};
-    card c;
-    uint32_t seed = 12345;
-    (void)state;
-    memset(slots, 0, sizeof slots);
-    pages_begin(&pages, &c, 4096 * MIB);
-    for (int i = 0; i < ROUNDS; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        unsigned s = seed >> 8 & 1023;
-        if (s >= SLOTS)
-            continue;
-        if (slots[s].range.bytes != 0) {
-            gwi_ranges_remove(&live, &slots[s].range);
-            gwi_pages_free(&pages, slots[s].range.base, slots[s].range.bytes, slots[s].page);
-            slots[s].range.bytes = 0;
-            continue;
-        }
-        uint64_t bytes = (seed >> 20) % 5 == 0 ? 3 * MIB + s : 1 + (seed >> 4) % MIB;
-        slots[s].range.bytes = bytes;
-        assert_true(gwi_pages_alloc(&pages, bytes, &slots[s].range.base, &slots[s].page));
-        assert_int_equal(slots[s].range.base % 512, 0);
-        assert_true(gwi_ranges_add(&live, &slots[s].range));
-    }
-    for (int s = 0; s < SLOTS; s++)
-        if (slots[s].range.bytes != 0)
-            gwi_pages_free(&pages, slots[s].range.base, slots[s].range.bytes, slots[s].page);
-    assert_int_equal(c.free_bytes, 4096 * MIB);
-    assert_int_equal(pages.addresses.count, 1);
-    gwi_runs_free(&pages.addresses);
-}
 
 /* --- specifications ------------------------------------------------------------------------------------- */
 
@@ -513,23 +322,11 @@ static void test_fatbin_refuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges_refuse),
-        cmocka_unit_test(test_ranges_find),
-        cmocka_unit_test(test_runs_join),
-        cmocka_unit_test(test_pages_refuse),
-        cmocka_unit_test(test_pages_share),
-        cmocka_unit_test(test_pages_scattered),
-        cmocka_unit_test(test_pages_random),
-        cmocka_unit_test(test_spec_refuse),
-        cmocka_unit_test(test_spec_unknown_names_known),
-        cmocka_unit_test(test_spec_good),
-        cmocka_unit_test(test_spec_card_faults),
-        cmocka_unit_test(test_cards),
-        cmocka_unit_test(test_ptx_refuse),
-        cmocka_unit_test(test_ptx_good),
-        cmocka_unit_test(test_model_refuse),
-        cmocka_unit_test(test_elf_refuse),
-        cmocka_unit_test(test_fatbin_refuse),
+        cmocka_unit_test(test_spec_refuse), cmocka_unit_test(test_spec_unknown_names_known),
+        cmocka_unit_test(test_spec_good),   cmocka_unit_test(test_spec_card_faults),
+        cmocka_unit_test(test_cards),       cmocka_unit_test(test_ptx_refuse),
+        cmocka_unit_test(test_ptx_good),    cmocka_unit_test(test_model_refuse),
+        cmocka_unit_test(test_elf_refuse),  cmocka_unit_test(test_fatbin_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

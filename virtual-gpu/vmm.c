@@ -12,12 +12,12 @@
 #include "gwi_virt.h"
 
 typedef struct reservation {
-    gwi_range range; /* member of gwi.reserved */
+    gw_range range; /* member of gwi.reserved */
 } reservation;
 
 static bool multiple(uint64_t bytes)
 {
-    return bytes != 0 && bytes % GWI_PAGE_BYTES == 0;
+    return bytes != 0 && bytes % GW_PAGE_BYTES == 0;
 }
 
 static void physical_drop(gwi_physical *physical)
@@ -50,7 +50,7 @@ GWI_API(cuMemGetAllocationGranularity)
     (void)option;
     int result = granularity == NULL ? CUDA_ERROR_INVALID_VALUE : location_check(prop, &device);
     if (result == 0)
-        *granularity = GWI_PAGE_BYTES;
+        *granularity = GW_PAGE_BYTES;
     return gwi_leave(result);
 }
 
@@ -139,8 +139,8 @@ GWI_API(cuMemAddressReserve)
     (void)addr; /* `addr` is only a hint, and ignored */
     if (ptr == NULL || flags != 0 || !multiple(size) || (alignment & (alignment - 1)) != 0)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    if (alignment < GWI_PAGE_BYTES)
-        alignment = GWI_PAGE_BYTES;
+    if (alignment < GW_PAGE_BYTES)
+        alignment = GW_PAGE_BYTES;
     reservation *made = calloc(1, sizeof *made);
     char *memory = made != NULL && size <= SIZE_MAX / 4
                        ? mmap(NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
@@ -155,24 +155,24 @@ GWI_API(cuMemAddressReserve)
     munmap((char *)(uintptr_t)base + size, (uintptr_t)memory + alignment - base);
     made->range.base = base;
     made->range.bytes = size;
-    gwi_ranges_add(&gwi.reserved, &made->range);
+    gw_ranges_add(&gwi.reserved, &made->range);
     *ptr = base;
     return gwi_leave(0);
 }
 
 static bool any_mapping(uint64_t base, uint64_t bytes)
 {
-    const gwi_range *range = gwi_ranges_from(&gwi.blocks, base);
+    const gw_range *range = gw_ranges_from(&gwi.blocks, base);
     return range != NULL && range->base < base + bytes;
 }
 
 GWI_API(cuMemAddressFree)(CUdeviceptr ptr, size_t size)
 {
     GWI_ENTER;
-    gwi_range *range = gwi_ranges_at(&gwi.reserved, ptr);
+    gw_range *range = gw_ranges_at(&gwi.reserved, ptr);
     if (range == NULL || range->base != ptr || range->bytes != size || any_mapping(ptr, size))
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    gwi_ranges_remove(&gwi.reserved, range);
+    gw_ranges_remove(&gwi.reserved, range);
     munmap((void *)(uintptr_t)ptr, size);
     free(range);
     return gwi_leave(0);
@@ -183,12 +183,12 @@ GWI_API(cuMemMap)
 {
     GWI_ENTER;
     gwi_physical *physical = physical_find(handle);
-    const gwi_range *home = gwi_ranges_at(&gwi.reserved, ptr);
-    if (physical == NULL || home == NULL || flags != 0 || ptr % GWI_PAGE_BYTES != 0 || size == 0)
+    const gw_range *home = gw_ranges_at(&gwi.reserved, ptr);
+    if (physical == NULL || home == NULL || flags != 0 || ptr % GW_PAGE_BYTES != 0 || size == 0)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    if (size % GWI_PAGE_BYTES != 0)
+    if (size % GW_PAGE_BYTES != 0)
         return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
-    if (size > home->bytes - (ptr - home->base) || offset % GWI_PAGE_BYTES != 0 || offset > physical->bytes ||
+    if (size > home->bytes - (ptr - home->base) || offset % GW_PAGE_BYTES != 0 || offset > physical->bytes ||
         size > physical->bytes - offset)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     gwi_block *block = calloc(1, sizeof *block);
@@ -201,7 +201,7 @@ GWI_API(cuMemMap)
     block->storage = physical->storage + offset;
     block->range.base = ptr;
     block->range.bytes = size;
-    if (!gwi_ranges_add(&gwi.blocks, &block->range)) {
+    if (!gw_ranges_add(&gwi.blocks, &block->range)) {
         free(block);
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     }
@@ -214,11 +214,11 @@ GWI_API(cuMemMap)
 static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 {
     uint64_t at = base;
-    const gwi_range *before = gwi_ranges_at(&gwi.blocks, base);
+    const gw_range *before = gw_ranges_at(&gwi.blocks, base);
     if (before != NULL && before->base != base)
         return false;
     while (at < base + bytes) {
-        const gwi_range *range = gwi_ranges_from(&gwi.blocks, at);
+        const gw_range *range = gw_ranges_from(&gwi.blocks, at);
         if (range == NULL || range->base >= base + bytes)
             return gaps;
         if ((range->base != at && !gaps) || ((const gwi_block *)range)->kind != GWI_BLOCK_MAPPED ||
@@ -232,14 +232,14 @@ static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 GWI_API(cuMemUnmap)(CUdeviceptr ptr, size_t size)
 {
     GWI_ENTER;
-    const gwi_range *home = gwi_ranges_at(&gwi.reserved, ptr);
+    const gw_range *home = gw_ranges_at(&gwi.reserved, ptr);
     if (home == NULL || !multiple(size) || size > home->bytes - (ptr - home->base) || !whole_mappings(ptr, size, true))
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     for (unsigned d = 0; d < gwi.spec.device_count; d++)
         gwi_wait_device(&gwi.devices[d]);
-    gwi_range *range = gwi_ranges_from(&gwi.blocks, ptr);
+    gw_range *range = gw_ranges_from(&gwi.blocks, ptr);
     while (range != NULL && range->base < ptr + size) {
-        gwi_range *next = gwi_ranges_from(&gwi.blocks, range->base + range->bytes);
+        gw_range *next = gw_ranges_from(&gwi.blocks, range->base + range->bytes);
         gwi_physical *physical = ((gwi_block *)range)->physical;
         gwi_block_free((gwi_block *)range);
         physical->map_count--;
@@ -254,8 +254,8 @@ GWI_API(cuMemSetAccess)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     GWI_ENTER;
     if (desc == NULL || count == 0 || !multiple(size) || !whole_mappings(ptr, size, false))
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    for (gwi_range *range = gwi_ranges_from(&gwi.blocks, ptr); range != NULL && range->base < ptr + size;
-         range = gwi_ranges_from(&gwi.blocks, range->base + range->bytes))
+    for (gw_range *range = gw_ranges_from(&gwi.blocks, ptr); range != NULL && range->base < ptr + size;
+         range = gw_ranges_from(&gwi.blocks, range->base + range->bytes))
         ((gwi_block *)range)->accessible = desc[0].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return gwi_leave(0);
 }

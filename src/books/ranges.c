@@ -1,13 +1,13 @@
-/* A treap of address ranges, and a sorted list of free runs: see gwi_ranges.h. */
+/* A treap of address ranges, and a sorted list of free runs: see gw_ranges.h. */
 #include "gw_array.h"
-#include "gwi_ranges.h"
+#include "gw_ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-gwi_range *gwi_ranges_at(const gwi_ranges *ranges, uint64_t address)
+gw_range *gw_ranges_at(const gw_ranges *ranges, uint64_t address)
 {
-    gwi_range *node = ranges->root;
+    gw_range *node = ranges->root;
     while (node != NULL) {
         if (address < node->base)
             node = node->left;
@@ -19,10 +19,10 @@ gwi_range *gwi_ranges_at(const gwi_ranges *ranges, uint64_t address)
     return NULL;
 }
 
-gwi_range *gwi_ranges_from(const gwi_ranges *ranges, uint64_t address)
+gw_range *gw_ranges_from(const gw_ranges *ranges, uint64_t address)
 {
-    gwi_range *node = ranges->root;
-    gwi_range *best = NULL;
+    gw_range *node = ranges->root;
+    gw_range *best = NULL;
     while (node != NULL) {
         if (node->base >= address) {
             best = node;
@@ -34,7 +34,7 @@ gwi_range *gwi_ranges_from(const gwi_ranges *ranges, uint64_t address)
     return best;
 }
 
-static uint32_t next_weight(gwi_ranges *ranges)
+static uint32_t next_weight(gw_ranges *ranges)
 {
     uint32_t x = ranges->seed != 0 ? ranges->seed : 0x9E3779B9u;
     x ^= x << 13;
@@ -45,7 +45,7 @@ static uint32_t next_weight(gwi_ranges *ranges)
 }
 
 /* Split `node` into the members below `base` and all others. */
-static void split(gwi_range *node, uint64_t base, gwi_range **ret_low, gwi_range **ret_high)
+static void split(gw_range *node, uint64_t base, gw_range **ret_low, gw_range **ret_high)
 {
     while (node != NULL) {
         if (node->base < base) {
@@ -62,16 +62,16 @@ static void split(gwi_range *node, uint64_t base, gwi_range **ret_low, gwi_range
     *ret_high = NULL;
 }
 
-bool gwi_ranges_add(gwi_ranges *ranges, gwi_range *range)
+bool gw_ranges_add(gw_ranges *ranges, gw_range *range)
 {
     uint64_t last = range->base + (range->bytes - 1);
     if (range->bytes == 0 || last < range->base)
         return false;
-    const gwi_range *after = gwi_ranges_from(ranges, range->base);
-    if (gwi_ranges_at(ranges, range->base) != NULL || (after != NULL && after->base <= last))
+    const gw_range *after = gw_ranges_from(ranges, range->base);
+    if (gw_ranges_at(ranges, range->base) != NULL || (after != NULL && after->base <= last))
         return false;
     range->weight = next_weight(ranges);
-    gwi_range **link = &ranges->root;
+    gw_range **link = &ranges->root;
     while (*link != NULL && (*link)->weight >= range->weight)
         link = range->base < (*link)->base ? &(*link)->left : &(*link)->right;
     split(*link, range->base, &range->left, &range->right);
@@ -80,15 +80,15 @@ bool gwi_ranges_add(gwi_ranges *ranges, gwi_range *range)
     return true;
 }
 
-void gwi_ranges_remove(gwi_ranges *ranges, gwi_range *range)
+void gw_ranges_remove(gw_ranges *ranges, gw_range *range)
 {
-    gwi_range **link = &ranges->root;
+    gw_range **link = &ranges->root;
     while (*link != NULL && *link != range)
         link = range->base < (*link)->base ? &(*link)->left : &(*link)->right;
     if (*link == NULL)
         return;
-    gwi_range *low = range->left;
-    gwi_range *high = range->right;
+    gw_range *low = range->left;
+    gw_range *high = range->right;
     while (low != NULL && high != NULL) {
         if (low->weight >= high->weight) {
             *link = low;
@@ -105,7 +105,7 @@ void gwi_ranges_remove(gwi_ranges *ranges, gwi_range *range)
 }
 
 /* Return the index of the first run whose base is > `base`. */
-static size_t runs_after(const gwi_runs *runs, uint64_t base)
+static size_t runs_after(const gw_runs *runs, uint64_t base)
 {
     size_t low = 0;
     size_t high = runs->count;
@@ -119,13 +119,13 @@ static size_t runs_after(const gwi_runs *runs, uint64_t base)
     return low;
 }
 
-static void runs_remove(gwi_runs *runs, size_t index)
+static void runs_remove(gw_runs *runs, size_t index)
 {
     memmove(&runs->runs[index], &runs->runs[index + 1], (runs->count - index - 1) * sizeof *runs->runs);
     runs->count--;
 }
 
-static bool runs_insert(gwi_runs *runs, size_t index, gwi_run run)
+static bool runs_insert(gw_runs *runs, size_t index, gw_run run)
 {
     if (!gw_array_room(&runs->runs, runs->count, &runs->capacity, sizeof *runs->runs))
         return false;
@@ -135,7 +135,7 @@ static bool runs_insert(gwi_runs *runs, size_t index, gwi_run run)
     return true;
 }
 
-bool gwi_runs_give(gwi_runs *runs, uint64_t base, uint64_t bytes)
+bool gw_runs_give(gw_runs *runs, uint64_t base, uint64_t bytes)
 {
     size_t index = runs_after(runs, base);
     bool joins_before = index > 0 && runs->runs[index - 1].base + runs->runs[index - 1].bytes == base;
@@ -154,24 +154,24 @@ bool gwi_runs_give(gwi_runs *runs, uint64_t base, uint64_t bytes)
         runs->runs[index].bytes += bytes;
         return true;
     }
-    return runs_insert(runs, index, (gwi_run){base, bytes});
+    return runs_insert(runs, index, (gw_run){base, bytes});
 }
 
-bool gwi_runs_take(gwi_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_base)
+bool gw_runs_take(gw_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_base)
 {
     for (size_t i = 0; i < runs->count; i++) {
-        gwi_run run = runs->runs[i];
+        gw_run run = runs->runs[i];
         uint64_t base = (run.base + align - 1) & ~(align - 1);
         uint64_t skipped = base - run.base;
         if (skipped >= run.bytes || run.bytes - skipped < bytes)
             continue;
         uint64_t rest = run.bytes - skipped - bytes;
-        if (skipped > 0 && rest > 0 && !runs_insert(runs, i + 1, (gwi_run){base + bytes, rest}))
+        if (skipped > 0 && rest > 0 && !runs_insert(runs, i + 1, (gw_run){base + bytes, rest}))
             return false;
         if (skipped > 0)
             runs->runs[i].bytes = skipped;
         else if (rest > 0)
-            runs->runs[i] = (gwi_run){base + bytes, rest};
+            runs->runs[i] = (gw_run){base + bytes, rest};
         else
             runs_remove(runs, i);
         *ret_base = base;
@@ -180,7 +180,37 @@ bool gwi_runs_take(gwi_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret
     return false;
 }
 
-uint64_t gwi_runs_largest(const gwi_runs *runs)
+bool gw_runs_take_best(gw_runs *runs, uint64_t bytes, uint64_t *ret_base)
+{
+    size_t best = runs->count;
+    for (size_t i = 0; i < runs->count; i++)
+        if (runs->runs[i].bytes >= bytes && (best == runs->count || runs->runs[i].bytes < runs->runs[best].bytes))
+            best = i;
+    if (best == runs->count)
+        return false;
+    *ret_base = runs->runs[best].base;
+    runs->runs[best].base += bytes;
+    runs->runs[best].bytes -= bytes;
+    if (runs->runs[best].bytes == 0)
+        runs_remove(runs, best);
+    return true;
+}
+
+bool gw_runs_take_highest(gw_runs *runs, uint64_t bytes, uint64_t *ret_base)
+{
+    for (size_t i = runs->count; i-- > 0;) {
+        if (runs->runs[i].bytes < bytes)
+            continue;
+        runs->runs[i].bytes -= bytes;
+        *ret_base = runs->runs[i].base + runs->runs[i].bytes;
+        if (runs->runs[i].bytes == 0)
+            runs_remove(runs, i);
+        return true;
+    }
+    return false;
+}
+
+uint64_t gw_runs_largest(const gw_runs *runs)
 {
     uint64_t largest = 0;
     for (size_t i = 0; i < runs->count; i++)
@@ -189,7 +219,7 @@ uint64_t gwi_runs_largest(const gwi_runs *runs)
     return largest;
 }
 
-void gwi_runs_free(gwi_runs *runs)
+void gw_runs_free(gw_runs *runs)
 {
     free(runs->runs);
     memset(runs, 0, sizeof *runs);

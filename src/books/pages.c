@@ -1,5 +1,5 @@
-/* The page allocator: see gwi_pages.h. */
-#include "gwi_pages.h"
+/* The page allocator: see gw_pages.h. */
+#include "gw_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int log2_of(uint64_t value)
     return 63 - __builtin_clzll(value);
 }
 
-static void bin_remove(gwi_pages *pages, gwi_small_page *page)
+static void bin_remove(gw_pages *pages, gw_small_page *page)
 {
     if (page->bin < 0)
         return;
@@ -34,9 +34,9 @@ static void bin_remove(gwi_pages *pages, gwi_small_page *page)
     page->next = page->previous = NULL;
 }
 
-static void bin_update(gwi_pages *pages, gwi_small_page *page)
+static void bin_update(gw_pages *pages, gw_small_page *page)
 {
-    uint64_t steps = gwi_runs_largest(&page->free) / GWI_SMALL_STEP;
+    uint64_t steps = gw_runs_largest(&page->free) / GW_SMALL_STEP;
     int bin = steps > 0 ? log2_of(steps) : -1;
     if (bin == page->bin)
         return;
@@ -52,78 +52,77 @@ static void bin_update(gwi_pages *pages, gwi_small_page *page)
     pages->bins[bin].last = page;
 }
 
-static bool take_from_page(gwi_pages *pages, gwi_small_page *page, uint64_t bytes, uint64_t *ret_address)
+static bool take_from_page(gw_pages *pages, gw_small_page *page, uint64_t bytes, uint64_t *ret_address)
 {
-    if (!gwi_runs_take(&page->free, bytes, GWI_SMALL_STEP, ret_address))
+    if (!gw_runs_take(&page->free, bytes, GW_SMALL_STEP, ret_address))
         return false;
     page->block_count++;
     bin_update(pages, page);
     return true;
 }
 
-static gwi_small_page *page_with_room(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address)
+static gw_small_page *page_with_room(gw_pages *pages, uint64_t bytes, uint64_t *ret_address)
 {
-    int bin = log2_of(bytes / GWI_SMALL_STEP);
+    int bin = log2_of(bytes / GW_SMALL_STEP);
     int tries = 0;
-    for (gwi_small_page *page = pages->bins[bin].first; page != NULL && tries < TRIES_IN_BIN;
-         page = page->next, tries++)
+    for (gw_small_page *page = pages->bins[bin].first; page != NULL && tries < TRIES_IN_BIN; page = page->next, tries++)
         if (take_from_page(pages, page, bytes, ret_address))
             return page;
-    for (bin++; bin < GWI_PAGE_BINS; bin++) {
-        gwi_small_page *page = pages->bins[bin].first;
+    for (bin++; bin < GW_PAGE_BINS; bin++) {
+        gw_small_page *page = pages->bins[bin].first;
         if (page != NULL && take_from_page(pages, page, bytes, ret_address))
             return page;
     }
     return NULL;
 }
 
-static bool own_pages(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address)
+static bool own_pages(gw_pages *pages, uint64_t bytes, uint64_t *ret_address)
 {
     if (!pages->take(pages->card, bytes))
         return false;
-    if (gwi_runs_take(&pages->addresses, bytes, GWI_PAGE_BYTES, ret_address))
+    if (gw_places_take(&pages->addresses, bytes, ret_address))
         return true;
     for (size_t i = 0; i < pages->retired.count; i++)
-        gwi_runs_give(&pages->addresses, pages->retired.runs[i].base, pages->retired.runs[i].bytes);
+        gw_places_give(&pages->addresses, pages->retired.runs[i].base, pages->retired.runs[i].bytes);
     pages->retired.count = 0;
-    if (gwi_runs_take(&pages->addresses, bytes, GWI_PAGE_BYTES, ret_address))
+    if (gw_places_take(&pages->addresses, bytes, ret_address))
         return true;
     pages->give(pages->card, bytes);
     return false;
 }
 
-static gwi_small_page *page_new(gwi_pages *pages)
+static gw_small_page *page_new(gw_pages *pages)
 {
-    gwi_small_page *page = calloc(1, sizeof *page);
+    gw_small_page *page = calloc(1, sizeof *page);
     if (page == NULL)
         return NULL;
     page->bin = -1;
-    if (!own_pages(pages, GWI_PAGE_BYTES, &page->base)) {
+    if (!own_pages(pages, GW_PAGE_BYTES, &page->base)) {
         free(page);
         return NULL;
     }
-    if (!gwi_runs_give(&page->free, page->base, GWI_PAGE_BYTES)) {
-        gwi_pages_free(pages, page->base, GWI_PAGE_BYTES, NULL);
+    if (!gw_runs_give(&page->free, page->base, GW_PAGE_BYTES)) {
+        gw_pages_free(pages, page->base, GW_PAGE_BYTES, NULL);
         free(page);
         return NULL;
     }
     return page;
 }
 
-uint64_t gwi_pages_own_bytes(uint64_t bytes)
+uint64_t gw_pages_own_bytes(uint64_t bytes)
 {
-    return bytes <= GWI_SMALL_BYTES_MAX ? 0 : round_up(bytes, GWI_PAGE_BYTES);
+    return bytes <= GW_SMALL_BYTES_MAX ? 0 : round_up(bytes, GW_PAGE_BYTES);
 }
 
-bool gwi_pages_alloc(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address, gwi_small_page **ret_page)
+bool gw_pages_alloc(gw_pages *pages, uint64_t bytes, uint64_t *ret_address, gw_small_page **ret_page)
 {
-    if (bytes > UINT64_MAX - GWI_PAGE_BYTES)
+    if (bytes > UINT64_MAX - GW_PAGE_BYTES)
         return false;
     *ret_page = NULL;
-    if (bytes > GWI_SMALL_BYTES_MAX)
-        return own_pages(pages, round_up(bytes, GWI_PAGE_BYTES), ret_address);
-    bytes = round_up(bytes, GWI_SMALL_STEP);
-    gwi_small_page *page = page_with_room(pages, bytes, ret_address);
+    if (bytes > GW_SMALL_BYTES_MAX)
+        return own_pages(pages, round_up(bytes, GW_PAGE_BYTES), ret_address);
+    bytes = round_up(bytes, GW_SMALL_STEP);
+    gw_small_page *page = page_with_room(pages, bytes, ret_address);
     if (page == NULL) {
         page = page_new(pages);
         if (page == NULL || !take_from_page(pages, page, bytes, ret_address))
@@ -133,21 +132,24 @@ bool gwi_pages_alloc(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address, gw
     return true;
 }
 
-void gwi_pages_free(gwi_pages *pages, uint64_t address, uint64_t bytes, gwi_small_page *page)
+void gw_pages_free(gw_pages *pages, uint64_t address, uint64_t bytes, gw_small_page *page)
 {
     if (page == NULL) {
-        bytes = round_up(bytes, GWI_PAGE_BYTES);
-        gwi_runs_give(pages->retiring ? &pages->retired : &pages->addresses, address, bytes);
+        bytes = round_up(bytes, GW_PAGE_BYTES);
+        if (pages->retiring)
+            gw_runs_give(&pages->retired, address, bytes);
+        else
+            gw_places_give(&pages->addresses, address, bytes);
         pages->give(pages->card, bytes);
         return;
     }
-    gwi_runs_give(&page->free, address, round_up(bytes, GWI_SMALL_STEP));
+    gw_runs_give(&page->free, address, round_up(bytes, GW_SMALL_STEP));
     if (--page->block_count > 0) {
         bin_update(pages, page);
         return;
     }
     bin_remove(pages, page);
-    gwi_runs_free(&page->free);
-    gwi_pages_free(pages, page->base, GWI_PAGE_BYTES, NULL);
+    gw_runs_free(&page->free);
+    gw_pages_free(pages, page->base, GW_PAGE_BYTES, NULL);
     free(page);
 }
