@@ -1,13 +1,11 @@
-/* Stream-ordered memory. A pool is one range of addresses, divided into chunks of 32 MiB. A chunk is allocated from the
- * GPU when the first block is placed in it. After the last block in a chunk has been freed, the next synchronisation
- * returns the chunk to the GPU if the pool has more memory than its release threshold. */
+/* Stream-ordered memory: a pool's addresses and content. gw_pool.h has the books. A synchronisation returns unused
+ * chunks to the GPU if the pool has more memory than its release threshold. */
 #define _GNU_SOURCE
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "gwi_virt.h"
-
-#define STEP_BYTES ((uint64_t)512)
 
 /* Address ranges of destroyed pools, kept for new pools. Each range is hundreds of GiB, so without this list a program
  * that creates and destroys many pools would run out of address space. All ranges have the same size. The driver's lock
@@ -22,9 +20,8 @@ static spare *spares;
 static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
 {
     spare *found = spares;
-    if (found == NULL || !gw_runs_give(&pool->addresses, found->base, bytes))
+    if (found == NULL || !gw_pool_begin(&pool->books, found->base, bytes))
         return false;
-    pool->base = found->base;
     pool->shadow = found->shadow;
     spares = found->next;
     free(found);
@@ -34,10 +31,10 @@ static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
 /* Keep the addresses of an empty pool that is being destroyed, for a new pool. */
 void gwi_pool_leave_spare(gwi_pool *pool)
 {
-    spare *left = pool->base == 0 ? NULL : malloc(sizeof *left);
+    spare *left = pool->books.base == 0 ? NULL : malloc(sizeof *left);
     if (left == NULL)
         return;
-    *left = (spare){.next = spares, .base = pool->base, .shadow = pool->shadow};
+    *left = (spare){.next = spares, .base = pool->books.base, .shadow = pool->shadow};
     spares = left;
 }
 
@@ -50,7 +47,7 @@ static bool pool_map(gwi_pool *pool, uint64_t bytes)
         return false;
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     uint64_t base = ((uintptr_t)addresses + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
-    if (shadow == MAP_FAILED || !gw_runs_give(&pool->addresses, base, bytes)) {
+    if (shadow == MAP_FAILED || !gw_pool_begin(&pool->books, base, bytes)) {
         munmap(addresses, mapped);
         if (shadow != MAP_FAILED)
             munmap(shadow, mapped);
@@ -58,101 +55,55 @@ static bool pool_map(gwi_pool *pool, uint64_t bytes)
     }
     madvise(shadow, mapped, MADV_DONTDUMP);
     pool->shadow = shadow + (base - (uintptr_t)addresses);
-    pool->base = base;
     return true;
 }
 
 static bool pool_ready(gwi_pool *pool)
 {
-    if (pool->base != 0)
-        return true;
     uint64_t bytes = (gwi.spec.card.memory_bytes * 2 + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
-    pool->chunk_uses = calloc((size_t)(bytes / GW_CHUNK_BYTES), sizeof *pool->chunk_uses);
-    pool->chunk_held = calloc((size_t)(bytes / GW_CHUNK_BYTES), sizeof *pool->chunk_held);
-    bool has_tables = pool->chunk_uses != NULL && pool->chunk_held != NULL;
-    if (has_tables && (pool_take_spare(pool, bytes) || pool_map(pool, bytes))) {
-        pool->bytes = bytes;
-        return true;
-    }
-    free(pool->chunk_uses);
-    free(pool->chunk_held);
-    pool->chunk_uses = NULL;
-    pool->chunk_held = NULL;
-    return false;
-}
-static void charge(gwi_pool *pool, uint64_t bytes)
-{
-    pool->reserved += bytes;
-    if (pool->reserved > pool->reserved_high)
-        pool->reserved_high = pool->reserved;
+    return pool->books.base != 0 || pool_take_spare(pool, bytes) || pool_map(pool, bytes);
 }
 
-static void chunk_drop(gwi_pool *pool, uint64_t chunk)
+/* The content of memory that was given back is lost. */
+static void forget_content(void *books, uint64_t chunk)
 {
-    pool->chunk_held[chunk] = false;
-    pool->reserved -= GW_CHUNK_BYTES;
+    gwi_pool *pool = (gwi_pool *)((char *)books - offsetof(gwi_pool, books));
     madvise(pool->shadow + chunk * GW_CHUNK_BYTES, GW_CHUNK_BYTES, MADV_DONTNEED);
-    gwi_device_give(pool->device, GW_CHUNK_BYTES);
 }
 
-/* Return unused chunks to the GPU, from the end, until `keep` bytes are left. */
+static bool take(void *device, uint64_t bytes)
+{
+    return gwi_device_take(device, bytes);
+}
+
+static void give(void *device, uint64_t bytes)
+{
+    gwi_device_give(device, bytes);
+}
+
 void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
 {
-    if (pool->base == 0 || pool->reserved <= keep)
-        return;
-    for (uint64_t chunk = pool->bytes / GW_CHUNK_BYTES; chunk-- > 0 && pool->reserved > keep;)
-        if (pool->chunk_held[chunk] && pool->chunk_uses[chunk] == 0 && pool->reserved - GW_CHUNK_BYTES >= keep)
-            chunk_drop(pool, chunk);
-}
-
-/* Allocate the chunks from `first` to `last` that the pool does not hold: all of them, or none and return false. */
-static bool chunks_take(gwi_pool *pool, uint64_t first, uint64_t last)
-{
-    uint64_t missing = 0;
-    for (uint64_t chunk = first; chunk <= last; chunk++)
-        missing += !pool->chunk_held[chunk];
-    if (pool->bytes_max != 0 && pool->reserved + missing * GW_CHUNK_BYTES > pool->bytes_max)
-        return false;
-    if (missing > 0 && !gwi_device_take(pool->device, missing * GW_CHUNK_BYTES))
-        return false;
-    for (uint64_t chunk = first; chunk <= last; chunk++) {
-        pool->chunk_held[chunk] = true;
-        pool->chunk_uses[chunk]++;
-    }
-    charge(pool, missing * GW_CHUNK_BYTES);
-    return true;
-}
-
-static uint64_t steps(uint64_t bytes)
-{
-    return (bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+    gw_pool_trim(&pool->books, keep);
 }
 
 int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
 {
     uint64_t address = 0;
-    if (gwi_allocation_refused() || bytes > gwi.spec.card.memory_bytes || !pool_ready(pool) ||
-        !gw_runs_take(&pool->addresses, steps(bytes), STEP_BYTES, &address))
+    if (gwi_allocation_refused() || bytes > gwi.spec.card.memory_bytes || !pool_ready(pool))
         return CUDA_ERROR_OUT_OF_MEMORY;
     gwi_block *block = calloc(1, sizeof *block);
-    uint64_t first = (address - pool->base) / GW_CHUNK_BYTES;
-    uint64_t last = (address - pool->base + steps(bytes) - 1) / GW_CHUNK_BYTES;
-    if (block == NULL || !chunks_take(pool, first, last)) {
-        gw_runs_give(&pool->addresses, address, steps(bytes));
+    if (block == NULL || !gw_pool_alloc(&pool->books, bytes, &address)) {
         free(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     block->kind = GWI_BLOCK_POOL;
     block->device = pool->device;
     block->pool = pool;
-    block->storage = pool->shadow + (address - pool->base);
+    block->storage = pool->shadow + (address - pool->books.base);
     block->range.base = address;
     block->range.bytes = bytes;
     block->id = gwi.next_id++;
     gw_ranges_add(&gwi.blocks, &block->range);
-    pool->used += bytes;
-    if (pool->used > pool->used_high)
-        pool->used_high = pool->used;
     *ret_block = block;
     return 0;
 }
@@ -163,13 +114,9 @@ void gwi_pool_freed(gwi_block *block)
     gwi_pool *pool = block->pool;
     if (block->kind != GWI_BLOCK_POOL || pool == NULL)
         return;
-    uint64_t first = (block->range.base - pool->base) / GW_CHUNK_BYTES;
-    uint64_t last = (block->range.base - pool->base + steps(block->range.bytes) - 1) / GW_CHUNK_BYTES;
-    for (uint64_t chunk = first; chunk <= last; chunk++)
-        pool->chunk_uses[chunk]--;
-    gw_runs_give(&pool->addresses, block->range.base, steps(block->range.bytes));
+    gw_pool_free(&pool->books, block->range.base, block->range.bytes);
     if (!block->freed)
-        pool->used -= block->range.bytes;
+        gw_pool_unuse(&pool->books, block->range.bytes);
     gwi_block_free(block);
 }
 
@@ -186,7 +133,7 @@ static void each_pool(gwi_device *device, void (*act)(gwi_pool *pool))
 
 static void trim_to_threshold(gwi_pool *pool)
 {
-    gwi_pool_trim(pool, pool->threshold);
+    gwi_pool_trim(pool, pool->books.threshold);
 }
 
 void gwi_pools_trim(gwi_device *device)
@@ -198,15 +145,15 @@ void gwi_pools_trim(gwi_device *device)
 
 void gwi_pool_empty(gwi_pool *pool)
 {
-    if (pool->base == 0)
+    if (pool->books.base == 0)
         return;
-    gw_range *range = gw_ranges_from(&gwi.blocks, pool->base);
-    while (range != NULL && range->base < pool->base + pool->bytes) {
+    gw_range *range = gw_ranges_from(&gwi.blocks, pool->books.base);
+    while (range != NULL && range->base < pool->books.base + pool->books.bytes) {
         gw_range *next = gw_ranges_from(&gwi.blocks, range->base + range->bytes);
         gwi_pool_freed((gwi_block *)range);
         range = next;
     }
-    pool->used = 0;
+    pool->books.used = 0;
     gwi_pool_trim(pool, 0);
 }
 
@@ -221,6 +168,10 @@ gwi_pool *gwi_pool_make(gwi_device *device)
     if (pool == NULL)
         return NULL;
     pool->device = device;
+    pool->books.take = take;
+    pool->books.give = give;
+    pool->books.dropped = forget_content;
+    pool->books.card = device;
     pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
     gwi_object_add(&pool->object, GWI_POOL);
     return pool;

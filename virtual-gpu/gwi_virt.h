@@ -23,6 +23,7 @@
 
 #include "gw_cuda_abi.h"
 #include "gw_pages.h"
+#include "gw_pool.h"
 #include "gw_ranges.h"
 #include "gw_virt_calls.h"
 #include "gw_virt_spec.h"
@@ -182,15 +183,8 @@ struct gwi_pool {
     gwi_object object;
     gwi_device *device;
     bool is_default;
-    uint64_t base; /* 0: no addresses reserved yet */
-    uint64_t bytes;
-    char *shadow;
-    gw_runs addresses;
-    unsigned *chunk_uses; /* owned: number of blocks in each chunk of 32 MiB */
-    bool *chunk_held;     /* owned: the pool has allocated this chunk from the GPU */
-    uint64_t bytes_max;
-    uint64_t threshold;
-    uint64_t used, used_high, reserved, reserved_high;
+    gw_pool books;
+    char *shadow; /* mapping with the content of the memory; byte i is at address books.base + i */
     int reuse[3];
 };
 

@@ -61,7 +61,7 @@ GWI_API(cuMemPoolCreate)(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     gwi_pool *made = gwi_pool_make(device);
     if (made == NULL)
         return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    made->bytes_max = poolProps->maxSize;
+    made->books.bytes_max = poolProps->maxSize;
     *pool = (CUmemoryPool)made;
     return gwi_leave(0);
 }
@@ -78,9 +78,7 @@ GWI_API(cuMemPoolDestroy)(CUmemoryPool pool)
         found->device->pool_current = found->device->pool_default;
     gwi_object_remove(&found->object);
     gwi_pool_leave_spare(found);
-    gw_runs_free(&found->addresses);
-    free(found->chunk_uses);
-    free(found->chunk_held);
+    gw_pool_end(&found->books);
     free(found);
     return gwi_leave(0);
 }
@@ -103,7 +101,8 @@ GWI_API(cuMemPoolGetAttribute)(CUmemoryPool pool, CUmemPool_attribute attr, void
     const gwi_pool *found = gwi_object_find(pool, GWI_POOL);
     if (found == NULL || value == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    const uint64_t numbers[] = {found->threshold, found->reserved, found->reserved_high, found->used, found->used_high};
+    const uint64_t numbers[] = {found->books.threshold, found->books.reserved, found->books.reserved_high,
+                                found->books.used, found->books.used_high};
     if ((int)attr >= REUSE_FIRST && (int)attr <= REUSE_LAST)
         *(int *)value = found->reuse[attr - REUSE_FIRST];
     else if ((int)attr >= THRESHOLD && (int)attr <= USED_HIGH)
@@ -122,11 +121,11 @@ GWI_API(cuMemPoolSetAttribute)(CUmemoryPool pool, CUmemPool_attribute attr, void
     if ((int)attr >= REUSE_FIRST && (int)attr <= REUSE_LAST)
         found->reuse[attr - REUSE_FIRST] = *(int *)value;
     else if ((int)attr == THRESHOLD)
-        found->threshold = *(cuuint64_t *)value;
+        found->books.threshold = *(cuuint64_t *)value;
     else if ((int)attr == RESERVED_HIGH && *(cuuint64_t *)value == 0)
-        found->reserved_high = found->reserved;
+        found->books.reserved_high = found->books.reserved;
     else if ((int)attr == USED_HIGH && *(cuuint64_t *)value == 0)
-        found->used_high = found->used;
+        found->books.used_high = found->books.used;
     else
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     return gwi_leave(0);
@@ -211,7 +210,7 @@ GWI_API(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream)
     gwi_work work = {.kind = GWI_WORK_FREE, .memory = {.address = dptr}};
     if (!captured) {
         block->freed = true;
-        block->pool->used -= block->range.bytes;
+        gw_pool_unuse(&block->pool->books, block->range.bytes);
     } else {
         work.kind = GWI_WORK_EMPTY; /* freeing has no effect: the block belongs to the graph */
     }
