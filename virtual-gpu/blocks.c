@@ -37,8 +37,9 @@ bool gwi_device_ready(gwi_device *device)
         return true;
     /* Reserve addresses for eight times the GPU's memory, so that even with scattered blocks the memory is used up
      * before the addresses. */
-    uint64_t bytes = (gwi.spec.card.memory_bytes * 8 + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
-    size_t mapped = (size_t)(bytes + GW_CHUNK_BYTES);
+    uint64_t bytes =
+        (gwi.spec.card.memory_bytes * 8 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    size_t mapped = (size_t)(bytes + GW_PLACES_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED || shadow == MAP_FAILED) {
@@ -50,7 +51,7 @@ bool gwi_device_ready(gwi_device *device)
         return false;
     }
     madvise(shadow, mapped, MADV_DONTDUMP);
-    uint64_t base = ((uintptr_t)addresses + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    uint64_t base = ((uintptr_t)addresses + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
     device->arena_base = base;
     device->arena_bytes = bytes;
     device->shadow = shadow + (base - (uintptr_t)addresses);

@@ -41,12 +41,12 @@ void gwi_pool_leave_spare(gwi_pool *pool)
 /* Reserve address space for the pool, and a shadow mapping for the content of its memory. */
 static bool pool_map(gwi_pool *pool, uint64_t bytes)
 {
-    size_t mapped = (size_t)(bytes + GW_CHUNK_BYTES);
+    size_t mapped = (size_t)(bytes + GW_PLACES_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED)
         return false;
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    uint64_t base = ((uintptr_t)addresses + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    uint64_t base = ((uintptr_t)addresses + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
     if (shadow == MAP_FAILED || !gw_pool_begin(&pool->books, base, bytes)) {
         munmap(addresses, mapped);
         if (shadow != MAP_FAILED)
@@ -60,7 +60,8 @@ static bool pool_map(gwi_pool *pool, uint64_t bytes)
 
 static bool pool_ready(gwi_pool *pool)
 {
-    uint64_t bytes = (gwi.spec.card.memory_bytes * 2 + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    uint64_t bytes =
+        (gwi.spec.card.memory_bytes * 2 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
     return pool->books.base != 0 || pool_take_spare(pool, bytes) || pool_map(pool, bytes);
 }
 
@@ -68,7 +69,7 @@ static bool pool_ready(gwi_pool *pool)
 static void forget_content(void *books, uint64_t chunk)
 {
     gwi_pool *pool = (gwi_pool *)((char *)books - offsetof(gwi_pool, books));
-    madvise(pool->shadow + chunk * GW_CHUNK_BYTES, GW_CHUNK_BYTES, MADV_DONTNEED);
+    madvise(pool->shadow + chunk * GW_PLACES_CHUNK_BYTES, GW_PLACES_CHUNK_BYTES, MADV_DONTNEED);
 }
 
 static bool take(void *device, uint64_t bytes)

@@ -614,6 +614,13 @@ GWI_API(cuFuncGetAttribute)(int *pi, CUfunction_attribute attrib, CUfunction hfu
     return gwi_leave(function == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute(function, (int)attrib, pi));
 }
 
+/* Code takes no memory here, so there is nothing to load. */
+GWI_API(cuFuncLoad)(CUfunction function)
+{
+    GWI_ENTER;
+    return gwi_leave(gwi_function_find(function) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0);
+}
+
 GWI_API(cuFuncSetAttribute)(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
     GWI_ENTER;

@@ -10,6 +10,8 @@
  *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
  *   gw_hook_special.h      prototypes of the functions written by hand: gwi_after_, gwi_instead_, gwi_refuse
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
+ *   gw_hook_rehearsal.h    prototypes of gwi_rehearse_<symbol>: functions that the hook's rehearsal may define
+ *   gw_hook_rehearsal.c    what stands in front of the driver in a rehearsal           (hook)
  *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): functions that the virtual card may define
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
  *   gw_cuda_calls.h        prototypes for programs that use the driver API
@@ -1141,6 +1143,199 @@ static void write_cuda_calls(void)
     end_file(out);
 }
 
+/* --- writing: the rehearsal ------------------------------------------------------------------------------ */
+
+/* Structures that contain device addresses. */
+static const char *const address_structures[] = {
+    "CUDA_MEMSET_NODE_PARAMS",   "CUDA_MEMCPY3D",     "CUDA_BATCH_MEM_OP_NODE_PARAMS",
+    "CUstreamBatchMemOpParams",  "CUgraphNodeParams", "CUmemDecompressParams",
+    "CUDA_RESOURCE_DESC",        "CUarrayMapInfo",    "CUDA_FABRIC_COPY_BATCH_OP",
+    "CUDA_MEM_ALLOC_NODE_PARAMS"};
+
+/* True if the call reads a structure that may contain device addresses. */
+static bool reads_addresses(const row *r)
+{
+    if (r->is_get || strstr(r->symbol, "GetParams") != NULL || strstr(r->symbol, "GetResourceDesc") != NULL)
+        return false;
+    for (int i = 0; i < r->param_count; i++)
+        for (size_t k = 0; k < sizeof address_structures / sizeof address_structures[0]; k++)
+            if (strstr(r->params[i].type, address_structures[k]) != NULL)
+                return true;
+    return false;
+}
+
+/* True for a parameter that is a device address, or a handle of physical memory. */
+static bool is_address(const param *p)
+{
+    return strcmp(p->type, "CUdeviceptr") == 0 || strcmp(p->type, "CUdeviceptr_v1") == 0 ||
+           strcmp(p->type, "CUmemGenericAllocationHandle") == 0;
+}
+
+static bool has_address(const row *r)
+{
+    for (int i = 0; i < r->param_count; i++)
+        if (is_address(&r->params[i]))
+            return true;
+    return false;
+}
+
+/* True if the call allocates device memory that a rehearsal does not take from the driver. Arrays are real there. */
+static bool is_taking(const row *r)
+{
+    const char *space = r->value[VALUE_A + 2];
+    bool is_array = space != NULL && (strcmp(space, "GW_SPACE_ARRAY") == 0 || strcmp(space, "GW_SPACE_MIPMAP") == 0);
+    return r->value[VALUE_REFUSE] != NULL && r->kind != GW_EV_CTX_CREATE && !is_array;
+}
+
+typedef enum stand_in { STAND_NONE, STAND_COPY, STAND_FILL, STAND_LAUNCH, STAND_CHECK, STAND_REFUSE } stand_in;
+
+static stand_in stand_in_of(const row *r)
+{
+    switch (r->kind) {
+    case GW_EV_COPY:
+        return STAND_COPY;
+    case GW_EV_FILL:
+        return STAND_FILL;
+    case GW_EV_LAUNCH:
+    case GW_EV_GRAPH_LAUNCH:
+        return STAND_LAUNCH;
+    default:
+        if (is_taking(r) || reads_addresses(r))
+            return STAND_REFUSE;
+        return has_address(r) ? STAND_CHECK : STAND_NONE;
+    }
+}
+
+static void put_addresses(FILE *out, const row *r)
+{
+    const char *between = "";
+    for (int i = 0; i < r->param_count; i++)
+        if (is_address(&r->params[i])) {
+            fprintf(out, "%sgwi_rehearses(U64(%s))", between, r->params[i].name);
+            between = " || ";
+        }
+}
+
+/* Write the test that is true if the rehearsal makes the call itself. */
+static void put_own_condition(FILE *out, const row *r, stand_in how)
+{
+    if (how == STAND_CHECK) {
+        put_addresses(out, r);
+    } else if (how == STAND_LAUNCH) {
+        fputs("gwi_rehearses_launch(", out);
+        put_value(out, r->value[VALUE_A + 3]);
+        fputs(")", out);
+    } else {
+        fputs("gwi_rehearses(", out);
+        put_value(out, r->value[VALUE_A]);
+        fputs(")", out);
+        if (how == STAND_COPY) {
+            fputs(" || gwi_rehearses(", out);
+            put_value(out, r->value[VALUE_A + 1]);
+            fputs(")", out);
+        }
+    }
+}
+
+static void put_own_call(FILE *out, const row *r, stand_in how)
+{
+    static const char *const names[] = {[STAND_COPY] = "copy",
+                                        [STAND_FILL] = "fill",
+                                        [STAND_LAUNCH] = "launch",
+                                        [STAND_CHECK] = "refuse",
+                                        [STAND_REFUSE] = "refuse"};
+    static const int argument_count[] = {[STAND_COPY] = 3, [STAND_FILL] = 1, [STAND_LAUNCH] = 1, [STAND_REFUSE] = 0};
+    fprintf(out, "return gwi_rehearse_%s(GW_FN_%s", names[how], r->symbol);
+    for (int i = 0; i < argument_count[how]; i++) {
+        fputs(", ", out);
+        put_value(out, r->kind == GW_EV_GRAPH_LAUNCH ? NULL : r->value[VALUE_A + i]);
+    }
+    fputs(");\n", out);
+}
+
+static void put_stand_in(FILE *out, const row *r)
+{
+    stand_in how = stand_in_of(r);
+    if (how == STAND_NONE)
+        return;
+    fprintf(out, "static int stand_in_%s(%s)\n{\n", r->symbol, r->signature);
+    if (how == STAND_REFUSE) {
+        for (int i = 0; i < r->param_count; i++)
+            fprintf(out, "    (void)%s;\n", r->params[i].name);
+        fputs("    ", out);
+    } else {
+        fputs("    if (", out);
+        put_own_condition(out, r, how);
+        fputs(")\n        ", out);
+    }
+    put_own_call(out, r, how);
+    if (how != STAND_REFUSE) {
+        fprintf(out, "    return GWI_DRIVER(%s)(", r->symbol);
+        put_arguments(out, r);
+        fputs(");\n", out);
+    }
+    fputs("}\n\n", out);
+}
+
+static void write_rehearsal_header(void)
+{
+    FILE *out = begin_file("gw_hook_rehearsal.h",
+                           "Functions that the hook's rehearsal may define, one per entry point. All are optional: the "
+                           "references are weak.\n * A per-thread variant without a function of its own uses the plain "
+                           "one.");
+    begin_header(out, "GW_HOOK_REHEARSAL_H");
+    fputs("#include \"gw_api.h\"\n#include \"gw_api_proto.h\"\n\n"
+          "/* Return what a rehearsal puts in front of the driver for `fn`; NULL: nothing. */\n"
+          "void *gwi_rehearsal_of(unsigned fn);\n\n",
+          out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "gw_fn_t_%s gwi_rehearse_%s;\n", rows[i].symbol, rows[i].symbol);
+    fputs("\n#endif\n", out);
+    end_file(out);
+}
+
+static void put_rehearsal_row(FILE *out, const row *r)
+{
+    const row *plain = plain_variant(r);
+    fprintf(out, "    [GW_FN_%s] = {(void *)gwi_rehearse_%s, ", r->symbol, r->symbol);
+    if (plain != NULL)
+        fprintf(out, "(void *)gwi_rehearse_%s, ", plain->symbol);
+    else
+        fputs("NULL, ", out);
+    if (stand_in_of(r) != STAND_NONE)
+        fprintf(out, "(void *)stand_in_%s},\n", r->symbol);
+    else
+        fputs("NULL},\n", out);
+}
+
+static void write_rehearsal(void)
+{
+    FILE *out = begin_file("gw_hook_rehearsal.c", "What stands in front of the driver in a rehearsal.");
+    fputs("#include \"gw_api_args.h\"\n#include \"gw_hook_rehearsal.h\"\n#include \"gwi_rehearse.h\"\n\n"
+          "#define U64(value) ((uint64_t)(uintptr_t)(value))\n\n",
+          out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "extern gw_fn_t_%s gwi_rehearse_%s __attribute__((weak, visibility(\"hidden\")));\n",
+                    rows[i].symbol, rows[i].symbol);
+    fputs("\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            put_stand_in(out, &rows[i]);
+    fputs("/* The function written by hand, that of the plain variant, the generated one: the first that exists "
+          "serves. */\n"
+          "static void *const rehearsals[GW_FN_COUNT][3] = {\n",
+          out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            put_rehearsal_row(out, &rows[i]);
+    fputs("};\n\nvoid *gwi_rehearsal_of(unsigned fn)\n{\n    for (int i = 0; i < 3; i++)\n"
+          "        if (rehearsals[fn][i] != NULL)\n            return rehearsals[fn][i];\n    return NULL;\n}\n",
+          out);
+    end_file(out);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3) {
@@ -1155,6 +1350,8 @@ int main(int argc, char **argv)
     write_proto();
     write_hook_special();
     write_hook_wrappers();
+    write_rehearsal_header();
+    write_rehearsal();
     write_virt_calls();
     write_virt_exports();
     write_cuda_calls();

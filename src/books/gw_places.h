@@ -12,7 +12,7 @@
 
 #include "gw_ranges.h"
 
-#define GW_CHUNK_BYTES ((uint64_t)32 << 20)
+#define GW_PLACES_CHUNK_BYTES ((uint64_t)32 << 20)
 
 struct gw_chunk;
 
@@ -23,8 +23,8 @@ typedef struct gw_places {
     uint64_t made;           /* number of chunks made so far */
 } gw_places;
 
-/* Add addresses that may be handed out: a multiple of GW_CHUNK_BYTES, aligned to it. Returns false if out of host
- * memory. */
+/* Add addresses that may be handed out: a multiple of GW_PLACES_CHUNK_BYTES, aligned to it. Returns false if out of
+ * host memory. */
 bool gw_places_add(gw_places *places, uint64_t base, uint64_t bytes);
 /* Take `bytes` > 0, a multiple of 2 MiB. Returns false if no addresses or no host memory are left. */
 bool gw_places_take(gw_places *places, uint64_t bytes, uint64_t *ret_base);

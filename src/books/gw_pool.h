@@ -26,7 +26,8 @@ typedef struct gw_pool {
     void *card;                                  /* borrowed: passed to take() and give() */
 } gw_pool;
 
-/* Give the pool its addresses: a multiple of GW_CHUNK_BYTES. Returns false and changes nothing if out of host memory.
+/* Give the pool its addresses: a multiple of GW_PLACES_CHUNK_BYTES. Returns false and changes nothing if out of host
+ * memory.
  */
 bool gw_pool_begin(gw_pool *pool, uint64_t base, uint64_t bytes);
 /* Allocate `bytes` > 0. Returns false if the pool, the GPU or the host has no memory left. */

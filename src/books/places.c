@@ -54,7 +54,7 @@ static gw_chunk *chunk_new(gw_places *places, uint64_t bytes)
     gw_chunk *chunk = calloc(1, sizeof *chunk);
     if (chunk == NULL)
         return NULL;
-    chunk->range.bytes = (bytes + GW_CHUNK_BYTES - 1) / GW_CHUNK_BYTES * GW_CHUNK_BYTES;
+    chunk->range.bytes = (bytes + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
     if (!gw_runs_take_highest(&places->space, chunk->range.bytes, &chunk->range.base)) {
         chunk_free(chunk);
         return NULL;
@@ -77,7 +77,7 @@ bool gw_places_add(gw_places *places, uint64_t base, uint64_t bytes)
 
 bool gw_places_take(gw_places *places, uint64_t bytes, uint64_t *ret_base)
 {
-    if (bytes > UINT64_MAX - GW_CHUNK_BYTES)
+    if (bytes > UINT64_MAX - GW_PLACES_CHUNK_BYTES)
         return false;
     gw_chunk *chunk = places->newest;
     while (chunk != NULL && !gw_runs_take_best(&chunk->free, bytes, ret_base))

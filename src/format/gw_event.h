@@ -148,7 +148,8 @@
     X(ALLOCATOR_SIZE, FACT, NONE, NONE, DROP, NONE, "bytes_least", "requests", "frees", "lifetime_sum")                \
     X(ARRAYS_OOM, FACT, NONE, NONE, FIRST, NONE, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")          \
     X(ARRAYS, FACT, NONE, NONE, FIRST, NONE, "bytes", "count", "is_rest", "")                                          \
-    X(LAUNCH_SITE, FACT, NONE, NONE, KEEP, NONE, "function", "", "", "stream")
+    X(LAUNCH_SITE, FACT, NONE, NONE, KEEP, NONE, "function", "", "", "stream")                                         \
+    X(REHEARSAL, FACT, NONE, NONE, KEEP, NONE, "what", "a", "b", "device")
 
 typedef enum gw_event_kind {
 #define GW_X(name, ...) GW_EV_##name,
@@ -281,6 +282,23 @@ typedef enum gw_note {
 #undef GW_X
         GW_NOTE_COUNT
 } gw_note;
+
+/* arg0 of REHEARSAL: what the event tells about a run in which device memory existed only in the hook's books and
+ * nothing was computed. */
+#define GW_REHEARSAL_FACTS(X)                                                                                          \
+    X(LIMIT, "limit")     /* a: bytes of the card that the program sees; b: bytes of the real card */                  \
+    X(PEAK, "peak")       /* the process holds more of the card than ever; a: bytes in the books; b: bytes that the    \
+                           * driver holds for the process */                                                           \
+    X(REFUSED, "refused") /* a call that a rehearsal does not support; a: its function; text: its name */              \
+    X(TIMED, "timed")     /* the program measured times on the card, which are made up */                              \
+    X(STEADY, "steady")   /* a: iterations in a row that were equal; b: launches in each */
+
+typedef enum gw_rehearsal_fact {
+#define GW_X(name, text) GW_REHEARSAL_##name,
+    GW_REHEARSAL_FACTS(GW_X)
+#undef GW_X
+        GW_REHEARSAL_FACT_COUNT
+} gw_rehearsal_fact;
 
 /* arg0 of ALLOCATOR_STATE: which value of a framework's allocator arg1 is. Units are bytes, counts or ns, as the names
  * show. */

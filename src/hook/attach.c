@@ -3,6 +3,7 @@
 #include "gwi_hook.h"
 #include "gwi_layers.h"
 #include "gwi_modules.h"
+#include "gwi_rehearse.h"
 #include "gwi_site.h"
 
 #include <dlfcn.h>
@@ -38,6 +39,7 @@ static void read_settings(void)
     gwi.attach_observer = attach == NULL || strcmp(attach, "0") != 0;
     gwi.records_sites = sites == NULL || strcmp(sites, "0") != 0;
     gwi_guard_begin();
+    gwi_rehearse_begin();
     gwi.inert = is_on("GPUWHY_OFF") || (gwi.run_dir[0] == '\0' && !gwi_guard_on);
 }
 

@@ -1,0 +1,237 @@
+/* The card of a rehearsal: its size, what the books hold of it, and what the driver holds. */
+#include "gw_hook_rehearsal.h"
+#include "gwi_rehearse.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Without NVML: what an H100 holds for the card once it has a context (driver 580.159.04). */
+static const uint64_t usual_extra_bytes = 9240576;
+
+/* The driver's first chunk of addresses: its end serves the first block, the rest is free from the first launch on. The
+ * second chunk serves from 8 MiB on. (H100 and H200, driver 580.159.04) */
+static const uint64_t start_chunk_bytes = (uint64_t)416 << 20, start_free_bytes = (uint64_t)2 << 20,
+                      second_used_bytes = (uint64_t)8 << 20;
+
+static gwi_card cards[GWI_CARDS_MAX];
+static uint64_t limit_bytes; /* 0: the card's own size */
+
+bool gwi_rehearsal_is_on;
+
+/* ---- the layer ---- */
+
+static void *rehearsal_layer(unsigned fn, void *next)
+{
+    (void)next; /* this is the lowest layer: its functions call the driver */
+    return gwi_rehearsal_of(fn);
+}
+
+void gwi_rehearse_begin(void)
+{
+    const char *text = getenv("GPUWHY_REHEARSE");
+    if (text == NULL || text[0] == '\0')
+        return;
+    limit_bytes = strtoull(text, NULL, 10);
+    gwi_rehearsal_is_on = true;
+    gwi_layer_add(rehearsal_layer);
+}
+
+/* ---- addresses ---- */
+
+uint64_t gwi_addresses_reserve(uint64_t bytes)
+{
+    CUdeviceptr base = 0;
+    if (GWI_DRIVER(cuMemAddressReserve) != NULL &&
+        GWI_DRIVER(cuMemAddressReserve)(&base, bytes, GW_PLACES_CHUNK_BYTES, 0, 0) == 0)
+        return base;
+    char *map =
+        mmap(NULL, bytes + GW_PLACES_CHUNK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return map == MAP_FAILED
+               ? 0
+               : ((uintptr_t)map + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+}
+
+bool gwi_cards_reserve(uint64_t address)
+{
+    for (int i = 0; i < GWI_CARDS_MAX; i++)
+        if (cards[i].ready && address - cards[i].range_base < cards[i].range_bytes)
+            return true;
+    return false;
+}
+
+/* Put the driver's first two chunks among the addresses, as they are when the first block is allocated. */
+static void pages_as_in_driver(gwi_card *card)
+{
+    uint64_t second;
+    if (!gw_places_take(&card->pages.addresses, start_chunk_bytes, &card->start_chunk))
+        return;
+    gw_places_give(&card->pages.addresses, card->start_chunk + start_chunk_bytes - start_free_bytes, start_free_bytes);
+    gw_places_take(&card->pages.addresses, second_used_bytes, &second);
+}
+
+void gwi_cards_launched(void)
+{
+    for (int i = 0; i < GWI_CARDS_MAX; i++) {
+        if (cards[i].start_chunk == 0)
+            continue;
+        gw_places_give(&cards[i].pages.addresses, cards[i].start_chunk, start_chunk_bytes - start_free_bytes);
+        cards[i].start_chunk = 0;
+    }
+}
+
+/* ---- cards ---- */
+
+bool gwi_card_take(void *data, uint64_t bytes)
+{
+    gwi_card *card = data;
+    uint64_t used = card->held_bytes + card->share_bytes + card->extra_bytes;
+    if (used > card->total_bytes || bytes > card->total_bytes - used)
+        return false;
+    card->held_bytes += bytes;
+    return true;
+}
+
+void gwi_card_give(void *data, uint64_t bytes)
+{
+    ((gwi_card *)data)->held_bytes -= bytes;
+}
+
+/* Blocks that the driver takes for itself lie among the program's, so keep their place in the books, too. */
+static void mirror_share(gwi_card *card)
+{
+    uint64_t place, grown = card->share_bytes - card->mirrored_bytes;
+    if (card->mirrored_bytes != 0 && card->share_bytes > card->mirrored_bytes && grown >= GW_PAGE_BYTES)
+        gw_places_take(&card->pages.addresses, grown / GW_PAGE_BYTES * GW_PAGE_BYTES, &place);
+    if (card->share_bytes > card->mirrored_bytes)
+        card->mirrored_bytes = card->share_bytes;
+}
+
+void gwi_card_measure(gwi_card *card)
+{
+    uint64_t extra, share = gwi_share_read(card->device, &extra);
+    size_t free_bytes = 0, total = 0;
+    if (share == UINT64_MAX && GWI_DRIVER(cuMemGetInfo_v2) != NULL &&
+        GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes)
+        share = total - free_bytes - usual_extra_bytes;
+    if (!gwi_lock())
+        return;
+    if (share != UINT64_MAX && share > card->share_bytes)
+        card->share_bytes = share;
+    if (extra != UINT64_MAX && card->extra_bytes == 0)
+        card->extra_bytes = extra;
+    mirror_share(card);
+    gwi_unlock();
+}
+
+static bool card_begin(gwi_card *card, int device)
+{
+    size_t total = 0;
+    if (GWI_DRIVER(cuDeviceTotalMem_v2) == NULL || GWI_DRIVER(cuDeviceTotalMem_v2)(&total, device) != 0)
+        return false;
+    uint64_t seen = limit_bytes != 0 ? limit_bytes : total;
+    uint64_t range = (seen * 16 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    uint64_t base = gwi_addresses_reserve(range);
+    if (base == 0 || !gwi_lock())
+        return false;
+    if (!card->ready) {
+        card->device = device;
+        card->total_bytes = seen;
+        card->range_base = base;
+        card->range_bytes = range;
+        card->pages = (gw_pages){.take = gwi_card_take, .give = gwi_card_give, .card = card};
+        card->ready = gw_places_add(&card->pages.addresses, base, range);
+        pages_as_in_driver(card);
+    }
+    gwi_unlock();
+    gwi_fact(GW_EV_REHEARSAL, GW_REHEARSAL_LIMIT, seen, total, (uint64_t)device, NULL);
+    return card->ready;
+}
+
+gwi_card *gwi_card_of(int device)
+{
+    if (device < 0 || device >= GWI_CARDS_MAX)
+        return NULL;
+    gwi_card *card = &cards[device];
+    return card->ready || card_begin(card, device) ? card : NULL;
+}
+
+int gwi_here_find(gwi_here *ret_here)
+{
+    CUcontext context = NULL;
+    CUdevice device = -1;
+    int result = GWI_DRIVER(cuCtxGetCurrent)(&context);
+    if (result == 0 && context == NULL)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0)
+        result = GWI_DRIVER(cuCtxGetDevice)(&device);
+    if (result != 0)
+        return result;
+    ret_here->context = (uint64_t)(uintptr_t)context;
+    ret_here->card = gwi_card_of(device);
+    if (ret_here->card == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gwi_card_measure(ret_here->card);
+    return 0;
+}
+
+void gwi_card_tell(gwi_card *card)
+{
+    uint64_t held = 0, share = 0;
+    if (!gwi_lock())
+        return;
+    bool is_new = card->held_bytes + card->share_bytes > card->peak_bytes;
+    if (is_new) {
+        held = card->held_bytes;
+        share = card->share_bytes;
+        card->peak_bytes = held + share;
+    }
+    gwi_unlock();
+    if (is_new)
+        gwi_fact(GW_EV_REHEARSAL, GW_REHEARSAL_PEAK, held, share, (uint64_t)card->device, NULL);
+}
+
+uint64_t gwi_cards_peak(void)
+{
+    uint64_t peak = 0;
+    for (int i = 0; i < GWI_CARDS_MAX; i++)
+        peak += cards[i].peak_bytes;
+    return peak;
+}
+
+void gwi_cards_settle(void)
+{
+    for (int i = 0; i < GWI_CARDS_MAX; i++)
+        if (cards[i].ready) {
+            gwi_card_measure(&cards[i]);
+            gwi_card_tell(&cards[i]);
+        }
+}
+
+/* ---- what the program sees of the card ---- */
+
+static uint64_t card_free(const gwi_card *card)
+{
+    uint64_t used = card->held_bytes + card->share_bytes + card->extra_bytes;
+    return used < card->total_bytes ? card->total_bytes - used : 0;
+}
+
+GWI_REHEARSE(cuMemGetInfo_v2)(size_t *free, size_t *total)
+{
+    gwi_here here;
+    int result = gwi_here_find(&here);
+    if (result != 0)
+        return result;
+    if (free == NULL || total == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *total = here.card->total_bytes;
+    *free = card_free(here.card);
+    return 0;
+}
+
+GWI_REHEARSE(cuDeviceTotalMem_v2)(size_t *bytes, CUdevice dev)
+{
+    int result = GWI_DRIVER(cuDeviceTotalMem_v2)(bytes, dev);
+    if (result == 0 && limit_bytes != 0)
+        *bytes = limit_bytes;
+    return result;
+}

@@ -1,0 +1,26 @@
+/* The blocks of a rehearsal, by address. */
+#include "gwi_rehearse.h"
+
+static gw_ranges blocks;
+static uint64_t last_id;
+
+gwi_held *gwi_held_at(uint64_t address)
+{
+    return (gwi_held *)gw_ranges_at(&blocks, address);
+}
+
+gwi_held *gwi_held_from(uint64_t address)
+{
+    return (gwi_held *)gw_ranges_from(&blocks, address);
+}
+
+bool gwi_held_add(gwi_held *held)
+{
+    held->id = ++last_id;
+    return gw_ranges_add(&blocks, &held->range);
+}
+
+void gwi_held_remove(gwi_held *held)
+{
+    gw_ranges_remove(&blocks, &held->range);
+}

@@ -1,0 +1,134 @@
+/* Launches of a rehearsal: the kernel is loaded, not run. */
+#include "gw_hook_rehearsal.h"
+#include "gwi_rehearse.h"
+
+enum { LAUNCH_NS = 10000, SET_BITS = 15, SET_COUNT = 1 << SET_BITS };
+
+/* A set of handles that only grows. If it is full, nothing more is added. */
+typedef struct handle_set {
+    _Atomic uint64_t handle[SET_COUNT];
+    _Atomic uint32_t count;
+} handle_set;
+
+static handle_set kernels; /* CUkernels: launches take them in place of functions */
+static handle_set loaded;
+
+static bool set_has(handle_set *set, uint64_t handle)
+{
+    uint32_t i = (uint32_t)(handle * 0x9e3779b97f4a7c15u >> (64 - SET_BITS));
+    for (uint64_t at; (at = atomic_load_explicit(&set->handle[i], memory_order_acquire)) != 0; i = (i + 1) % SET_COUNT)
+        if (at == handle)
+            return true;
+    return false;
+}
+
+static void set_add(handle_set *set, uint64_t handle)
+{
+    uint32_t i = (uint32_t)(handle * 0x9e3779b97f4a7c15u >> (64 - SET_BITS));
+    if (handle == 0 || set_has(set, handle) || atomic_fetch_add(&set->count, 1) >= SET_COUNT / 2)
+        return;
+    for (uint64_t empty = 0; !atomic_compare_exchange_strong(&set->handle[i], &empty, handle); empty = 0)
+        i = (i + 1) % SET_COUNT;
+}
+
+/* ---- which handles are kernels ---- */
+
+GWI_REHEARSE(cuLibraryGetKernel)(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    int result = GWI_DRIVER(cuLibraryGetKernel)(pKernel, library, name);
+    if (result == 0 && pKernel != NULL)
+        set_add(&kernels, (uint64_t)(uintptr_t)*pKernel);
+    return result;
+}
+
+GWI_REHEARSE(cuLibraryEnumerateKernels)(CUkernel *kernels_out, unsigned int numKernels, CUlibrary lib)
+{
+    int result = GWI_DRIVER(cuLibraryEnumerateKernels)(kernels_out, numKernels, lib);
+    for (unsigned i = 0; result == 0 && i < numKernels; i++)
+        set_add(&kernels, (uint64_t)(uintptr_t)kernels_out[i]);
+    return result;
+}
+
+/* ---- load ---- */
+
+/* Load the function as its first launch would. */
+static int load(uint64_t handle)
+{
+    CUfunction function = (CUfunction)(uintptr_t)handle;
+    int registers = 0;
+    if (set_has(&kernels, handle)) {
+        int result = GWI_DRIVER(cuKernelGetFunction)(&function, (CUkernel)(uintptr_t)handle);
+        if (result != 0)
+            return result;
+    }
+    if (GWI_DRIVER(cuFuncLoad) != NULL)
+        return GWI_DRIVER(cuFuncLoad)(function);
+    return GWI_DRIVER(cuFuncGetAttribute)(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+}
+
+/* The code that was loaded may be too large for the card. */
+static int loaded_now(void)
+{
+    gwi_here here;
+    int result = gwi_here_find(&here);
+    if (result != 0)
+        return result;
+    const gwi_card *card = here.card;
+    if (card->held_bytes + card->share_bytes + card->extra_bytes > card->total_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gwi_card_tell(here.card);
+    return 0;
+}
+
+static int load_first(uint64_t function)
+{
+    if (atomic_load(&loaded.count) == 0 && gwi_lock()) {
+        gwi_cards_launched();
+        gwi_unlock();
+    }
+    int result = load(function);
+    if (result != 0)
+        return result;
+    set_add(&loaded, function);
+    return loaded_now();
+}
+
+/* ---- launch ---- */
+
+bool gwi_rehearses_launch(uint64_t stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return GWI_DRIVER(cuStreamIsCapturing) == NULL ||
+           GWI_DRIVER(cuStreamIsCapturing)((CUstream)(uintptr_t)stream, &status) != 0 ||
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+int gwi_rehearse_launch(unsigned fn, uint64_t function)
+{
+    CUcontext context = NULL;
+    int result = GWI_DRIVER(cuCtxGetCurrent)(&context);
+    (void)fn;
+    if (result != 0 || context == NULL)
+        return result != 0 ? result : CUDA_ERROR_INVALID_CONTEXT;
+    if (function != 0 && !set_has(&loaded, function))
+        result = load_first(function);
+    gwi_clock_pass(LAUNCH_NS);
+    gwi_steady_launch(function);
+    return result;
+}
+
+/* ---- waits in a stream for values in memory: nothing would write them ---- */
+
+#define GWI_REHEARSE_VALUE(symbol, word)                                                                               \
+    GWI_REHEARSE(symbol)(CUstream stream, CUdeviceptr addr, word value, unsigned int flags)                            \
+    {                                                                                                                  \
+        return gwi_rehearses(addr) ? 0 : GWI_DRIVER(symbol)(stream, addr, value, flags);                               \
+    }
+GWI_REHEARSE_VALUE(cuStreamWaitValue32, cuuint32_t)
+GWI_REHEARSE_VALUE(cuStreamWaitValue64, cuuint64_t)
+GWI_REHEARSE_VALUE(cuStreamWriteValue32, cuuint32_t)
+GWI_REHEARSE_VALUE(cuStreamWriteValue64, cuuint64_t)
+GWI_REHEARSE_VALUE(cuStreamWaitValue32_v2, cuuint32_t)
+GWI_REHEARSE_VALUE(cuStreamWaitValue64_v2, cuuint64_t)
+GWI_REHEARSE_VALUE(cuStreamWriteValue32_v2, cuuint32_t)
+GWI_REHEARSE_VALUE(cuStreamWriteValue64_v2, cuuint64_t)

@@ -1,0 +1,223 @@
+/* Plain, pitched and managed memory of a rehearsal. */
+#include "gw_hook_rehearsal.h"
+#include "gwi_rehearse.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { PITCH_STEP = 512 };
+
+/* ---- allocate ---- */
+
+/* Add a block for memory that was taken from the card. With the lock. */
+static bool block_add(const gwi_here *here, gwi_held_kind kind, uint64_t base, uint64_t bytes, gw_small_page *page)
+{
+    gwi_held *held = calloc(1, sizeof *held);
+    if (held == NULL)
+        return false;
+    held->kind = kind;
+    held->card = here->card;
+    held->context = here->context;
+    held->page = page;
+    held->range.base = base;
+    held->range.bytes = bytes;
+    if (!gwi_held_add(held)) {
+        free(held);
+        return false;
+    }
+    return true;
+}
+
+static bool plain_take(const gwi_here *here, size_t bytes, uint64_t *ret_address)
+{
+    gw_pages *pages = &here->card->pages;
+    gw_small_page *page = NULL;
+    if (!gw_pages_alloc(pages, bytes, ret_address, &page))
+        return false;
+    if (block_add(here, GWI_HELD_PLAIN, *ret_address, bytes, page))
+        return true;
+    gw_pages_free(pages, *ret_address, bytes, page);
+    return false;
+}
+
+static int plain_alloc(CUdeviceptr *ret_address, size_t bytes)
+{
+    gwi_here here;
+    uint64_t address = 0;
+    bool done;
+    int result = gwi_here_find(&here);
+    if (result != 0)
+        return result;
+    if (ret_address == NULL || bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!gwi_lock())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    done = plain_take(&here, bytes, &address);
+    gwi_unlock();
+    if (!done)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gwi_card_tell(here.card);
+    *ret_address = address;
+    return 0;
+}
+
+GWI_REHEARSE(cuMemAlloc_v2)(CUdeviceptr *dptr, size_t bytesize)
+{
+    return plain_alloc(dptr, bytesize);
+}
+
+GWI_REHEARSE(cuMemAllocPitch_v2)
+(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
+{
+    size_t bytes = 0;
+    if (pPitch == NULL || WidthInBytes == 0 || Height == 0 || WidthInBytes > SIZE_MAX / 2 ||
+        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t pitch = (WidthInBytes + PITCH_STEP - 1) / PITCH_STEP * PITCH_STEP;
+    if (__builtin_mul_overflow(pitch, Height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int result = plain_alloc(dptr, bytes);
+    if (result == 0)
+        *pPitch = pitch;
+    return result;
+}
+
+/* The host may use managed memory directly, so host memory stands behind it. It counts as if the card held all of it,
+ * because that is the most that a run can need. */
+static int managed_alloc(const gwi_here *here, size_t bytes, uint64_t *ret_address)
+{
+    uint64_t whole = (bytes + GW_PAGE_BYTES - 1) / GW_PAGE_BYTES * GW_PAGE_BYTES;
+    if (whole < bytes || !gwi_lock())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool done = gwi_card_take(here->card, whole);
+    gwi_unlock();
+    if (!done)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    char *map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bool locked = gwi_lock();
+    done = locked && map != MAP_FAILED && block_add(here, GWI_HELD_MANAGED, (uintptr_t)map, whole, NULL);
+    if (!done && locked)
+        gwi_card_give(here->card, whole);
+    if (locked)
+        gwi_unlock();
+    if (!done && map != MAP_FAILED)
+        munmap(map, whole);
+    *ret_address = (uintptr_t)map;
+    return done ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+GWI_REHEARSE(cuMemAllocManaged)(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    gwi_here here;
+    uint64_t address = 0;
+    int result = gwi_here_find(&here);
+    if (result == 0 && (dptr == NULL || bytesize == 0 || (flags != 1 && flags != 2)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        result = managed_alloc(&here, bytesize, &address);
+    if (result != 0)
+        return result;
+    gwi_card_tell(here.card);
+    *dptr = address;
+    return 0;
+}
+
+/* ---- free ---- */
+
+/* Remove a plain or managed block. Returns the host memory to unmap, or NULL. With the lock. */
+static void *block_drop(gwi_held *held, size_t *ret_bytes)
+{
+    void *host = NULL;
+    gwi_held_remove(held);
+    if (held->kind == GWI_HELD_MANAGED) {
+        gwi_card_give(held->card, held->range.bytes);
+        host = (void *)(uintptr_t)held->range.base;
+        *ret_bytes = held->range.bytes;
+    } else {
+        gw_pages_free(&held->card->pages, held->range.base, held->range.bytes, held->page);
+    }
+    free(held);
+    return host;
+}
+
+GWI_REHEARSE(cuMemFree_v2)(CUdeviceptr dptr)
+{
+    gwi_here here;
+    size_t host_bytes = 0;
+    void *host = NULL;
+    int result = gwi_here_find(&here);
+    if (result != 0 || dptr == 0)
+        return result;
+    if (!gwi_rehearses(dptr))
+        return GWI_DRIVER(cuMemFree_v2)(dptr);
+    if (!gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    gwi_held *held = gwi_held_at(dptr);
+    bool is_pool = held != NULL && held->kind == GWI_HELD_POOL;
+    if (held == NULL || held->range.base != dptr || held->kind == GWI_HELD_MAPPED)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else if (!is_pool)
+        host = block_drop(held, &host_bytes);
+    gwi_unlock();
+    if (host != NULL)
+        munmap(host, host_bytes);
+    if (is_pool) { /* cuMemFree waits, then frees */
+        result = gwi_rehearse_cuMemFreeAsync(dptr, NULL);
+        gwi_pools_synchronised();
+    }
+    return result;
+}
+
+void gwi_held_context_gone(uint64_t context)
+{
+    for (uint64_t at = 0; gwi_lock();) {
+        size_t host_bytes = 0;
+        void *host = NULL;
+        gwi_held *held = gwi_held_from(at);
+        if (held == NULL) {
+            gwi_unlock();
+            return;
+        }
+        at = held->range.base + held->range.bytes;
+        if (held->context == context && (held->kind == GWI_HELD_PLAIN || held->kind == GWI_HELD_MANAGED))
+            host = block_drop(held, &host_bytes);
+        gwi_unlock();
+        if (host != NULL)
+            munmap(host, host_bytes);
+    }
+}
+
+GWI_REHEARSE(cuCtxDestroy_v2)(CUcontext ctx)
+{
+    int result = GWI_DRIVER(cuCtxDestroy_v2)(ctx);
+    if (result == 0)
+        gwi_held_context_gone((uint64_t)(uintptr_t)ctx);
+    return result;
+}
+
+GWI_REHEARSE(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
+{
+    CUcontext context = NULL;
+    bool known = GWI_DRIVER(cuDevicePrimaryCtxRetain)(&context, dev) == 0;
+    if (known)
+        GWI_DRIVER(cuDevicePrimaryCtxRelease_v2)(dev);
+    int result = GWI_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
+    if (result == 0 && known)
+        gwi_held_context_gone((uint64_t)(uintptr_t)context);
+    return result;
+}
+
+GWI_REHEARSE(cuMemGetAddressRange_v2)(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    if (!gwi_rehearses(dptr))
+        return GWI_DRIVER(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+    if (!gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    const gwi_held *held = gwi_held_at(dptr);
+    if (held != NULL && pbase != NULL)
+        *pbase = held->range.base;
+    if (held != NULL && psize != NULL)
+        *psize = held->range.bytes;
+    gwi_unlock();
+    return held != NULL ? 0 : CUDA_ERROR_NOT_FOUND;
+}

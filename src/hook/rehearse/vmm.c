@@ -1,0 +1,248 @@
+/* Physical memory and mappings of a rehearsal. Addresses are reserved by the driver. Handles of physical memory are our
+ * own, and never reach the driver. */
+#include "gw_hook_rehearsal.h"
+#include "gwi_rehearse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct gwi_physical {
+    gwi_physical *next;
+    uint64_t handle;
+    uint64_t bytes;
+    gwi_card *card;
+    unsigned handle_count, map_count;
+    CUmemAllocationProp properties;
+};
+
+/* Handles are addresses of the driver's structures in a real run, so no handle has these upper bits. */
+static const uint64_t first_handle = (uint64_t)0x7265 << 48;
+
+enum { BUCKETS = 4096 };
+static gwi_physical *buckets[BUCKETS]; /* owned; with the lock */
+static uint64_t handles_made;
+
+static gwi_physical **bucket_of(uint64_t handle)
+{
+    return &buckets[handle % BUCKETS];
+}
+
+static gwi_physical *physical_find(uint64_t handle)
+{
+    gwi_physical *physical = *bucket_of(handle);
+    while (physical != NULL && physical->handle != handle)
+        physical = physical->next;
+    return physical;
+}
+
+bool gwi_physical_is_ours(uint64_t handle)
+{
+    return handle >> 48 == first_handle >> 48;
+}
+
+/* Free physical memory that has neither handles nor mappings. With the lock. */
+static void physical_settle(gwi_physical *physical)
+{
+    if (physical->handle_count > 0 || physical->map_count > 0)
+        return;
+    gwi_physical **link = bucket_of(physical->handle);
+    while (*link != physical)
+        link = &(*link)->next;
+    *link = physical->next;
+    gwi_card_give(physical->card, physical->bytes);
+    free(physical);
+}
+
+/* ---- physical memory ---- */
+
+static int physical_add(gwi_card *card, size_t bytes, const CUmemAllocationProp *prop, uint64_t *ret_handle)
+{
+    gwi_physical *physical = calloc(1, sizeof *physical);
+    if (physical == NULL || !gwi_lock()) {
+        free(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    bool done = gwi_card_take(card, bytes);
+    if (done) {
+        *physical = (gwi_physical){.handle = first_handle + ++handles_made,
+                                   .bytes = bytes,
+                                   .card = card,
+                                   .handle_count = 1,
+                                   .properties = *prop};
+        physical->next = *bucket_of(physical->handle);
+        *bucket_of(physical->handle) = physical;
+        *ret_handle = physical->handle;
+    }
+    gwi_unlock();
+    if (!done)
+        free(physical);
+    return done ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+GWI_REHEARSE(cuMemCreate)
+(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    if (prop == NULL || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return GWI_DRIVER(cuMemCreate)(handle, size, prop, flags);
+    size_t granularity = 0;
+    int result = GWI_DRIVER(cuMemGetAllocationGranularity)(&granularity, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result != 0)
+        return result;
+    if (handle == NULL || size == 0 || granularity == 0 || size % granularity != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    gwi_card *card = gwi_card_of(prop->location.id);
+    if (card == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    gwi_card_measure(card);
+    uint64_t made = 0;
+    result = physical_add(card, size, prop, &made);
+    if (result != 0)
+        return result;
+    *handle = made;
+    gwi_card_tell(card);
+    return 0;
+}
+
+GWI_REHEARSE(cuMemRelease)(CUmemGenericAllocationHandle handle)
+{
+    if (!gwi_physical_is_ours(handle))
+        return GWI_DRIVER(cuMemRelease)(handle);
+    if (!gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    gwi_physical *physical = physical_find(handle);
+    bool done = physical != NULL && physical->handle_count > 0;
+    if (done) {
+        physical->handle_count--;
+        physical_settle(physical);
+    }
+    gwi_unlock();
+    return done ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+GWI_REHEARSE(cuMemGetAllocationPropertiesFromHandle)(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    if (!gwi_physical_is_ours(handle))
+        return GWI_DRIVER(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
+    if (prop == NULL || !gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    const gwi_physical *physical = physical_find(handle);
+    if (physical != NULL)
+        *prop = physical->properties;
+    gwi_unlock();
+    return physical != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+GWI_REHEARSE(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    if (!gwi_rehearses((uintptr_t)addr))
+        return GWI_DRIVER(cuMemRetainAllocationHandle)(handle, addr);
+    if (handle == NULL || !gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    const gwi_held *held = gwi_held_at((uintptr_t)addr);
+    bool done = held != NULL && held->kind == GWI_HELD_MAPPED;
+    if (done) {
+        held->physical->handle_count++;
+        *handle = held->physical->handle;
+    }
+    gwi_unlock();
+    return done ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- mappings ---- */
+
+static int map_add(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
+{
+    gwi_held *held = calloc(1, sizeof *held);
+    if (held == NULL || !gwi_lock()) {
+        free(held);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    gwi_physical *physical = physical_find(handle);
+    bool done = physical != NULL && bytes > 0 && offset <= physical->bytes && bytes <= physical->bytes - offset;
+    if (done) {
+        held->range.base = address;
+        held->range.bytes = bytes;
+        held->kind = GWI_HELD_MAPPED;
+        held->card = physical->card;
+        held->physical = physical;
+        done = gwi_held_add(held);
+    }
+    if (done)
+        physical->map_count++;
+    gwi_unlock();
+    if (!done)
+        free(held);
+    return done ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+GWI_REHEARSE(cuMemMap)
+(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    if (!gwi_physical_is_ours(handle))
+        return GWI_DRIVER(cuMemMap)(ptr, size, offset, handle, flags);
+    return map_add(ptr, size, offset, handle);
+}
+
+/* Remove the mappings in the range. Returns false and changes nothing if one of them is partly outside. With the lock.
+ */
+static bool maps_remove(uint64_t address, uint64_t bytes)
+{
+    for (gwi_held *held = gwi_held_from(address); held != NULL && held->range.base - address < bytes;
+         held = gwi_held_from(held->range.base + held->range.bytes))
+        if (held->kind != GWI_HELD_MAPPED || held->range.bytes > bytes - (held->range.base - address))
+            return false;
+    for (gwi_held *held; (held = gwi_held_from(address)) != NULL && held->range.base - address < bytes;) {
+        gwi_physical *physical = held->physical;
+        gwi_held_remove(held);
+        free(held);
+        physical->map_count--;
+        physical_settle(physical);
+    }
+    return true;
+}
+
+GWI_REHEARSE(cuMemUnmap)(CUdeviceptr ptr, size_t size)
+{
+    if (!gwi_rehearses(ptr))
+        return GWI_DRIVER(cuMemUnmap)(ptr, size);
+    if (!gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    bool done = maps_remove(ptr, size);
+    gwi_unlock();
+    return done ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+GWI_REHEARSE(cuMemSetAccess)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    if (!gwi_rehearses(ptr))
+        return GWI_DRIVER(cuMemSetAccess)(ptr, size, desc, count);
+    return desc == NULL || count == 0 || size == 0 ? CUDA_ERROR_INVALID_VALUE : 0;
+}
+
+GWI_REHEARSE(cuMemGetAccess)(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    if (!gwi_rehearses(ptr))
+        return GWI_DRIVER(cuMemGetAccess)(flags, location, ptr);
+    if (flags == NULL || location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return 0;
+}
+
+/* The driver frees addresses that it reserved. In our books nothing lies there: a range with mappings cannot be freed.
+ */
+GWI_REHEARSE(cuMemAddressFree)(CUdeviceptr ptr, size_t size)
+{
+    if (!gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    const gwi_held *held = gwi_held_from(ptr);
+    bool is_mapped = held != NULL && held->range.base - ptr < size;
+    gwi_unlock();
+    return is_mapped ? CUDA_ERROR_INVALID_VALUE : GWI_DRIVER(cuMemAddressFree)(ptr, size);
+}
+
+GWI_REHEARSE(cuMemAddressReserve)
+(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
+{
+    return GWI_DRIVER(cuMemAddressReserve)(ptr, size, alignment, addr, flags); /* `addr` is only a hint */
+}
