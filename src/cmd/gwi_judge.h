@@ -18,6 +18,8 @@ typedef struct gwi_print {
     const char *again; /* the command that prints everything; see gw_render_style */
 } gwi_print;
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd);
+/* Print the answer of a rehearsal to `fd`. */
+void gwi_rehearsal_print(const gw_verdict *verdict, int fd);
 /* Print the verdict to stderr while the program runs, with `recording` as the recording's path. NULL: the recording
  * will not be kept, so the verdict is printed in full. */
 void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);

@@ -291,6 +291,7 @@ typedef enum gw_note {
                            * driver holds for the process */                                                           \
     X(REFUSED, "refused") /* a call that a rehearsal does not support; a: its function; text: its name */              \
     X(TIMED, "timed")     /* the program measured times on the card, which are made up */                              \
+    X(TORCH, "torch")     /* a: most bytes that were live in PyTorch's allocator; b: bytes that it has reserved */     \
     X(STEADY, "steady")   /* a: iterations in a row that were equal; b: launches in each */
 
 typedef enum gw_rehearsal_fact {

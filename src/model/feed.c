@@ -158,6 +158,9 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_GUARD_REFUSED:
         guard_fact(model, process, event);
         break;
+    case GW_EV_REHEARSAL:
+        gwi_rehearsal_event(model, event);
+        break;
     case GW_EV_FORK:
         fork_fact(model, facts, event);
         break;
@@ -226,6 +229,8 @@ void gwi_model_event(gw_model *model, const gw_event *event)
         initialised(model, facts, event);
     if (gwi_order_matters(event->kind))
         gwi_order_call(model, process, event);
+    if (model->rehearsal.card_count > 0 && gw_is_request(event->kind))
+        gwi_rehearsal_request(model, event);
     gwi_ledger_apply(model, process, event);
 }
 

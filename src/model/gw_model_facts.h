@@ -12,6 +12,7 @@
 #include "gw_memory_facts.h"
 #include "gw_model.h"
 #include "gw_process_facts.h"
+#include "gw_rehearsal_facts.h"
 #include "gw_sites.h"
 #include "gw_stderr_facts.h"
 #include "gw_stream_facts.h"
@@ -68,6 +69,7 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
+    gw_rehearsal rehearsal;
     gw_arrays arrays; /* reported by the last process that reported arrays */
     gw_phase *phase;  /* sorted by process, then by time */
     size_t phase_count;

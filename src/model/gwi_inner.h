@@ -475,6 +475,11 @@ void gwi_stderr_finish(gw_model *model);
 /* True if the first line of the text is a message in which a parent process reports a failed child. */
 bool gwi_stderr_is_about_child(const char *text);
 
+/* rehearsal.c. gwi_rehearsal_request() takes each successful request for memory in a rehearsal. */
+void gwi_rehearsal_event(gw_model *model, const gw_event *event);
+void gwi_rehearsal_request(gw_model *model, const gw_event *event);
+void gwi_rehearsal_free(gw_model *model);
+
 /* raised.c. gwi_raised_event() stores a line of the exception that ended a Python interpreter. gwi_raised_finish()
  * appends the exception to the text of stderr, unless stderr already contains it; call it after gwi_stderr_finish(). */
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);

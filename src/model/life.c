@@ -80,6 +80,7 @@ void gw_model_free(gw_model *model)
         return;
     free_inner(model);
     gwi_phases_free(model);
+    gwi_rehearsal_free(model);
     gwi_faults_free(model);
     free(model->launch_site);
     free(model->alone);

@@ -102,6 +102,37 @@ static struct json_object *question_object(const gw_verdict_question *question)
     return one;
 }
 
+/* Return the number, or NULL if it is 0, which means unknown. */
+static struct json_object *number_or_null(uint64_t value)
+{
+    return value == 0 ? NULL : number((double)value);
+}
+
+static struct json_object *rehearsal_object(const gw_verdict_rehearsal *it)
+{
+    struct json_object *one = json_object_new_object();
+    json_object_object_add(one, "fits",
+                           it->fits == GW_FITS_UNKNOWN ? NULL : json_object_new_boolean(it->fits == GW_FITS));
+    json_object_object_add(one, "device", json_object_new_int(it->device));
+    json_object_object_add(one, "pid", json_object_new_int64(it->pid));
+    json_object_object_add(one, "cards", json_object_new_int64((int64_t)it->card_count));
+    json_object_object_add(one, "limit_bytes", number((double)it->limit_bytes));
+    json_object_object_add(one, "real_bytes", number((double)it->real_bytes));
+    json_object_object_add(one, "peak_bytes", number((double)it->peak_bytes));
+    json_object_object_add(one, "asked_bytes", number((double)it->asked_bytes));
+    json_object_object_add(one, "driver_bytes", number((double)it->driver_bytes));
+    json_object_object_add(one, "t_peak_s", seconds(it->t_peak_ns));
+    json_object_object_add(one, "place", string_or_null(it->place));
+    json_object_object_add(one, "torch_live_bytes", number_or_null(it->torch_live_bytes));
+    json_object_object_add(one, "torch_reserved_bytes", number_or_null(it->torch_reserved_bytes));
+    json_object_object_add(one, "equal_iterations", number((double)it->equal_iterations));
+    json_object_object_add(one, "launches_each", number((double)it->launches_each));
+    json_object_object_add(one, "ended_by_gpuwhy", json_object_new_boolean(it->was_ended));
+    json_object_object_add(one, "times_made_up", json_object_new_boolean(it->timed));
+    json_object_object_add(one, "refused", strings(&it->refused));
+    return one;
+}
+
 static struct json_object *program_object(const gw_verdict *verdict)
 {
     bool exited = verdict->exit_known && verdict->signal == 0;
@@ -280,6 +311,8 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "failure", failure_object(verdict));
     json_object_object_add(root, "kept", kept_array(verdict));
     json_object_object_add(root, "leaks", leak_array(verdict));
+    if (verdict->rehearsal != NULL)
+        json_object_object_add(root, "rehearsal", rehearsal_object(verdict->rehearsal));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
     json_object_object_add(root, "snapshot", string_or_null(verdict->snapshot));

@@ -193,8 +193,10 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
 {
     if (!doors->open)
         return;
-    char bytes[32] = "";
-    if (options->memory_bytes != 0)
+    char bytes[32] = "", rehearse[64] = "";
+    if (options->rehearse)
+        gwi_rehearsal_setting(options, rehearse, sizeof rehearse);
+    else if (options->memory_bytes != 0)
         snprintf(bytes, sizeof bytes, "%" PRIu64, options->memory_bytes);
     set_preload(doors, program);
     if (doors->nvml_folder[0] != '\0')
@@ -204,6 +206,7 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
     set_or_unset(GW_HANDOUT_VARIABLE, handout);
     set_filters();
     set_or_unset("GPUWHY_MEMORY", bytes);
+    set_or_unset("GPUWHY_REHEARSE", rehearse);
     set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
     if (options->deep)
         setenv("GPUWHY_DEEP", "1", 1);

@@ -26,6 +26,9 @@ typedef struct gw_run_options {
     bool no_sense;
     bool no_history;
     bool end_with_parent;
+    bool rehearse; /* run nothing and take no memory: the program sees a card of memory_bytes */
+    const char
+        *until; /* end a rehearsal at "steady", "end", a number of equal iterations, or "SECONDSs"; NULL: "steady" */
     bool help;
 } gw_run_options;
 

@@ -27,6 +27,9 @@ void gw_supervisor_close(gw_supervisor *run);
 /* Clean up, free `run`, and end this process with the program's exit status or signal. */
 _Noreturn void gw_supervisor_end(gw_supervisor *run);
 
+/* Clean up and free `run`, and return to the caller. */
+void gw_supervisor_leave(gw_supervisor *run);
+
 /* Flush the recording, and return the path to judge while the recording is open: the run folder, or the recording
  * itself if there is no run folder. Returns NULL if nothing is recorded or if flushing fails. The result is valid until
  * gw_supervisor_end(). */

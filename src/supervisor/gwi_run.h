@@ -55,6 +55,9 @@ GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                      const char *run_folder, const char *handout);
 
+/* Write the value of GPUWHY_REHEARSE for the options (rehearsal.c). */
+void gwi_rehearsal_setting(const gw_run_options *options, char *out, size_t out_bytes);
+
 /* ---- buffers for processes that cannot create their own (handout.c) ---- */
 
 typedef struct gwi_handout {
@@ -86,6 +89,7 @@ typedef struct gwi_record {
     uint64_t failure_at_ns; /* run time of the last failure that may need a verdict; 0 if none since the last verdict */
     uint32_t processes;     /* number of processes whose calls were recorded */
     uint32_t pids[4096];    /* pids of the first 4096 of these processes */
+    bool is_steady;         /* a rehearsed process has told that its iterations are equal */
     uint64_t failed_at_ns;  /* like failure_at_ns, but never reset */
     uint64_t out_of_memory_at_ns; /* run time of the last refused allocation; 0 if none */
     uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */

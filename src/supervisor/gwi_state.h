@@ -31,8 +31,9 @@ struct gw_supervisor {
     uint64_t judged_at_ns;
     bool failure_told;
     pid_t command_pid;
-    bool is_second; /* this is the second run of --blame */
-    off_t input_at; /* initial offset of the program's standard input; -1 if it cannot be read again */
+    bool is_second;              /* this is the second run of --blame */
+    off_t input_at;              /* initial offset of the program's standard input; -1 if it cannot be read again */
+    uint64_t rehearsal_ended_ns; /* run time at which a rehearsal was ended; 0: it was not */
     /* --end-with-parent */
     pid_t parent;
     uint64_t parent_gone_at_ns; /* monotonic; 0 while the parent exists */
@@ -46,6 +47,14 @@ int gwi_supervisor_start(gw_supervisor *run);
 /* Close everything that is open, and remove the run folder and old recordings. May be called even if the program was
  * not started. */
 void gwi_supervisor_clean_up(gw_supervisor *run);
+
+/* Check the options of a rehearsal (rehearsal.c). GW_USAGE: they are wrong. */
+GW_MUST_CHECK gw_status gwi_rehearsal_check(const gw_run_options *options, gw_error *err);
+/* Return GW_EXIT_OK if the hook will be in the program, or if this is no rehearsal. Otherwise the program would take
+ * memory and compute, so it must not be started: print the reason and return gpuwhy's exit status. */
+int gwi_rehearsal_possible(const gw_supervisor *run);
+/* End the rehearsed program if enough is known. */
+void gwi_rehearsal_look(gw_supervisor *run);
 
 /* Watch the program until it has ended (loop.c). */
 void gwi_loop_run(gw_supervisor *run);

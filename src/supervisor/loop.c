@@ -105,6 +105,7 @@ void gwi_loop_run(gw_supervisor *run)
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);
         look_at_parent(run);
+        gwi_rehearsal_look(run);
         gwi_hangs_look(&run->hangs, &run->record, &run->capture, run->run_folder, run->child);
     }
 }

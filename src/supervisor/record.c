@@ -387,6 +387,8 @@ static void look_at(gwi_record *record, const gw_item *item)
     } else if (item->kind == GW_ITEM_EVENT) {
         if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM)
             record->failure_at_ns = record->failed_at_ns = gwi_record_now_ns(record);
+        if (item->event.kind == GW_EV_REHEARSAL && item->event.arg[0] == GW_REHEARSAL_STEADY)
+            record->is_steady = true;
         if (item->event.result == 2)
             record->out_of_memory_at_ns = gwi_record_now_ns(record);
     }

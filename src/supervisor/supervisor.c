@@ -149,6 +149,9 @@ int gwi_supervisor_start(gw_supervisor *run)
     status = open_doors(run);
     if (status != GW_EXIT_OK)
         return status;
+    status = gwi_rehearsal_possible(run);
+    if (status != GW_EXIT_OK)
+        return status;
     if (gwi_record_open(&run->record, &run->options, run->run_folder, run->argv, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
@@ -225,6 +228,10 @@ static int start_or_clean_up(gw_supervisor *run)
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
+    if (gwi_rehearsal_check(&run->options, &err) != GW_OK) {
+        gw_say("rehearse: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
     run->hangs.judge = judge_hang;
     run->hangs.user = run;
     run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1 for a terminal or a pipe, which cannot be rewound */
@@ -298,6 +305,12 @@ void gw_supervisor_end(gw_supervisor *run)
     gwi_supervisor_clean_up(run);
     free(run);
     gwi_end_like(status);
+}
+
+void gw_supervisor_leave(gw_supervisor *run)
+{
+    gwi_supervisor_clean_up(run);
+    free(run);
 }
 
 const char *gw_supervisor_flush(gw_supervisor *run)

@@ -144,6 +144,27 @@ typedef struct gw_verdict_question {
     gw_string_list misleading;   /* common but misleading advice about the code */
 } gw_verdict_question;
 
+/* A rehearsal: a run whose device memory existed only in books, and that computed nothing. The numbers are those of the
+ * process and card with the highest peak. */
+typedef enum gw_fits { GW_FITS_UNKNOWN, GW_FITS, GW_FITS_NOT } gw_fits;
+typedef struct gw_verdict_rehearsal {
+    gw_fits fits;
+    int device;
+    uint32_t pid;
+    size_t card_count;    /* processes and cards that were rehearsed together */
+    uint64_t limit_bytes; /* the card asked for */
+    uint64_t real_bytes;  /* the card of this machine */
+    uint64_t peak_bytes;  /* the most that the process held, asked_bytes + driver_bytes */
+    uint64_t asked_bytes, driver_bytes;
+    uint64_t t_peak_ns;
+    char *place;                                     /* owned; where the peak was reached; NULL: not known */
+    uint64_t torch_live_bytes, torch_reserved_bytes; /* 0: not known */
+    uint64_t equal_iterations, launches_each;        /* 0: iterations did not become equal */
+    bool was_ended;                                  /* gpuwhy ended the program */
+    bool timed;                                      /* the program measured times, which are made up */
+    gw_string_list refused;                          /* calls that a rehearsal does not support */
+} gw_verdict_rehearsal;
+
 typedef struct gw_verdict {
     gw_verdict_status status;
     const char *cause; /* static id; NULL when clean or undetermined */
@@ -193,6 +214,7 @@ typedef struct gw_verdict {
     size_t kept_count;
     gw_verdict_leak *leaks; /* only for a clean run; grouped by process, largest first */
     size_t leak_count;
+    gw_verdict_rehearsal *rehearsal; /* owned; NULL: the run was no rehearsal */
 } gw_verdict;
 
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */

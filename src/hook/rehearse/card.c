@@ -3,6 +3,7 @@
 #include "gwi_rehearse.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Without NVML: what an H100 holds for the card once it has a context (driver 580.159.04). */
@@ -31,7 +32,10 @@ void gwi_rehearse_begin(void)
     const char *text = getenv("GPUWHY_REHEARSE");
     if (text == NULL || text[0] == '\0')
         return;
-    limit_bytes = strtoull(text, NULL, 10);
+    char *rest = NULL;
+    limit_bytes = strtoull(text, &rest, 10);
+    if (strncmp(rest, ",iterations=", 12) == 0)
+        gwi_steady_want(strtoull(rest + 12, NULL, 10));
     gwi_rehearsal_is_on = true;
     gwi_layer_add(rehearsal_layer);
 }

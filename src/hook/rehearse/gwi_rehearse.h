@@ -132,6 +132,8 @@ void gwi_held_context_gone(uint64_t context);
 /* steady.c: note a launch, or a copy from or to the host. */
 void gwi_steady_launch(uint64_t function);
 void gwi_steady_copy(uint64_t bytes, bool to_host);
+/* steady.c: how many equal iterations are enough; 0: no number is. */
+void gwi_steady_want(uint64_t iterations);
 /* clock.c: let time pass on the card. */
 void gwi_clock_pass(uint64_t ns);
 

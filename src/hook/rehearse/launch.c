@@ -117,6 +117,29 @@ int gwi_rehearse_launch(unsigned fn, uint64_t function)
     return result;
 }
 
+/* The first launch of a graph uploads it, which takes memory of the card. */
+static int graph_launch(CUgraphExec graph, CUstream stream)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)graph;
+    int result = 0;
+    if (GWI_DRIVER(cuGraphUpload) != NULL && !set_has(&loaded, handle)) {
+        result = GWI_DRIVER(cuGraphUpload)(graph, stream);
+        if (result == 0)
+            result = loaded_now();
+        set_add(&loaded, handle);
+    }
+    gwi_clock_pass(LAUNCH_NS);
+    gwi_steady_launch(handle);
+    return result;
+}
+
+GWI_REHEARSE(cuGraphLaunch)(CUgraphExec hGraph, CUstream hStream)
+{
+    if (!gwi_rehearses_launch((uint64_t)(uintptr_t)hStream))
+        return GWI_DRIVER(cuGraphLaunch)(hGraph, hStream);
+    return graph_launch(hGraph, hStream);
+}
+
 /* ---- waits in a stream for values in memory: nothing would write them ---- */
 
 #define GWI_REHEARSE_VALUE(symbol, word)                                                                               \

@@ -4,6 +4,7 @@
  * three times in a row, each with the same kernels in the same order, and the process does not hold more memory than
  * before. Equal parts of an iteration, such as the steps of a gradient accumulation, look the same. So the fact is
  * written only after 16 equal iterations, or after 3 and a second of them. */
+#include "gwi_course.h"
 #include "gwi_rehearse.h"
 
 enum { SEGMENTS = 1024, PERIOD_MAX = SEGMENTS / 4, LAUNCHES_LEAST = 4, EQUAL_LEAST = 3, EQUAL_ENOUGH = 16 };
@@ -24,6 +25,8 @@ static struct {
     uint64_t found_ns;
     bool said;
 } steady; /* with the lock */
+
+static uint64_t wanted = UINT64_MAX; /* equal iterations; 0: never enough; UINT64_MAX: 16, or 3 and a second */
 
 static const segment *back(uint64_t n)
 {
@@ -66,8 +69,16 @@ static void follow_period(void)
 
 static bool is_enough(void)
 {
-    return steady.period != 0 && !steady.said &&
-           (steady.equal >= EQUAL_ENOUGH || gw_monotonic_ns() - steady.found_ns >= second_ns);
+    if (steady.period == 0 || steady.said || wanted == 0)
+        return false;
+    if (wanted != UINT64_MAX)
+        return steady.equal >= wanted;
+    return steady.equal >= EQUAL_ENOUGH || gw_monotonic_ns() - steady.found_ns >= second_ns;
+}
+
+void gwi_steady_want(uint64_t iterations)
+{
+    wanted = iterations;
 }
 
 static uint64_t launches_each(void)
@@ -81,6 +92,16 @@ static uint64_t launches_each(void)
 static uint64_t mixed(uint64_t digest, uint64_t value)
 {
     return (digest ^ value) * 0x9e3779b97f4a7c15u + (digest >> 29);
+}
+
+/* Tell what PyTorch's allocator holds, because the program may be ended before its own report. */
+static void tell_torch(void)
+{
+    gwi_course_copy course;
+    if (!gwi_course_copy_make(0, &course))
+        return;
+    gwi_fact(GW_EV_REHEARSAL, GW_REHEARSAL_TORCH, course.totals.peak_bytes, course.totals.reserved_bytes, 0, NULL);
+    gwi_course_copy_free(&course);
 }
 
 void gwi_steady_launch(uint64_t function)
@@ -113,6 +134,7 @@ void gwi_steady_copy(uint64_t bytes, bool to_host)
     gwi_unlock();
     if (equal != 0) {
         gwi_cards_settle();
+        tell_torch();
         gwi_fact(GW_EV_REHEARSAL, GW_REHEARSAL_STEADY, equal, launches, 0, NULL);
     }
 }

@@ -17,6 +17,7 @@
 #include "gwi_log.h"
 #include "gwi_order.h"
 #include "gwi_output.h"
+#include "gwi_rehearsal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -246,6 +247,8 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
 static bool is_healthy(const gwi_case *c)
 {
     gwi_race race;
+    if (gwi_rehearsal_was_ended(c->model))
+        return true;
     return c->ended && !c->bad_end && c->sticky == NULL && gwi_find_race(c, &race) < GW_SUPPORTED;
 }
 
@@ -342,7 +345,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))
             return false;
-    return fill_run(c, verdict);
+    return gwi_fill_rehearsal(c, verdict) && fill_run(c, verdict);
 }
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)

@@ -93,6 +93,11 @@ void gw_verdict_free(gw_verdict *verdict)
         free(verdict->parts[i].headline);
     }
     free(verdict->parts);
+    if (verdict->rehearsal != NULL) {
+        free(verdict->rehearsal->place);
+        list_free(&verdict->rehearsal->refused);
+        free(verdict->rehearsal);
+    }
     free(verdict->snapshot);
     free(verdict->log);
     question_free(verdict->question);

@@ -1,0 +1,164 @@
+/* `gpuwhy rehearse`: runs a program in front of the real driver, without memory and without computing, and tells
+ * whether it fits. If it does not, a second rehearsal on a larger card tells how much it needs. */
+#include "gwi_cmd.h"
+#include "gwi_judge.h"
+#include "gwi_options.h"
+#include "gwi_past.h"
+
+#include "gw_say.h"
+#include "gw_supervisor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REHEARSE_OPTIONS(X)                                                                                            \
+    X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
+      "the GPU in front of which it is rehearsed")                                                                     \
+    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL,                                                         \
+      "the card that the program sees, smaller or larger than the real one [the real one]")                            \
+    X(STRING, const char *, until, "--until", "steady|end|N|Ns", "steady",                                             \
+      "end the program when its iterations are equal, not at all, after N equal iterations, or after N seconds")       \
+    X(FLAG, bool, once, "--once", NULL, NULL, "if it does not fit, do not rehearse again to see how much it needs")    \
+    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
+    X(STRING, const char *, json, "--json", "FILE", NULL, "also write the answer as JSON; -: to standard output")      \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
+    X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list this rehearsal in gpuwhy history")              \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+
+typedef struct rehearse_options {
+    REHEARSE_OPTIONS(GWI_OPTION_FIELD)
+} rehearse_options;
+#define OPTIONS_STRUCT rehearse_options
+static const gwi_option options_table[] = {REHEARSE_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], LARGER = 16 };
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy rehearse [options] -- program [arguments]\n\n"
+                           "Runs the program in front of the real driver, but takes no GPU memory and computes\n"
+                           "nothing. Tells whether it fits the card, and what it holds at its peak. Values that\n"
+                           "the program reads from the card are zeros.\n"
+                           "The exit status is 0 if it fits, and 1 if it does not or if that is not known.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
+static int parse(rehearse_options *options, int argc, char **argv, char ***ret_program)
+{
+    gw_error err = {0};
+    int index = 0;
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, options, argc, argv, &index, &err);
+    if (st == GW_OK && !options->help && index == argc)
+        st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy rehearse -- python train.py");
+    if (st != GW_OK) {
+        gw_say("rehearse: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    *ret_program = argv + index;
+    return GW_EXIT_OK;
+}
+
+/* Rehearse the program once and judge it. Returns GW_EXIT_OK and the verdict, or a status after printing the reason. */
+static int rehearse(const rehearse_options *options, uint64_t memory_bytes, const char *output, char **program,
+                    gw_verdict **ret_verdict)
+{
+    gw_run_options run_options = {.gpu = options->gpu,
+                                  .memory_bytes = memory_bytes,
+                                  .output = output,
+                                  .record_bytes_max = (uint64_t)512 << 20,
+                                  .hang_after = "off",
+                                  .no_attach = options->no_attach,
+                                  .no_sites = options->no_sites,
+                                  .no_sense = true,
+                                  .rehearse = true,
+                                  .until = options->until};
+    gw_run_judges judges = {0};
+    gw_supervisor *run = NULL;
+    gw_error err;
+    bool is_kept;
+    int status = gw_supervisor_start(&run_options, program, &judges, &run);
+    if (status != GW_EXIT_OK)
+        return status;
+    gw_supervisor_watch(run);
+    gw_supervisor_close(run);
+    const char *recording = gw_supervisor_recording(run, &is_kept);
+    gw_status st = gwi_judge(recording, ret_verdict, &err);
+    if (st != GW_OK) {
+        gw_say("rehearse: no answer: %s", err.text);
+        status = GW_EXIT_UNDETERMINED;
+    } else if (is_kept) {
+        free((*ret_verdict)->recording);
+        (*ret_verdict)->recording = strdup(recording);
+    }
+    gw_supervisor_leave(run);
+    return status;
+}
+
+/* Rehearse again on a much larger card, and print what the program needs there. */
+static void say_need(const rehearse_options *options, const gw_verdict *first, char **program)
+{
+    char folder[] = "/tmp/gpuwhy-rehearse-XXXXXX", need[GW_BYTES_TEXT_MAX], more[GW_BYTES_TEXT_MAX];
+    gw_path path;
+    gw_verdict *second = NULL;
+    uint64_t limit = first->rehearsal->limit_bytes;
+    if (mkdtemp(folder) == NULL || gw_path_format(path, NULL, "%s/larger.gpuwhy", folder) != GW_OK)
+        return;
+    bool known = rehearse(options, limit * LARGER, path, program, &second) == GW_EXIT_OK && second->rehearsal != NULL &&
+                 second->rehearsal->fits == GW_FITS;
+    if (known && second->rehearsal->peak_bytes > limit)
+        fprintf(stderr, "Needs    %s, %s more than the card has (on a card that is large enough)\n",
+                gw_bytes_text(need, second->rehearsal->peak_bytes),
+                gw_bytes_text(more, second->rehearsal->peak_bytes - limit));
+    else if (known)
+        fprintf(stderr,
+                "Needs    %s on a card that is large enough; the driver's own memory and fragments need the rest\n",
+                gw_bytes_text(need, second->rehearsal->peak_bytes));
+    else
+        fprintf(stderr, "Needs    not known: it failed on a card %d times as large, too\n", LARGER);
+    gw_verdict_free(second);
+    unlink(path);
+    rmdir(folder);
+}
+
+static int tell(const rehearse_options *options, gw_verdict *verdict, char **program)
+{
+    gw_error err;
+    if (verdict->rehearsal == NULL) {
+        gw_say("rehearse: the program used no GPU memory, so there is nothing to tell");
+        return GW_EXIT_UNDETERMINED;
+    }
+    gwi_rehearsal_print(verdict, STDERR_FILENO);
+    if (verdict->rehearsal->fits == GW_FITS_NOT && !options->once)
+        say_need(options, verdict, program);
+    if (verdict->recording != NULL)
+        fprintf(stderr, "Details  gpuwhy explain %s\n", verdict->recording);
+    if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
+        gw_say("rehearse: --json: %s", err.text);
+    return verdict->rehearsal->fits == GW_FITS ? GW_EXIT_OK : GW_EXIT_UNDETERMINED;
+}
+
+int gwi_cmd_rehearse(int argc, char **argv)
+{
+    rehearse_options options = {0};
+    char **program = NULL;
+    gw_verdict *verdict = NULL;
+    int status = parse(&options, argc, argv, &program);
+    if (status != GW_EXIT_OK)
+        return status;
+    if (options.help)
+        return help();
+    status = rehearse(&options, options.memory_bytes, options.output, program, &verdict);
+    if (status != GW_EXIT_OK)
+        return status;
+    if (!options.no_history)
+        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "");
+    status = tell(&options, verdict, program);
+    gw_verdict_free(verdict);
+    return status;
+}

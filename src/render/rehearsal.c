@@ -1,0 +1,120 @@
+/* The answer of a rehearsal as text. */
+#include "gw_render.h"
+
+#include "gw_wrap.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { LABEL_COLUMNS = 9, INDENT = 11, WIDTH = 80 };
+
+/* Add a paragraph: a label, and the body beside it. */
+static void paragraph(gw_text *text, unsigned width, const char *label, const gw_text *body)
+{
+    gw_text_addf(text, "%-*s", LABEL_COLUMNS, label);
+    gw_add_wrapped(text, gw_text_str(body), LABEL_COLUMNS, INDENT, width);
+}
+
+static void add_head(gw_text *text, const gw_verdict *verdict, unsigned width)
+{
+    gw_text line = {0};
+    char bytes[GW_BYTES_TEXT_MAX];
+    gw_text_add_str(&line, "gpuwhy: rehearsed");
+    for (size_t i = 0; i < verdict->argv.count; i++)
+        gw_text_addf(&line, " %s", verdict->argv.item[i]);
+    gw_text_addf(&line, " in %.1f s for a card of %s", verdict->seconds,
+                 gw_bytes_text(bytes, verdict->rehearsal->limit_bytes));
+    if (verdict->gpu_count > 0)
+        gw_text_addf(&line, " on %s", verdict->gpus[0].name);
+    gw_text_add_str(&line, "; nothing was computed");
+    gw_add_wrapped(text, gw_text_str(&line), 0, 8, width);
+    gw_text_add(text, "\n", 1);
+    gw_text_free(&line);
+}
+
+static void add_fits(gw_text *text, const gw_verdict *verdict, unsigned width)
+{
+    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    char peak[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX];
+    gw_text body = {0};
+    uint64_t spare = it->limit_bytes > it->peak_bytes ? it->limit_bytes - it->peak_bytes : 0;
+    gw_bytes_text(peak, it->peak_bytes);
+    gw_bytes_text(limit, it->limit_bytes);
+    gw_bytes_text(left, spare);
+    if (it->fits == GW_FITS)
+        gw_text_addf(&body, "yes: the process holds at most %s of %s; %s remain", peak, limit, left);
+    else if (it->fits == GW_FITS_NOT)
+        gw_text_addf(&body, "no: a request was refused when the process held %s of %s", peak, limit);
+    else
+        gw_text_addf(&body, "unknown: the program failed for another reason, at %s of %s", peak, limit);
+    paragraph(text, width, "Fits", &body);
+    gw_text_free(&body);
+}
+
+static void add_peak(gw_text *text, const gw_verdict *verdict, unsigned width)
+{
+    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    char asked[GW_BYTES_TEXT_MAX], driver[GW_BYTES_TEXT_MAX];
+    gw_text body = {0};
+    gw_text_addf(&body, "%.2f s  %s allocated by the program", (double)it->t_peak_ns / 1e9,
+                 gw_bytes_text(asked, it->asked_bytes));
+    gw_text_addf(&body, " and %s for context, code and streams", gw_bytes_text(driver, it->driver_bytes));
+    if (it->place != NULL)
+        gw_text_addf(&body, ", at %s", it->place);
+    if (it->card_count > 1)
+        gw_text_addf(&body, " (pid %" PRIu32 " on GPU %d, the highest of %zu)", it->pid, it->device, it->card_count);
+    paragraph(text, width, "Peak", &body);
+    gw_text_free(&body);
+    if (it->torch_reserved_bytes == 0)
+        return;
+    body = (gw_text){0};
+    gw_text_addf(&body, "%s live in PyTorch's allocator at its peak, of %s reserved",
+                 gw_bytes_text(asked, it->torch_live_bytes), gw_bytes_text(driver, it->torch_reserved_bytes));
+    paragraph(text, width, "PyTorch", &body);
+    gw_text_free(&body);
+}
+
+static void add_steady(gw_text *text, const gw_verdict_rehearsal *it, unsigned width)
+{
+    gw_text body = {0};
+    if (it->equal_iterations != 0)
+        gw_text_addf(&body, "%" PRIu64 " equal iterations of %" PRIu64 " launches", it->equal_iterations,
+                     it->launches_each);
+    if (it->was_ended)
+        gw_text_addf(&body, "%sthe program was then ended: what it does later was not rehearsed",
+                     it->equal_iterations != 0 ? "; " : "");
+    if (body.bytes > 0)
+        paragraph(text, width, "Steady", &body);
+    gw_text_free(&body);
+}
+
+static void add_open(gw_text *text, const gw_verdict_rehearsal *it, unsigned width)
+{
+    gw_text body = {0};
+    gw_text_add_str(&body, "values read from the card were zeros: sizes that depend on data were taken as for zeros");
+    paragraph(text, width, "Open", &body);
+    gw_text_free(&body);
+    body = (gw_text){0};
+    if (it->timed) {
+        gw_text_add_str(&body, "the program measured times on the card, which were made up: what it chooses by time "
+                               "(cudnn.benchmark, autotuning) may need another amount of memory");
+        paragraph(text, width, "", &body);
+    }
+    gw_text_free(&body);
+    for (size_t i = 0; i < it->refused.count; i++) {
+        body = (gw_text){0};
+        gw_text_addf(&body, "%s was refused, because a rehearsal does not support it", it->refused.item[i]);
+        paragraph(text, width, "", &body);
+        gw_text_free(&body);
+    }
+}
+
+void gw_render_rehearsal(const gw_verdict *verdict, const gw_render_style *style, gw_text *text)
+{
+    unsigned width = style->width == 0 ? WIDTH : style->width;
+    add_head(text, verdict, width);
+    add_fits(text, verdict, width);
+    add_peak(text, verdict, width);
+    add_steady(text, verdict->rehearsal, width);
+    add_open(text, verdict->rehearsal, width);
+}

@@ -1,0 +1,70 @@
+/* The answer of a rehearsal: does the program fit the card, and what does it hold at its peak? */
+#include "gwi_rehearsal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool gwi_rehearsal_was_ended(const gw_model *model)
+{
+    return model->rehearsal.card_count > 0 && gw_model_fact(model, GW_FACT_REHEARSAL_ENDED) != NULL;
+}
+
+static const gw_rehearsed *highest(const gw_rehearsal *rehearsal)
+{
+    const gw_rehearsed *highest = &rehearsal->card[0];
+    for (size_t i = 1; i < rehearsal->card_count; i++)
+        if (rehearsal->card[i].peak_bytes > highest->peak_bytes)
+            highest = &rehearsal->card[i];
+    return highest;
+}
+
+/* A program that failed for another reason than memory did not get far enough to tell. */
+static gw_fits fits(const gw_verdict *verdict)
+{
+    if (verdict->status == GW_VERDICT_CLEAN)
+        return GW_FITS;
+    bool no_memory = verdict->cause != NULL && strncmp(verdict->cause, "gpu-oom", 7) == 0;
+    return verdict->status == GW_VERDICT_FAULT && no_memory ? GW_FITS_NOT : GW_FITS_UNKNOWN;
+}
+
+static bool copy_refused(const gw_rehearsal *from, gw_verdict_rehearsal *to)
+{
+    for (size_t i = 0; i < from->refused_count; i++)
+        if (!gwi_list_add(&to->refused, from->refused[i]))
+            return false;
+    return true;
+}
+
+bool gwi_fill_rehearsal(const gwi_case *c, gw_verdict *verdict)
+{
+    const gw_rehearsal *from = &c->model->rehearsal;
+    char place[GWI_PLACE_TEXT_MAX];
+    if (from->card_count == 0)
+        return true;
+    const gw_rehearsed *card = highest(from);
+    gw_verdict_rehearsal *to = verdict->rehearsal = calloc(1, sizeof *to);
+    if (to == NULL)
+        return false;
+    *to = (gw_verdict_rehearsal){.fits = fits(verdict),
+                                 .device = card->device,
+                                 .pid = card->pid,
+                                 .card_count = from->card_count,
+                                 .limit_bytes = card->limit_bytes,
+                                 .real_bytes = card->real_bytes,
+                                 .peak_bytes = card->peak_bytes,
+                                 .asked_bytes = card->asked_bytes,
+                                 .driver_bytes = card->driver_bytes,
+                                 .t_peak_ns = card->t_peak_ns,
+                                 .torch_live_bytes = from->torch_live_bytes,
+                                 .torch_reserved_bytes = from->torch_reserved_bytes,
+                                 .equal_iterations = from->equal_iterations,
+                                 .launches_each = from->launches_each,
+                                 .was_ended = gwi_rehearsal_was_ended(c->model),
+                                 .timed = from->timed};
+    if (card->peak_site != 0 && gwi_place(c, card->peak_site, place)[0] != '\0') {
+        to->place = strdup(place);
+        if (to->place == NULL)
+            return false;
+    }
+    return copy_refused(from, to);
+}
