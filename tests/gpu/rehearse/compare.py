@@ -76,11 +76,22 @@ def rehearsed(case, args):
         recording = os.path.join(folder, "r.gpuwhy")
         command = [args.gpuwhy, "run", "--quiet", "--no-history", "-o", recording, "--", sys.executable, "-B",
                    os.path.join(HERE, "train.py"), *words]
-        env["GPUWHY_REHEARSE"] = str(args.memory)
+        command[1:3] = ["rehearse", "--until", "end", "--once"]
+        if args.memory:
+            command[2:2] = ["--memory", str(args.memory)]
         result, tail, took = run(command, env, args.seconds)
         if result is not None:
             result["process"], result["refused"] = facts(args.gpuwhy, recording)
         return result, tail, took
+
+
+def trace(case, number, args):
+    """Keep the driver's allocations of a real run and of a rehearsal, for a case where they differ."""
+    words, env = split(case)
+    for kind in ("run", "rehearse"):
+        recording = os.path.join(args.keep, "{}-{}.gpuwhy".format(number, kind))
+        subprocess.run([args.gpuwhy, kind, "--no-history", "-o", recording, *(["--until", "end"] if kind == "rehearse" else []),
+                        "--", sys.executable, "-B", os.path.join(HERE, "train.py"), *words], env=env, capture_output=True)
 
 
 def facts(gpuwhy, recording):
@@ -122,6 +133,7 @@ def main():
     parser.add_argument("--memory", type=int, default=0)
     parser.add_argument("--seconds", type=int, default=200)
     parser.add_argument("--results", default="-")
+    parser.add_argument("--keep", default="", help="folder for recordings of the first six cases that differ")
     args = parser.parse_args()
     cases = list(random_cases(args.random, args.seed)) + (OTHERS if args.others else [])
     cases = [case for case in cases if re.search(args.only, case)]
@@ -138,17 +150,25 @@ def main():
             reals[i] = real(cases[i], args)
     with concurrent.futures.ThreadPoolExecutor(args.rehearsals) as pool:
         rehearsals = list(pool.map(lambda case: rehearsed(case, args), cases))
-    rows = []
+    rows, differ = [], []
     for case, (a, a_tail, a_took), (b, b_tail, b_took) in zip(cases, reals, rehearsals):
         if a is None or b is None:
             out("| {} | real {} | rehearsed {} |".format(case, a_tail if a is None else a, b_tail if b is None else b))
             continue
+        if isinstance(a["process"], int):  # at its peak, like the rehearsal's
+            a["process"] += a["reserved"] - a["reserved_now"]
         rows.append((case, a, b))
-        out("| {} | {} | {} | {} | {:.1f} s {:.1f} s | {} |".format(
+        if a["process"] != b["process"]:
+            differ.append(case)
+        out("| {} | {} | {} | {} | {:.1f} s {:.1f} s, {:.1f} s after imports | {} |".format(
             case, *("{} {:+d}".format(a[f], b[f] - a[f]) if isinstance(a[f], int) else a[f]
-                    for f in ("allocated", "reserved", "process")), a_took, b_took, b.get("refused") or ""))
+                    for f in ("allocated", "reserved", "process")), a_took, b_took, b_took - b["imports_s"], b.get("refused") or ""))
     for field in ("allocated", "reserved", "process"):
         summary(rows, field, out)
+    if args.keep:
+        os.makedirs(args.keep, exist_ok=True)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda pair: trace(pair[1], pair[0], args), list(enumerate(differ))[:6]))
     if args.results != "-":
         with open(args.results, "w") as file:
             file.write("\n".join(lines) + "\n")

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import os
+import time
 
 
 def arguments():
@@ -132,8 +133,12 @@ def graphed(step, torch):
 
 def main():
     args = arguments()
+    start = time.monotonic()
     import torch
     import torch.utils.checkpoint
+    if args.model not in ("cnn", "gpt2") and not args.model.startswith("timm:"):
+        import torchvision  # noqa: F401
+    imported = time.monotonic()
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = args.benchmark
     if args.fraction:
@@ -148,7 +153,8 @@ def main():
             loss.item()
     torch.cuda.synchronize()
     stats = torch.cuda.memory_stats()
-    print(json.dumps({"allocated": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"],
+    print(json.dumps({"imports_s": round(imported - start, 2), "work_s": round(time.monotonic() - imported, 2),
+                      "reserved_now": stats["reserved_bytes.all.current"], "allocated": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"],
                       "retries": stats["num_alloc_retries"], "process": process_bytes(torch)}), flush=True)
 
 
