@@ -171,8 +171,8 @@ gw_status gwi_replay_from_history(const gw_allocator_report *report, bool is_sna
     size_t count = report->entry_count;
     if (count == 0)
         return gw_fail(err, GW_MISSING,
-                       "the recording does not have PyTorch's allocations one by one; they are written when PyTorch "
-                       "runs out of memory, or with --deep");
+                       "the recording does not have PyTorch's allocations one by one: they are written when PyTorch "
+                       "runs out of memory, or with gpuwhy run --allocations");
     if (!is_snapshot && report->field[GW_ALLOCATOR_HISTORY_TOTAL] > count)
         return gw_fail(err, GW_MISSING,
                        "the recording has only the last %zu of %" PRIu64 " entries of PyTorch's history", count,

@@ -280,9 +280,9 @@ static gw_status read_settings(const gw_model *model, const gw_allocator_report 
     gw_status st = text == NULL ? GW_OK : gw_replay_settings_read(settings, text, err);
     if (st == GW_USAGE)
         return gw_fail(err, GW_MISSING, "its allocator settings cannot be read: %s", text);
-    if (report->has_field[GW_ALLOCATOR_EXPANDABLE])
+    if (report != NULL && report->has_field[GW_ALLOCATOR_EXPANDABLE])
         settings->is_expandable = report->field[GW_ALLOCATOR_EXPANDABLE] != 0;
-    if (report->has_field[GW_ALLOCATOR_LIMIT])
+    if (report != NULL && report->has_field[GW_ALLOCATOR_LIMIT])
         settings->limit_bytes = report->field[GW_ALLOCATOR_LIMIT];
     return st;
 }
@@ -329,6 +329,8 @@ gw_status gw_model_replay_input(const gw_model *model, const gw_allocator_report
 {
     gw_replay_input input = {0};
     gw_status st = read_settings(model, report, &input.settings, err);
+    if (st == GW_OK && report == NULL)
+        st = gw_fail(err, GW_MISSING, "the recording has nothing about PyTorch's allocator");
     if (st == GW_OK && has_private_pools(model, report))
         st =
             gw_fail(err, GW_MISSING,

@@ -550,7 +550,13 @@ static void a_cure_is_found(void **state)
     assert_non_null(cure);
     assert_string_equal(cure->name, "expandable_segments:True");
     assert_true(cure->result.lives && cure->result.reserved_most <= input.room_bytes);
-    assert_false(row_of(&whatif, "roundup_power2_divisions:4")->cures);
+    assert_int_equal(whatif.unlimited.reserved_most, 7 * 512 * mib + gib);
+    char text[GW_WHATIF_TEXT_MAX];
+    assert_string_equal(
+        gw_whatif_sentence(text, &whatif),
+        "With expandable_segments:True this run peaks at 3.50 to 3.52 GiB reserved, instead of the 4.50 "
+        "GiB that its own settings need: the refused request of 1.00 GiB would have been granted");
+    assert_int_equal(row_of(&whatif, "roundup_power2_divisions:4")->outcome, GW_WHATIF_REFUSED);
     assert_null(row_of(&whatif, "expandable_segments:False")); /* as recorded */
 }
 
@@ -581,6 +587,10 @@ static void too_much_is_not_cured(void **state)
     assert_true(whatif.check.is_exact);
     assert_null(gw_whatif_cure(&whatif));
     assert_true(whatif.need_bytes > whatif.room_bytes);
+    char text[GW_WHATIF_TEXT_MAX];
+    assert_string_equal(gw_whatif_sentence(text, &whatif),
+                        "None of PyTorch's settings would have helped: the program needs 5.75 GiB at once, and PyTorch could "
+                        "have 4.09 GiB");
 }
 
 static void a_room_that_would_do_is_not_believed(void **state)
@@ -593,6 +603,7 @@ static void a_room_that_would_do_is_not_believed(void **state)
     assert_int_equal(gw_whatif_make(&input, &(gw_whatif_options){0}, &whatif, &err), GW_OK);
     assert_false(whatif.room_is_sure);
     assert_null(gw_whatif_cure(&whatif));
+    assert_int_equal(whatif.row[0].outcome, GW_WHATIF_UNSURE);
 }
 
 static void the_cache_can_be_emptied_at_phases(void **state)
@@ -607,7 +618,7 @@ static void the_cache_can_be_emptied_at_phases(void **state)
     const gw_whatif_row *row = row_of(&whatif, "torch.cuda.empty_cache() at each phase");
     assert_non_null(row);
     assert_false(row->is_setting);
-    assert_true(row->cures); /* then each 256 MiB block has a segment of its own */
+    assert_int_equal(row->outcome, GW_WHATIF_GRANTED); /* then each 256 MiB block has a segment of its own */
 }
 
 int main(void)

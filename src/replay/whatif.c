@@ -52,6 +52,27 @@ static gw_replay_variant variant_of(const maker *m, const gw_replay_settings *se
         .settings = *settings, .room_bytes = room != 0 ? room : UINT64_MAX, .card_bytes = card_of(m)};
 }
 
+static size_t last_refusal(const gw_replay_input *input)
+{
+    size_t at = input->event_count;
+    while (at > 0 && input->event[at - 1].kind != GW_REPLAY_REFUSED)
+        at--;
+    return at > 0 ? at - 1 : 0;
+}
+
+static gw_whatif_outcome outcome_of(const maker *m, const gw_replay_result *result)
+{
+    const gw_whatif *whatif = m->whatif;
+    bool is_known = whatif->room_bytes != 0 && (whatif->is_other_card || whatif->room_is_sure);
+    if (!whatif->ran_out && result->lives)
+        return GW_WHATIF_NO_REFUSAL;
+    if (whatif->ran_out && !is_known)
+        return GW_WHATIF_UNSURE;
+    if (result->fails)
+        return result->failed_at < last_refusal(m->input) || !whatif->ran_out ? GW_WHATIF_EARLIER : GW_WHATIF_REFUSED;
+    return result->lives ? GW_WHATIF_GRANTED : GW_WHATIF_UNSURE;
+}
+
 static gw_status add_row(maker *m, const gw_whatif_row *row, const gw_replay_variant *variant)
 {
     gw_whatif *whatif = m->whatif;
@@ -62,8 +83,7 @@ static gw_status add_row(maker *m, const gw_whatif_row *row, const gw_replay_var
     gw_status st = gw_replay_try(m->input, variant, &to->result, m->err);
     if (st != GW_OK)
         return st;
-    bool is_cure = whatif->is_other_card ? to->result.lives : whatif->room_is_sure && to->result.lives;
-    to->cures = whatif->ran_out && whatif->room_bytes != 0 && is_cure;
+    to->outcome = outcome_of(m, &to->result);
     whatif->row_count++;
     return GW_OK;
 }
@@ -71,7 +91,7 @@ static gw_status add_row(maker *m, const gw_whatif_row *row, const gw_replay_var
 static gw_status try_setting(maker *m, const char *text, bool is_own)
 {
     gw_replay_settings settings = m->input->settings;
-    gw_whatif_row row = {.is_setting = true, .is_own = is_own};
+    gw_whatif_row row = {.is_setting = true, .is_own = is_own, .is_preferred = text == candidates[0].text};
     gw_status st = gw_replay_settings_read(&settings, text, m->err);
     if (st != GW_OK)
         return st;
@@ -143,7 +163,12 @@ gw_status gw_whatif_make(gw_replay_input *input, const gw_whatif_options *option
     set_room(&m);
     gw_replay_variant same = variant_of(&m, &input->settings);
     st = gw_replay_try(input, &same, &ret_whatif->same, err);
-    ret_whatif->room_is_sure = ret_whatif->ran_out && ret_whatif->room_bytes != 0 && ret_whatif->same.fails;
+    ret_whatif->room_is_sure =
+        !ret_whatif->is_other_card && ret_whatif->ran_out && ret_whatif->room_bytes != 0 && ret_whatif->same.fails;
+    ret_whatif->same_outcome = outcome_of(&m, &ret_whatif->same);
+    same.room_bytes = UINT64_MAX;
+    if (st == GW_OK)
+        st = gw_replay_try(input, &same, &ret_whatif->unlimited, err);
     for (size_t i = 0; st == GW_OK && i < sizeof candidates / sizeof candidates[0]; i++)
         if (options->version == 0 || options->version >= candidates[i].since)
             st = try_setting(&m, candidates[i].text, false);
@@ -152,22 +177,4 @@ gw_status gw_whatif_make(gw_replay_input *input, const gw_whatif_options *option
     for (size_t i = 0; st == GW_OK && i < options->own_count; i++)
         st = try_setting(&m, options->own[i], true);
     return st;
-}
-
-const gw_whatif_row *gw_whatif_cure(const gw_whatif *whatif)
-{
-    const gw_whatif_row *best = NULL;
-    for (size_t i = 0; i < whatif->row_count; i++) {
-        const gw_whatif_row *row = &whatif->row[i];
-        if (!row->cures)
-            continue;
-        if (strcmp(row->name, candidates[0].text) == 0)
-            return row;
-        bool is_simpler = best != NULL && best->needs_fraction && !row->needs_fraction;
-        bool is_lower = best != NULL && best->needs_fraction == row->needs_fraction &&
-                        row->result.reserved_most < best->result.reserved_most;
-        if (best == NULL || is_simpler || is_lower)
-            best = row;
-    }
-    return best;
 }
