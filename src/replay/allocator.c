@@ -32,6 +32,11 @@ static bool is_split(const gwi_block *block)
     return block->prev != 0 || block->next != 0;
 }
 
+static bool is_whole_segment(const gwi_block *block)
+{
+    return block->space == 0 && !is_split(block);
+}
+
 static gwi_pool *pool_of(gwi_allocator *a, bool is_small)
 {
     return is_small ? &a->small : &a->large;
@@ -95,7 +100,7 @@ static bool empty_pool(gwi_allocator *a, gwi_pool *pool)
     bool goes_on = true;
     for (uint32_t at = gwi_set_from(a, &pool->free, (gwi_key){0}); goes_on && at != 0; at = next) {
         next = gwi_set_after(a, &pool->free, at);
-        if (a->block[at].space == 0 && !is_split(&a->block[at]))
+        if (is_whole_segment(&a->block[at]))
             goes_on = give_segment(a, pool, at);
     }
     uint32_t *list = NULL;
@@ -130,12 +135,17 @@ static gwi_answer release_oversize(gwi_allocator *a, gwi_pool *pool, uint64_t by
     if (split_max == UINT64_MAX)
         return GWI_REFUSED;
     uint32_t block = gwi_set_from(a, &pool->free, (gwi_key){stream, wanted, 0});
-    if (block != 0 && a->block[block].stream == stream)
+    if (block != 0 && a->block[block].stream == stream && is_whole_segment(&a->block[block]))
         return give_segment(a, pool, block) ? GWI_GRANTED : GWI_STOPPED;
+    gwi_key key = {stream, wanted, 0};
     while (released < wanted) {
-        block = gwi_set_before(a, &pool->free, (gwi_key){stream, wanted, 0});
+        block = gwi_set_before(a, &pool->free, key);
         if (block == 0 || a->block[block].stream != stream || a->block[block].bytes < split_max)
             return GWI_REFUSED;
+        key.bytes = a->block[block].bytes;
+        key.address = a->block[block].address;
+        if (!is_whole_segment(&a->block[block]))
+            continue;
         released += a->block[block].bytes;
         if (!give_segment(a, pool, block))
             return GWI_STOPPED;
@@ -154,7 +164,7 @@ static bool collect_round(gwi_allocator *a, gwi_pool *pool, double age_least, ui
         const gwi_block *block = &a->block[at];
         double age = (double)(pool->searches - block->base);
         next = gwi_set_after(a, &pool->free, at);
-        if (is_split(block) || block->space != 0 || age < age_least)
+        if (!is_whole_segment(block) || age < age_least)
             continue;
         *ret_freed = true;
         *reclaimed += block->bytes;
@@ -179,7 +189,7 @@ static bool collect_garbage(gwi_allocator *a)
         return true;
     uint64_t target = a->reserved_bytes - threshold;
     for (uint32_t at = gwi_set_from(a, &pool->free, (gwi_key){0}); at != 0; at = gwi_set_after(a, &pool->free, at)) {
-        if (is_split(&a->block[at]) || a->block[at].space != 0)
+        if (!is_whole_segment(&a->block[at]))
             continue;
         age_sum += (double)(pool->searches - a->block[at].base);
         count++;

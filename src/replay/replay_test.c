@@ -267,6 +267,18 @@ static void oversize_blocks_are_released_first(void **state)
     assert_int_equal(allocator.retry_count, 0);
 }
 
+static void expandable_blocks_are_not_released_as_oversize(void **state)
+{
+    (void)state;
+    begin("expandable_segments:True,max_split_size_mb:32", 100 * mib);
+    uint32_t a = take(60 * mib), b = take(20 * mib);
+    gwi_release(&allocator, a);
+    (void)take(70 * mib - 30 * mib); /* an oversize request, 20 MiB smaller: not the free block; no page is left */
+    assert_int_equal(allocator.retry_count, 1);
+    assert_int_equal(allocator.reserved_bytes, 60 * mib);
+    gwi_release(&allocator, b);
+}
+
 static void garbage_is_collected_above_the_threshold(void **state)
 {
     (void)state;
@@ -588,9 +600,10 @@ static void too_much_is_not_cured(void **state)
     assert_null(gw_whatif_cure(&whatif));
     assert_true(whatif.need_bytes > whatif.room_bytes);
     char text[GW_WHATIF_TEXT_MAX];
-    assert_string_equal(gw_whatif_sentence(text, &whatif),
-                        "None of PyTorch's settings would have helped: the program needs 5.75 GiB at once, and PyTorch could "
-                        "have 4.09 GiB");
+    assert_string_equal(
+        gw_whatif_sentence(text, &whatif),
+        "None of PyTorch's settings would have helped: the program needs 5.75 GiB at once, and PyTorch could "
+        "have 4.09 GiB");
 }
 
 static void a_room_that_would_do_is_not_believed(void **state)
@@ -636,6 +649,7 @@ int main(void)
         cmocka_unit_test_teardown(a_limit_of_pytorch_refuses_without_the_driver, end),
         cmocka_unit_test_teardown(oversize_blocks_are_not_split, end),
         cmocka_unit_test_teardown(oversize_blocks_are_released_first, end),
+        cmocka_unit_test_teardown(expandable_blocks_are_not_released_as_oversize, end),
         cmocka_unit_test_teardown(garbage_is_collected_above_the_threshold, end),
         cmocka_unit_test_teardown(expandable_segments_grow_by_pages, end),
         cmocka_unit_test_teardown(expandable_segments_share_what_is_free, end),
