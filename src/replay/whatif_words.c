@@ -75,14 +75,15 @@ static void say_none(char out[GW_WHATIF_TEXT_MAX], const gw_whatif *whatif)
     gw_bytes_text(need, whatif->need_bytes);
     gw_bytes_text(room, whatif->room_bytes);
     if (whatif->need_bytes > whatif->room_bytes)
-        snprintf(out, GW_WHATIF_TEXT_MAX,
-                 "None of PyTorch's settings would have helped: the program needs %s at once, and PyTorch could have %s",
-                 need, room);
-    else if (any_is_unsure(whatif))
         snprintf(
             out, GW_WHATIF_TEXT_MAX,
-            "None of PyTorch's settings would certainly have helped: for some it depends on sizes and addresses that the "
-            "recording does not have");
+            "None of PyTorch's settings would have helped: the program needs %s at once, and PyTorch could have %s",
+            need, room);
+    else if (any_is_unsure(whatif))
+        snprintf(out, GW_WHATIF_TEXT_MAX,
+                 "None of PyTorch's settings would certainly have helped: for some it depends on sizes and addresses "
+                 "that the "
+                 "recording does not have");
     else
         snprintf(out, GW_WHATIF_TEXT_MAX, "None of PyTorch's settings would have helped");
 }
