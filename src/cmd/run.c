@@ -32,6 +32,8 @@
       "after a fault on the GPU, run the program again with synchronous launches")                                     \
     X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
       "record the Python line of each PyTorch allocation, and cuDNN's own log; slower")                                \
+    X(FLAG, bool, allocations, "--allocations", NULL, NULL,                                                            \
+      "record PyTorch's latest 65,536 allocations at the program's end, too: for gpuwhy whatif")                       \
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
       "report a hang if nothing happens for this long [off on a terminal, otherwise 300]")                             \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL,                                                          \
@@ -87,6 +89,8 @@ static int parse(gw_run_options *options, int argc, char **argv, char ***ret_pro
         st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy run -- python train.py");
     if (st == GW_OK && options->deep && options->no_attach)
         st = gw_fail(&err, GW_USAGE, "--deep and --no-attach cannot be combined");
+    if (st == GW_OK && options->allocations && options->no_attach)
+        st = gw_fail(&err, GW_USAGE, "--allocations and --no-attach cannot be combined");
     if (st != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;

@@ -33,6 +33,9 @@ typedef enum gw_framework {
  * Nothing else is known about the run. */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
+/* META key: the snapshot has blocks in memory pools of their own, of CUDA graphs or made by the program. */
+#define GW_META_PRIVATE_POOLS "torch.private_pools"
+
 /* A part of a process's run that the program named, with gpuwhy_phase() or as a cell of a notebook. A phase lasts
  * until the process's next phase begins. */
 typedef struct gw_phase {
@@ -100,6 +103,7 @@ struct gw_model {
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;
+    unsigned torch_version; /* PyTorch's version as 100 * major + minor; 0: not known */
     bool truncated;         /* the recording has no end item */
     uint64_t damaged_count; /* number of damaged blocks that were skipped */
     char damaged_first[256];

@@ -110,6 +110,22 @@ static inline uint16_t gwi_thread_mark(uint32_t tid)
 }
 typedef struct gwi_requests gwi_requests;
 
+/* A call that requests device memory from the driver or returns it, or that reserves or unmaps addresses. */
+typedef struct gwi_memory_call_made {
+    uint64_t t_ns; /* start of the call */
+    uint64_t address, bytes;
+    uint32_t site;
+    uint8_t kind; /* gw_event_kind */
+    uint8_t device;
+    bool is_refused;
+} gwi_memory_call_made;
+
+typedef struct gwi_memory_calls {
+    gwi_memory_call_made *call; /* owned; in the order of the recording */
+    size_t count, capacity;
+    bool is_cut; /* there were too many: later ones are missing */
+} gwi_memory_calls;
+
 /* The number of granted requests of one thread for device and managed memory. */
 typedef struct gwi_asker {
     uint64_t count;
@@ -168,6 +184,7 @@ typedef struct gwi_process {
     /* t_ns of the last call that waited for all work on the device as a side effect, such as cuMemFree; 0: none */
     uint64_t t_waited_ns;
     gwi_requests *requests; /* owned; NULL: no request was granted */
+    gwi_memory_calls memory_calls;
     /* a request's event had a count of the work before it, so the recording contains these counts */
     bool work_known;
     uint64_t launches, copies, reads, waits; /* totals of the process up to its newest request */
@@ -377,6 +394,9 @@ gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *re
 /* If no event of the process contained a number of launches, count the work before each request in the rings of all
  * threads instead. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
+
+/* memory_calls.c. Store the call if it requests or returns device memory. */
+void gwi_memory_call(gw_model *model, gwi_process *process, const gw_event *event);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);

@@ -210,6 +210,8 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
     set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
     if (options->deep)
         setenv("GPUWHY_DEEP", "1", 1);
+    if (options->allocations)
+        setenv("GPUWHY_ALLOCATIONS", "1", 1);
     if (options->no_sites)
         setenv("GPUWHY_SITES", "0", 1);
     set_or_unset("GPUWHY_CATCH_CRASH", options->catch_crash ? "1" : NULL);

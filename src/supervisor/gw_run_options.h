@@ -17,6 +17,7 @@ typedef struct gw_run_options {
     bool core;
     bool blame;
     bool deep;
+    bool allocations;
     const char *hang_after; /* seconds, or "off"; NULL: "off" on a terminal without kill_on_hang, otherwise 300 */
     bool kill_on_hang;
     bool no_attach;

@@ -343,6 +343,8 @@ static void put_options(gwi_record *record, const gw_run_options *options)
         put_meta(record, "option.blame", "1");
     if (options->deep)
         put_meta(record, "option.deep", "1");
+    if (options->allocations)
+        put_meta(record, "option.allocations", "1");
     if (options->no_attach)
         put_meta(record, "option.no_attach", "1");
     if (options->catch_crash)

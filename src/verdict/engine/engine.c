@@ -18,6 +18,7 @@
 #include "gwi_order.h"
 #include "gwi_output.h"
 #include "gwi_rehearsal.h"
+#include "gwi_whatif.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -221,8 +222,11 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     gwi_say_null_used(c, &best->finding);
     if (!name_process(c, &best->finding))
         return false;
+    bool is_replayed = best->cause->replay != GWI_NO_REPLAY &&
+                       gwi_say_whatif(c, &best->finding, best->cause->replay == GWI_REPLAY_OF_LEAK);
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
-    return take_finding(c, verdict, &best->finding) && gwi_add_fixes_for(c, &verdict->next, best->cause, words);
+    return take_finding(c, verdict, &best->finding) &&
+           gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);
 }
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
