@@ -10,6 +10,7 @@
  *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
  *   gw_hook_special.h      prototypes of the functions written by hand: gwi_after_, gwi_instead_, gwi_refuse
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
+ *   gw_hook_gates.c        one gate for each documented symbol, and gwi_gates[]        (hook)
  *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): functions that the virtual card may define
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
  *   gw_cuda_calls.h        prototypes for programs that use the driver API
@@ -818,6 +819,35 @@ static void write_hook_wrappers(void)
     end_file(out);
 }
 
+/* Write the gate of a function. A gate stands between the wrapper and the driver while --inject or --fence needs it;
+ * see src/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_after and gwi_gate_next. */
+static void put_gate(FILE *out, const row *r)
+{
+    fprintf(out, "static int gwi_gate_%s(%s)\n{\n", r->symbol, r->signature);
+    fprintf(out, "    int gw_result;\n    if (gwi_gate_before(GW_FN_%s, &gw_result))\n        return gw_result;\n",
+            r->symbol);
+    fprintf(out, "    gw_result = ((gw_fn_t_%s *)gwi_gate_next[GW_FN_%s])(", r->symbol, r->symbol);
+    put_arguments(out, r);
+    fputs(");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_gate_failed(gw_result);\n"
+          "    return gw_result;\n}\n\n",
+          out);
+}
+
+static void write_hook_gates(void)
+{
+    FILE *out = begin_file("gw_hook_gates.c", "The hook's gates: may return a result instead of calling the driver.");
+    fputs("#include \"gwi_gate.h\"\n\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            put_gate(out, &rows[i]);
+    fputs("void *const gwi_gates[GW_FN_COUNT] = {\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "    [GW_FN_%s] = (void *)gwi_gate_%s,\n", rows[i].symbol, rows[i].symbol);
+    fputs("};\n", out);
+    end_file(out);
+}
+
 /* True if no earlier row has the same value for `key` (after= or instead=), so that each prototype is written once. */
 static bool is_first_use(int index, int key)
 {
@@ -1155,6 +1185,7 @@ int main(int argc, char **argv)
     write_proto();
     write_hook_special();
     write_hook_wrappers();
+    write_hook_gates();
     write_virt_calls();
     write_virt_exports();
     write_cuda_calls();
