@@ -112,8 +112,11 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
 {
     int saved_errno = errno;
     int counter = counter_of_answer(kind, result);
-    if (counter >= 0)
+    flags |= gwi_slot_take_forced(th->slot);
+    if (counter >= 0) {
         gwi_bump(&th->slot->counter[counter], 1);
+        gwi_guard_forget(th->slot);
+    }
     if (counter < 0 || (result == RESULT_NOT_FOUND && text != NULL && is_worth_a_name()))
         gwi_event(th, fn, kind, result, flags, extra, a0, a1, a2, a3, has_read_text(result) ? text : NULL);
     errno = saved_errno;

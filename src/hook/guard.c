@@ -425,6 +425,16 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t ar
     gwi_unlock();
 }
 
+void gwi_guard_forget(gw_slot *slot)
+{
+    int device;
+    uint64_t pending = gwi_guard_on ? gwi_slot_take_pending(slot, &device) : 0;
+    if (pending == 0 || !gwi_lock())
+        return;
+    guard.device[device].used_bytes -= pending;
+    gwi_unlock();
+}
+
 static unsigned narrow(size_t bytes)
 {
     return bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;

@@ -23,6 +23,7 @@ typedef struct slot_private {
     gwi_stack_known stack;
     uint64_t facts_ticks;
     bool facts_are_precious;
+    uint8_t forced_flags;
     uint64_t launches, copies, reads, waits, queries; /* the thread's counters at its last memory request */
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
@@ -155,6 +156,18 @@ bool gwi_slot_take_refused(gw_slot *slot)
     bool refused = private_of(slot)->refused != 0;
     private_of(slot)->refused = 0;
     return refused;
+}
+
+void gwi_slot_note_forced(gw_slot *slot, unsigned flags)
+{
+    private_of(slot)->forced_flags = (uint8_t)flags;
+}
+
+unsigned gwi_slot_take_forced(gw_slot *slot)
+{
+    unsigned flags = private_of(slot)->forced_flags;
+    private_of(slot)->forced_flags = 0;
+    return flags;
 }
 
 gwi_stack_known *gwi_slot_stack(gw_slot *slot)

@@ -1,0 +1,27 @@
+/* A file in the run folder that the hooks of all processes of a run map: the number of processes, and the device memory
+ * of each one for a limit that they share (--memory-shared). The supervisor creates the file, filled with zeros, if the
+ * run needs it. */
+#ifndef GW_RUN_SHARED_H
+#define GW_RUN_SHARED_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define GW_RUN_SHARED_NAME "shared"
+enum { GW_RUN_MEMBERS_MAX = 256, GW_RUN_SHARED_DEVICES = 16 };
+
+/* A process that takes part in the limit. `pid` is 0 while the place is free. The place of a killed process is cleared
+ * by the next process that would exceed the limit. `started` tells a process from a later one with the same pid. */
+typedef struct gw_run_member {
+    _Alignas(64) _Atomic uint32_t pid;
+    _Atomic uint64_t started; /* start time in clock ticks since boot, as in /proc/PID/stat */
+    _Atomic uint64_t used_bytes[GW_RUN_SHARED_DEVICES];
+} gw_run_member;
+
+typedef struct gw_run_shared {
+    _Atomic uint32_t process_count; /* processes that made a driver call so far */
+    _Atomic uint32_t member_count;  /* places that were ever taken */
+    gw_run_member member[GW_RUN_MEMBERS_MAX];
+} gw_run_shared;
+
+#endif
