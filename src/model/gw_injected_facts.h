@@ -26,11 +26,16 @@ typedef struct gw_injection {
     char *rule;  /* as the user wrote it; owned; NULL: not known */
     /* The failed call itself, if its event was recorded. */
     bool has_call;
-    uint32_t site; /* 0: not known */
-    /* What the thread did until the next injection into it. A retry is a call of the same function from the same site.
-     * Calls that only release something do not count as work. */
+    uint32_t site;  /* 0: not known */
+    uint64_t bytes; /* size of the request; 0: the call requests no memory */
+    bool is_retry;  /* the call repeated the one of the thread's injection before, and nothing else was in between */
+    /* What the thread did until the next injection into it. A retry is a call of the same function before any
+     * other work: from the same site, or after memory was freed for the same size. Calls that only release something do
+     * not count as work; retries do. */
+    uint32_t release_count;
     uint32_t retry_count;
     bool retry_succeeded;
+    uint64_t t_retry_ns; /* of the first retry; 0: none */
     uint64_t work_count;
     gw_injected_next next[GW_INJECTED_NEXT_MAX]; /* the first of these calls */
     uint32_t next_count;

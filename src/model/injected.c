@@ -58,24 +58,50 @@ static bool is_no_work(const gw_event *event)
 #undef ENDS
 }
 
+static uint64_t bytes_of(const gw_event *event)
+{
+    return gw_is_request(event->kind) || gw_is_pinning(event->kind) ? event->arg[1] : 0;
+}
+
+/* True if the event repeats the injected call, and the thread did nothing else since. */
+static bool is_retry_of(const gw_injection *injection, const gw_event *event, uint32_t site)
+{
+    bool is_first_work = injection->work_count == injection->retry_count && !injection->retry_succeeded;
+    bool freed_first = injection->bytes > 0 && injection->release_count > 0;
+    return injection->has_call && is_first_work && event->fn == injection->fn && bytes_of(event) == injection->bytes &&
+           (site == injection->site || freed_first);
+}
+
+/* Take the event of the injected call itself. */
+static void take_call(gw_model *model, gw_injection *injection, const gw_event *event, uint32_t site)
+{
+    injection->has_call = true;
+    injection->site = site;
+    injection->bytes = bytes_of(event);
+    for (const gw_injection *before = injection; before-- > model->injection;)
+        if (before->pid == injection->pid && before->tid == injection->tid && before->result != 0) {
+            injection->is_retry = is_retry_of(before, event, site);
+            return;
+        }
+}
+
 void gwi_injected_call(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_injection *last = &model->injection[process->injection_plus_1 - 1];
+    uint32_t site = model->inner->event_site;
     if (event->tid != last->tid)
         return;
-    uint32_t site = model->inner->event_site;
-    bool is_same = event->fn == last->fn && (site == last->site || site == 0 || last->site == 0);
     if (!last->has_call && event->fn == last->fn && (event->flags & GW_EVF_INJECTED) != 0) {
-        last->has_call = true;
-        last->site = site;
+        take_call(model, last, event, site);
         return;
     }
-    if (is_same) {
-        last->retry_count++;
-        last->retry_succeeded = last->retry_succeeded || event->result == 0;
-    }
-    if (is_no_work(event) && !is_same)
+    if (is_retry_of(last, event, site)) {
+        last->t_retry_ns = last->retry_count++ == 0 ? event->t_ns : last->t_retry_ns;
+        last->retry_succeeded = event->result == 0;
+    } else if (is_no_work(event)) {
+        last->release_count++;
         return;
+    }
     last->work_count++;
     if (last->next_count < GW_INJECTED_NEXT_MAX)
         last->next[last->next_count++] = (gw_injected_next){event->fn, event->result, site, event->t_ns};

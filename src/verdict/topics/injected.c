@@ -50,6 +50,22 @@ static uint64_t ring_work(const gwi_case *c, const gw_injection *injection, cons
     return count;
 }
 
+/* Return the last injection of a series in which the program retried the same call, and count these retries. */
+static const gw_injection *series_end(const gwi_case *c, const gw_injection *injection, uint64_t *ret_count)
+{
+    const gw_injection *end = c->model->injection + c->model->injection_count, *last = injection;
+    *ret_count = 0;
+    for (const gw_injection *later = injection + 1; later < end; later++) {
+        if (later->pid != injection->pid || later->tid != injection->tid || later->result == 0)
+            continue;
+        if (!later->is_retry)
+            break;
+        last = later;
+        ++*ret_count;
+    }
+    return last;
+}
+
 static const gw_hang *hang_after(const gwi_case *c, const gw_injection *injection)
 {
     for (size_t i = 0; i < c->model->hang_count; i++) {
@@ -101,12 +117,12 @@ static void add_went_on(const gwi_case *c, const gw_injection *injection, const 
     }
 }
 
-static void add_retry(const gw_injection *injection, const char *call, gw_text *text)
+static void add_retry(uint64_t count, bool succeeded, const char *call, gw_text *text)
 {
-    gw_text_addf(text, "retried: called %s again from the same place", call);
-    if (injection->retry_count > 1)
-        gw_text_addf(text, ", %" PRIu32 " times", injection->retry_count);
-    gw_text_add_str(text, injection->retry_succeeded ? ", with success" : ", without success");
+    gw_text_addf(text, "retried: called %s again", call);
+    if (count > 1)
+        gw_text_addf(text, ", %" PRIu64 " times", count);
+    gw_text_add_str(text, succeeded ? ", with success" : ", without success");
 }
 
 static void add_noticed(const gwi_case *c, const gw_injection *injection, const gw_process *process, gw_text *text)
@@ -118,9 +134,28 @@ static void add_noticed(const gwi_case *c, const gw_injection *injection, const 
         gw_text_addf(text, ", and printed: %.200s", line->text);
 }
 
+/* The thread did no further work. */
+static gwi_taken stopped(const gwi_case *c, const gw_injection *injection, const gw_process *process, gw_text *text)
+{
+    bool ended = process != NULL && process->exit_known && process->exit.status_known && process->exit.signal == 0;
+    if (ended && process->exit.exit_code != 0) {
+        add_noticed(c, injection, process, text);
+        return GWI_TAKEN_NOTICED;
+    }
+    if (ended) {
+        gw_text_add_str(text, "did no further GPU work and ended with status 0; nothing shows whether it noticed");
+        return GWI_TAKEN_ENDED;
+    }
+    gw_text_add_str(text, "did no further GPU work");
+    add_end(process, text);
+    return GWI_TAKEN_UNKNOWN;
+}
+
 gwi_taken gwi_injection_taken(const gwi_case *c, const gw_injection *injection, gw_text *text)
 {
     char call[GWI_CALL_TEXT_MAX];
+    uint64_t retries;
+    injection = series_end(c, injection, &retries);
     const gw_process *process = gw_model_process(c->model, injection->pid);
     const gw_hang *hang = hang_after(c, injection);
     const gw_ring_call *hot;
@@ -142,8 +177,11 @@ gwi_taken gwi_injection_taken(const gwi_case *c, const gw_injection *injection, 
         }
         return GWI_TAKEN_DIED;
     }
-    if (injection->retry_count > 0) {
-        add_retry(injection, call, text);
+    /* a launch or copy before the retry shows that the program went on without one */
+    if (hot == NULL || injection->t_retry_ns == 0 || injection->t_retry_ns <= hot->t_ns)
+        retries += injection->retry_count;
+    if (retries > 0) {
+        add_retry(retries, injection->retry_succeeded, call, text);
         add_end(process, text);
         return GWI_TAKEN_RETRIED;
     }
@@ -155,17 +193,7 @@ gwi_taken gwi_injection_taken(const gwi_case *c, const gw_injection *injection, 
         add_end(process, text);
         return GWI_TAKEN_WENT_ON;
     }
-    if (ended && process->exit.signal == 0 && process->exit.exit_code != 0) {
-        add_noticed(c, injection, process, text);
-        return GWI_TAKEN_NOTICED;
-    }
-    if (ended && process->exit.signal == 0) {
-        gw_text_add_str(text, "did no further GPU work and ended with status 0; nothing shows whether it noticed");
-        return GWI_TAKEN_ENDED;
-    }
-    gw_text_add_str(text, "did no further GPU work");
-    add_end(process, text);
-    return GWI_TAKEN_UNKNOWN;
+    return stopped(c, injection, process, text);
 }
 
 /* ---- advice ---- */
