@@ -41,9 +41,8 @@
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           makes the call and records it, instead of the wrapper
- *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses the bytes; the wrapper then calls
- *                                                    gwi_failed and returns 2 (out of memory); device -1:
- *                                                    the device of the current context
+ *   bool gwi_refuse(&th, fn, device, bytes, what)    `what` is argument a2 of the row. true: the guard refuses the
+ * bytes; the wrapper then calls gwi_failed and returns 2 (out of memory); device -1: the device of the current context
  *
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is argument a0 of the row; for COPY, FILL and PREFETCH it is the number of
  * bytes. */
@@ -737,8 +736,11 @@ static void put_call_through(FILE *out, const row *r)
     fputs("    int gw_result = ", out);
     if (r->value[VALUE_REFUSE]) {
         const char *device = r->value[VALUE_DEVICE] ? r->value[VALUE_DEVICE] : "-1";
-        fprintf(out, "gwi_guard_on && gwi_refuse(&gw_th, GW_FN_%s, %s, %s) ? CUDA_ERROR_OUT_OF_MEMORY\n        : ",
-                r->symbol, device, r->value[VALUE_REFUSE]);
+        const char *what = r->value[VALUE_A + 2];
+        fprintf(out, "gwi_guard_on && gwi_refuse(&gw_th, GW_FN_%s, %s, %s, ", r->symbol, device,
+                r->value[VALUE_REFUSE]);
+        put_value(out, what != NULL && is_output(what) ? NULL : what);
+        fputs(") ? CUDA_ERROR_OUT_OF_MEMORY\n        : ", out);
     }
     fputs("gw_real(", out);
     put_arguments(out, r);
@@ -864,8 +866,8 @@ static void write_hook_special(void)
     fputs(
         "#include \"gw_cuda_abi.h\"\n\n#include <stdbool.h>\n\nstruct gwi_slot_ref;\n\n"
         "/* Return true if the guard refuses to allocate `bytes` on `device` (-1: the device of the current context).\n"
-        " * The refusal is recorded. */\n"
-        "bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes);\n\n",
+        " * `what` is argument a2 of the row. The refusal is recorded. */\n"
+        "bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint64_t what);\n\n",
         out);
     for (int i = 0; i < row_count; i++) {
         const row *r = &rows[i];

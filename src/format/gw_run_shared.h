@@ -14,7 +14,8 @@ enum { GW_RUN_MEMBERS_MAX = 256, GW_RUN_SHARED_DEVICES = 16 };
  * by the next process that would exceed the limit. `started` tells a process from a later one with the same pid. */
 typedef struct gw_run_member {
     _Alignas(64) _Atomic uint32_t pid;
-    _Atomic uint64_t started; /* start time in clock ticks since boot, as in /proc/PID/stat */
+    _Atomic uint64_t started;       /* start time in clock ticks since boot, as in /proc/PID/stat; 0: not known */
+    _Atomic uint64_t pid_namespace; /* in which `pid` is valid; 0: not known */
     _Atomic uint64_t used_bytes[GW_RUN_SHARED_DEVICES];
 } gw_run_member;
 

@@ -56,7 +56,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     if (kind == GW_EV_INIT && result == 0)
         gwi_initialised();
     if (gwi_unlikely(gwi_guard_on)) {
-        gwi_guard_after(th->slot, kind, result, event.arg, gwi_may_ask(result) ? gwi_current_context() : 0);
+        gwi_guard_after(th->slot, kind, result, event.arg);
         if (result != 0 && gwi_slot_take_refused(th->slot))
             event.flags |= GW_EVF_GUARD;
     }

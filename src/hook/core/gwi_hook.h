@@ -401,14 +401,19 @@ bool gwi_buffer_is_roomy(void);
 
 /* Give the guard the result of a driver call. The guard cancels the reservation that it made for the call, and updates
  * its ledger if the call succeeded. */
-void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);
+void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4]);
 
 /* Cancel the guard's reservation for a failed call that is only counted, so that gwi_guard_after() is not called. */
 void gwi_guard_forget(gw_slot *slot);
 
 /* Per-thread data that the guard stores when it checks a call, and takes back when the call has returned (buffer.c). */
-void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes);
-uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
+typedef struct gwi_pending {
+    uint64_t bytes;   /* counted on `device` during the call */
+    uint64_t context; /* current at the call; 0: not known */
+    int device;
+} gwi_pending;
+void gwi_slot_note_pending(gw_slot *slot, const gwi_pending *pending);
+gwi_pending gwi_slot_take_pending(gw_slot *slot); /* all 0: none */
 void gwi_slot_note_refused(gw_slot *slot);
 bool gwi_slot_take_refused(gw_slot *slot);
 /* The flags (GW_EVF_) of the call in progress that a gate stores if it answers instead of the driver (gate.c). */
