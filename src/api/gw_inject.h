@@ -25,6 +25,7 @@ typedef struct gw_inject_rule {
     char text[GW_INJECT_TEXT_MAX]; /* the rule as it was written */
     uint16_t result;               /* CUresult to return; 0: the call is only slowed down */
     bool closes;                   /* after the injection, every later call of the process fails with `result` */
+    bool is_lost;                  /* the device is lost */
     bool once;                     /* stop after the first injection */
     bool has_chance;
     bool has_seed;

@@ -220,7 +220,7 @@ static bool read_action(const reader *in, const char *text)
         rule->result = OUT_OF_MEMORY;
     } else if (strcmp(text, "lost") == 0) {
         rule->result = UNKNOWN;
-        rule->closes = true;
+        rule->closes = rule->is_lost = true;
     } else if (strncmp(text, "slow=", 5) == 0) {
         if (!read_time(text + 5, &rule->slow_ns) || rule->slow_ns == 0)
             return wrong(in, "'%s' is not a time such as slow=50ms", text);

@@ -1,6 +1,6 @@
-/* A file in the run folder that the hooks of all processes of a run map: the number of processes, and the device memory
- * of each one for a limit that they share (--memory-shared). The supervisor creates the file, filled with zeros, if the
- * run needs it. */
+/* A file in the run folder that the hooks of all processes of a run map: the number of processes, the device memory
+ * of each one for a limit that they share (--memory-shared), and lost devices. The supervisor creates the file, filled
+ * with zeros, if the run needs it, and looks at lost_devices. */
 #ifndef GW_RUN_SHARED_H
 #define GW_RUN_SHARED_H
 
@@ -22,6 +22,9 @@ typedef struct gw_run_member {
 typedef struct gw_run_shared {
     _Atomic uint32_t process_count; /* processes that made a driver call so far */
     _Atomic uint32_t member_count;  /* places that were ever taken */
+    /* Bit N: --inject let a process lose its device N. The supervisor then lets a virtual card be lost; a real card is
+     * what it is. */
+    _Atomic uint32_t lost_devices;
     gw_run_member member[GW_RUN_MEMBERS_MAX];
 } gw_run_shared;
 

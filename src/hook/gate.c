@@ -158,6 +158,17 @@ static void record(unsigned fn, const gw_inject_rule *rule, uint64_t order)
         gwi_fact_of(fn, GW_EV_INJECTED, rule->result, order, rule->slow_ns, rule->closes, rule->text);
 }
 
+/* Let the supervisor know that the current device is lost, or the first one if there is no context. */
+static void tell_lost(void)
+{
+    gw_run_shared *shared = gwi_run_shared();
+    int device = 0;
+    if (gwi_current_context() == 0 || !gwi_current_device(&device) || device < 0 || device > 31)
+        device = 0;
+    if (shared != NULL)
+        atomic_fetch_or(&shared->lost_devices, 1u << device);
+}
+
 /* Apply the rules that name the function, in the order of the plan. Slow rules add up; the first one with a result
  * decides. */
 static bool inject(gw_slot *slot, unsigned fn, int *ret_result)
@@ -173,6 +184,8 @@ static bool inject(gw_slot *slot, unsigned fn, int *ret_result)
             wait_ns(rule->slow_ns);
         if (rule->result == 0)
             continue;
+        if (rule->is_lost)
+            tell_lost();
         if (rule->closes)
             atomic_store(&own.closed, (uint32_t)rule->result << 8 | CLOSED_BY_INJECTION);
         if (slot != NULL)

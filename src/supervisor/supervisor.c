@@ -5,7 +5,6 @@
 
 #include "gw_exit.h"
 #include "gw_fact.h"
-#include "gw_run_shared.h"
 #include "gw_say.h"
 #include "gw_supervisor.h"
 
@@ -64,24 +63,6 @@ static void make_run_folder(gw_supervisor *run)
         gw_say("the buffers are in %s, because no writable tmpfs has room; a slow disk may delay the program",
                run->run_folder);
     }
-}
-
-/* Create the file that the processes of the run share (gw_run_shared.h), if the options need it. Without the file, each
- * process has the whole limit of --memory, and rules with process=N do not take effect. */
-static void make_shared_file(const gw_supervisor *run)
-{
-    gw_path path;
-    if ((!run->options.memory_shared && run->options.inject == NULL) || run->run_folder[0] == '\0' ||
-        gw_path_format(path, NULL, "%s/" GW_RUN_SHARED_NAME, run->run_folder) != GW_OK)
-        return;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int failed = fd < 0 ? errno : posix_fallocate(fd, 0, sizeof(gw_run_shared));
-    if (failed != 0)
-        gw_say("%s: %s; processes cannot share a limit or be numbered", path, strerror(failed));
-    if (failed != 0 && fd >= 0)
-        unlink(path);
-    if (fd >= 0)
-        close(fd);
 }
 
 /* If the program cannot load the hook, record why. The program runs anyway, but the verdict must not claim anything
@@ -162,7 +143,7 @@ int gwi_supervisor_start(gw_supervisor *run)
     if (status != GW_EXIT_OK)
         return status;
     make_run_folder(run);
-    make_shared_file(run);
+    gwi_shared_file_make(&run->shared, &run->options, run->run_folder);
     gwi_handout_begin(&run->handout, run->run_folder);
     run->watch.run_folder = run->run_folder;
     gwi_signals_begin(&run->signals);
@@ -222,6 +203,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
     gwi_handout_end(&run->handout);
+    gwi_shared_file_close(&run->shared);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
     if (!run->is_second)

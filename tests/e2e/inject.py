@@ -5,8 +5,8 @@ import re
 import signal
 import sys
 
-from harness import (BUILD, CNN, REAL, Card, Workplace, expect, expect_text, gpuwhy, main, new_folder, run_observed, skip,
-                     texts)
+from harness import (BUILD, CNN, REAL, Card, Workplace, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
+                     run_observed, skip, texts)
 
 REACT = BUILD / "tests" / "inject" / "react"
 SMALL = Card("4GiB")
@@ -127,6 +127,22 @@ def fence(place):
     expect(healthy.status == 0 and "fence" not in texts(healthy.verdict()), texts(healthy.verdict()))
 
 
+def lost(place):
+    """A lost device: 999 from then on, and NVML of the virtual card agrees, for other programs, too."""
+    one = " ".join(behind_sanitizer([REACT]))
+    script = (f"{one} --list; echo status $?; nvidia-smi -L; i=0; "
+              "while nvidia-smi >/dev/null 2>&1 && [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done; nvidia-smi; echo smi $?")
+    run = observed(place, "lost", ["/bin/sh", "-c", script], "--inject", "lost@cuMemAlloc:2")
+    out = run.stdout.decode()
+    expect("smi 15" in out, f"NVML does not agree: {out}")
+    expect(out.split()[:2] == ["2", "3"], f"a later call succeeded: {out}")
+    verdict = run.verdict()
+    expect("lost@cuMemAlloc:2" in texts(verdict), texts(verdict))
+    healthy = observed(place, "healthy-lost", ["/bin/sh", "-c", f"{one} --list; nvidia-smi -L"], "--inject",
+                       "lost@cuMemAlloc:2000")
+    expect(healthy.stdout.startswith(b"GPU 0:"), f"{healthy.stdout}")
+
+
 def bad_plans(place):
     for plan, reason in (("oom", "no '@'"), ("oom@allocs", "unknown calls 'allocs'"), ("", "an empty rule"),
                          ("oom@alloc:x", "number of a call"), ("bad@alloc", "unknown action 'bad'")):
@@ -142,7 +158,8 @@ def no_plan(place):
     expect(verdict["status"] == "clean" and not re.search("inject|fence|on purpose", texts(verdict)), texts(verdict))
 
 
-CASES = {case.__name__: case for case in (every_allocation_of_the_cnn, reactions, kinds, chance, fence, bad_plans, no_plan)}
+CASES = {case.__name__: case for case in (every_allocation_of_the_cnn, reactions, kinds, chance, fence, lost, bad_plans,
+                                     no_plan)}
 
 
 def test():

@@ -4,8 +4,8 @@ import signal
 import subprocess
 import sys
 
-from harness import (BUILD, GPUWHY, REAL, Card, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder,
-                     run_observed, skip, texts, wait_until)
+from harness import (BUILD, GPUWHY, REAL, Card, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main,
+                     new_folder, run_observed, skip, wait_until)
 
 RANDOM = BUILD / "tests" / "inject" / "random_memory"
 KINDS = ("plain", "small", "pitch", "managed", "array", "async", "pool", "vmm", "graph", "fail")
