@@ -115,10 +115,11 @@ static bool is_ready(void)
 /* True if the program makes this call, not the hook. */
 static bool is_programs(gw_slot *slot, unsigned fn)
 {
-    if (slot == NULL || !gwi_slot_is_shared(slot))
+    enum { NO_SLOT = 1 }; /* inside_fn of the slot that stands for none */
+    if (slot == NULL)
         return true;
     uint32_t inside = atomic_load_explicit(&slot->inside_fn, memory_order_relaxed);
-    if (inside == 0) /* the wrapper of a GET does not enter */
+    if (inside == 0 || (inside == NO_SLOT && !gwi_slot_is_shared(slot))) /* the wrapper of a GET does not enter */
         return true;
     if (inside != fn + 1)
         return false;
@@ -127,6 +128,13 @@ static bool is_programs(gw_slot *slot, unsigned fn)
         return false; /* the hook's own call of the same function, inside this wrapper */
     counted_call = call;
     return true;
+}
+
+/* Store flags for the event of this call, if the thread can record one. */
+static void note_forced(gw_slot *slot, unsigned flags)
+{
+    if (slot != NULL && gwi_slot_is_shared(slot))
+        gwi_slot_note_forced(slot, flags);
 }
 
 /* ---- a rule takes effect ---- */
@@ -188,8 +196,7 @@ static bool inject(gw_slot *slot, unsigned fn, int *ret_result)
             tell_lost();
         if (rule->closes)
             atomic_store(&own.closed, (uint32_t)rule->result << 8 | CLOSED_BY_INJECTION);
-        if (slot != NULL)
-            gwi_slot_note_forced(slot, GW_EVF_INJECTED);
+        note_forced(slot, GW_EVF_INJECTED);
         *ret_result = rule->result;
         return true;
     }
@@ -215,9 +222,8 @@ static int answer_closed(gw_slot *slot, unsigned fn, uint32_t closed)
             gwi_fact_of(fn, GW_EV_FENCED, closed >> 8, gate.fence == FENCE_EXIT, 0, 0, NULL);
         if (gate.fence == FENCE_EXIT)
             end_process(slot);
-        if (slot != NULL)
-            gwi_slot_note_forced(slot, ((closed & 0xff) == CLOSED_BY_INJECTION ? GW_EVF_INJECTED : 0) |
-                                           (fenced ? GW_EVF_FENCED : 0));
+        note_forced(slot,
+                    ((closed & 0xff) == CLOSED_BY_INJECTION ? GW_EVF_INJECTED : 0) | (fenced ? GW_EVF_FENCED : 0));
     }
     return (int)(closed >> 8);
 }
@@ -255,6 +261,11 @@ void gwi_gate_failed(int result)
         atomic_compare_exchange_strong(&own.closed, &open, (uint32_t)result << 8 | CLOSED_BY_FENCE);
 }
 
+bool gwi_gates_are_on(void)
+{
+    return gate.plan.count > 0 || gate.fence != FENCE_OFF;
+}
+
 /* ---- the layer ---- */
 
 static void *gate_of(unsigned fn, void *next)
@@ -276,7 +287,7 @@ void gwi_gate_begin(void)
         gate.plan.count = 0; /* the supervisor has already checked a plan that the user gave */
     if (fence != NULL && fence[0] != '\0')
         gate.fence = strcmp(fence, "exit") == 0 ? FENCE_EXIT : FENCE_ON;
-    if (gate.plan.count == 0 && gate.fence == FENCE_OFF)
+    if (!gwi_gates_are_on())
         return;
     for (unsigned fn = 0; fn < GW_FN_COUNT; fn++) {
         gate.harmless[fn / 64] |= (uint64_t)gw_inject_is_harmless(fn) << fn % 64;

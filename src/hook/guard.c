@@ -1,20 +1,22 @@
 /* The memory guard: while GPUWHY_MEMORY is set to a number of bytes, every device looks like a card of that size to
- * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and
- * VMM memory and for contexts.
+ * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool, VMM and
+ * graph memory and for contexts.
  *
- * The process's used memory is the sum of all live sizes in a ledger, rounded as the driver rounds them, plus the size
- * of its contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right
+ * Against the limit count all live sizes of a ledger, as the driver counts them (guard_ledger.c), what pools and graphs
+ * have reserved (guard_pools.c), the contexts, and with GPUWHY_MEMORY_SHARED the other processes of the run
+ * (guard_shared.c). The size of a context cannot be queried. It is estimated as the memory in use on the device right
  * after the first context was created. If that is more than a context takes on any card, other programs must be using
  * the device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
- * of other processes does not count against the limit, but the reported free memory is never more than there really is.
+ * of processes outside of the run does not count, but the reported free memory is never more than there really is.
  *
  * Every further context needs as much as the first one, in any order of plain and primary contexts, until it is
  * destroyed (H100, driver 580.159.04: 526.8 MiB the first, then 523.6 MiB each). The primary context exists from its
  * first retain or the first green context on, until it is reset, or until it was released as often as it was retained
  * and all green contexts are destroyed. A reset does not change the number of retains.
  *
- * The ledger exists only while the guard is on. It is changed only while the hook's lock is held. The lock is never
- * held during a real call. */
+ * A request is counted before the driver is called, so that other threads cannot use the bytes meanwhile, and settled
+ * after the call, whatever its result. The call can also leave its wrapper without a result (its thread may be
+ * cancelled); then the thread's next request settles it. */
 #include "gwi_guard.h"
 
 #include "gw_hook_special.h"
@@ -267,6 +269,8 @@ static bool settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
             gwi_ledger_block(arg[0], arg[1], has_own_pages(arg[2]), context, device);
         break;
     case GW_EV_ALLOC_ASYNC:
+        if (device >= 0 && gwi_capture_is_open())
+            gwi_pools_graph_node(device); /* the memory may belong to the graph that is being captured */
         return device >= 0 && arg[0] != 0 &&
                (gwi_pools_granted(arg[2], device, gwi_guard_rounded(arg[1], false)) || is_nearly_full(device));
     case GW_EV_FREE:

@@ -19,6 +19,8 @@ bool gwi_gate_before(unsigned fn, int *ret_result);
 /* A call of the driver failed. Closes the fence if the error is sticky. */
 void gwi_gate_failed(int result);
 
+bool gwi_gates_are_on(void);
+
 /* Read GPUWHY_INJECT and GPUWHY_FENCE, and add the layer if one of them is set. Call with the lock held, before the
  * driver's functions are stored. */
 void gwi_gate_begin(void);

@@ -2,12 +2,19 @@
 #include "gw_inject.h"
 
 #include "gw_api.h"
+#include "seeds.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+static void write_seeds(const char *folder)
+{
+    static const char *const text[] = {"~oom@alloc:3,p=0.5,seed=7;700@sync:5+,after=1.5s,rank=2",
+                                       "\xffslow=50ms@cuMemcpyHtoD,process=3;lost@any,process=python3.12,once",
+                                       "~CUDA_ERROR_NOT_PERMITTED@cuStreamCreate:1,after=200us"};
+    write_texts(folder, text, sizeof text / sizeof text[0]);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
