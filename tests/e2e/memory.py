@@ -81,12 +81,20 @@ def sharing(place):
         expect([run.hold(half)[1] for _ in range(4)] == [0, 0, 0, 0], "without --memory-shared a process is refused")
 
 
+def threads(place):
+    """Many threads at the limit: nothing stays counted, and nothing is counted twice."""
+    argv = [BUILD / "tests" / "inject" / "thread_memory"]
+    for options in (["--memory", "700MiB"], ["--memory", "2GiB", "--memory-shared"]):
+        run = run_observed(argv, CARD, new_folder(place, "threads-" + options[1]), options)
+        expect(run.status == 0, f"{options}: {run.stdout} {run.stderr.decode(errors='replace')}")
+
+
 def usage(place):
     status, _, err = gpuwhy("run", "--memory-shared", "--", "/bin/true", folder=place)
     expect(status == 2 and "--memory-shared needs --memory" in err, err)
 
 
-CASES = {case.__name__: case for case in (each_kind, all_kinds, sharing, usage)}
+CASES = {case.__name__: case for case in (each_kind, all_kinds, sharing, threads, usage)}
 
 
 def test():
