@@ -8,6 +8,7 @@
 #include "gw_fact.h"
 #include "gw_failure_facts.h"
 #include "gw_fault_facts.h"
+#include "gw_injected_facts.h"
 #include "gw_machine_facts.h"
 #include "gw_memory_facts.h"
 #include "gw_model.h"
@@ -90,6 +91,11 @@ struct gw_model {
     uint64_t unordered_total; /* number of all cases, including those not stored */
     gw_unwaited *unwaited;    /* at most one per process; owned */
     size_t unwaited_count;
+    gw_injection *injection; /* in the order of the recording, at most 4,096; owned */
+    size_t injection_count;
+    uint64_t injected_total, injected_slow_ns; /* number of all recorded injections, and the time that they took */
+    gw_fence *fence;                           /* at most one per process; owned */
+    size_t fence_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;

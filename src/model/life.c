@@ -80,6 +80,7 @@ void gw_model_free(gw_model *model)
     if (model == NULL)
         return;
     free_inner(model);
+    gwi_injected_free(model);
     gwi_phases_free(model);
     gwi_rehearsal_free(model);
     gwi_faults_free(model);

@@ -155,9 +155,10 @@ static gw_certainty most_certain(const answer *answers, size_t count)
 
 static void ask_all(const gwi_case *c, answer *answers)
 {
+    bool is_decided = false; /* by a cause that is_sole */
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         answers[i] = (answer){.cause = gwi_causes[i]};
-        if (gwi_causes[i]->judge == NULL)
+        if (gwi_causes[i]->judge == NULL || is_decided)
             continue;
         answers[i].finding.cause = gwi_causes[i];
         answers[i].certainty = gwi_causes[i]->judge(c, &answers[i].finding);
@@ -177,6 +178,7 @@ static void ask_all(const gwi_case *c, answer *answers)
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
+        is_decided = gwi_causes[i]->is_sole && answers[i].certainty >= GW_SUPPORTED;
     }
 }
 
@@ -238,7 +240,7 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
             !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
             return false;
     }
-    if ((c->handled != NULL || c->model->stderr_facts.oom.seen) &&
+    if ((c->handled != NULL || c->model->stderr_facts.oom.seen) && !(best != NULL && best->cause->is_sole) &&
         (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
         return gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_gpu_oom_capacity]->id, GW_HYPOTHESIS);
     return true;

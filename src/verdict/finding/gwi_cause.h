@@ -273,6 +273,8 @@ typedef struct gw_cause {
     /* How a replay of PyTorch's allocator belongs to the verdict (topics/gwi_whatif.h). LEAK: settings cannot cure it.
      */
     enum { GWI_NO_REPLAY, GWI_REPLAY, GWI_REPLAY_OF_LEAK } replay;
+    /* If the cause is at least supported, the causes after it in causes.def are not judged. */
+    bool is_sole;
     /* Return the certainty. If it is GW_CERTAINTY_NONE, the content of `finding` is dropped. NULL: the cause only gives
      * advice. */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
