@@ -1,0 +1,95 @@
+/* Reads the facts that the supervisor recorded about its own interventions in the run. */
+#include "gwi_interventions.h"
+
+#include "gw_array.h"
+#include "gw_fact.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- attempts ---- */
+
+/* Copy a text of a fact. An empty or missing text becomes NULL. Returns false if there is no memory. */
+static bool copy(bool has, gw_fact_text text, char **ret_copy)
+{
+    *ret_copy = has && text.bytes > 0 ? strndup(text.data, text.bytes) : NULL;
+    return !has || text.bytes == 0 || *ret_copy != NULL;
+}
+
+static bool add_attempt(const gw_pair *fact, gw_verdict *verdict)
+{
+    gw_fact_attempt read;
+    gw_fact_attempt_read(gw_fact_text_of(fact->value), &read);
+    if (!gw_array_more(&verdict->attempts, verdict->attempt_count, sizeof *verdict->attempts))
+        return false;
+    gw_verdict_attempt *attempt = &verdict->attempts[verdict->attempt_count++];
+    *attempt = (gw_verdict_attempt){.number = read.number, .again = read.again};
+    verdict->attempts_max = read.most > verdict->attempts_max ? read.most : verdict->attempts_max;
+    bool good = copy(read.has_cause, read.cause, &attempt->cause);
+    good = copy(read.has_headline, read.headline, &attempt->headline) && good;
+    good = copy(read.has_ended, read.ended, &attempt->ended) && good;
+    good = copy(read.has_recording, read.recording, &attempt->recording) && good;
+    good = copy(read.has_why, read.why, &attempt->why) && good;
+    return copy(read.has_change, read.change, &attempt->change) && good;
+}
+
+/* ---- waits for memory ---- */
+
+static bool add_wait(const gw_pair *fact, gw_verdict *verdict)
+{
+    gw_fact_memory_wait read;
+    gw_text text = {0};
+    char bytes[GW_BYTES_TEXT_MAX];
+    gw_fact_memory_wait_read(gw_fact_text_of(fact->value), &read);
+    gw_bytes_text(bytes, read.bytes);
+    const double waited_s = (double)read.waited_ms / 1000;
+    if (gw_fact_text_is(read.end, "unknown"))
+        gw_text_addf(&text, "--wait-memory: did not wait for %s, because the free memory is unknown: %.*s", bytes,
+                     (int)read.why.bytes, read.why.bytes > 0 ? read.why.data : "");
+    else if (gw_fact_text_is(read.end, "free"))
+        gw_text_addf(&text, "waited %.1f s until %s were free on each of the cards %.*s", waited_s, bytes,
+                     (int)read.cards.bytes, read.cards.bytes > 0 ? read.cards.data : "");
+    else
+        gw_text_addf(&text, "waited %.1f s for %s of free memory, in vain (%.*s)", waited_s, bytes,
+                     (int)read.end.bytes, read.end.bytes > 0 ? read.end.data : "");
+    if (read.held.bytes > 0)
+        gw_text_addf(&text, "; when the wait began, the memory was held by %.*s", (int)read.held.bytes,
+                     read.held.data);
+    bool good = !text.failed && gwi_list_add(&verdict->interventions, gw_text_str(&text));
+    gw_text_free(&text);
+    return good;
+}
+
+/* ---- the memory that the program needs ---- */
+
+/* Return what the refused process would have needed on the card: its memory, the refused request and one context. It is
+ * a lower bound, because the process may have gone on to allocate more. */
+static uint64_t needed_bytes(const gwi_case *c)
+{
+    const uint64_t context_bytes = (uint64_t)600 << 20;
+    const gwi_memory *memory = &c->memory;
+    uint64_t needed = memory->own_bytes + memory->wanted_bytes + context_bytes;
+    bool is_refused = c->oom != NULL || c->no_context != NULL;
+    if (!is_refused)
+        return 0;
+    return memory->has_total && needed > memory->total_bytes ? memory->total_bytes : needed;
+}
+
+bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
+{
+    verdict->needed_bytes = needed_bytes(c);
+    for (size_t i = 0; i < c->model->fact_count; i++) {
+        const gw_pair *fact = &c->model->fact[i];
+        bool good = true;
+        if (fact->value == NULL)
+            continue;
+        if (fact->what == GW_FACT_ATTEMPT)
+            good = add_attempt(fact, verdict);
+        else if (fact->what == GW_FACT_MEMORY_WAIT)
+            good = add_wait(fact, verdict);
+        if (!good)
+            return false;
+    }
+    return true;
+}
