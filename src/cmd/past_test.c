@@ -53,7 +53,7 @@ static void add(char *command, uint64_t start_ns, int exit_code)
                           .seconds = 1.5};
     verdict.run.has_start = true;
     verdict.run.start_realtime_ns = start_ns;
-    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy");
+    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy", NULL);
 }
 
 static gwi_past_list list_now(void)

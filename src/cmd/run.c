@@ -1,4 +1,5 @@
 /* `gpuwhy run`: runs a program under the supervisor, judges the recording and prints the verdict. */
+#include "gwi_attempts.h"
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
@@ -46,6 +47,14 @@
       "do not list this run in gpuwhy history, and do not compare it with the last good run")                          \
     X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
       "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
+    X(COUNT, uint32_t, restart_count, "--restart", "N", NULL,                                                          \
+      "if the program fails for a reason that may not happen again, start it again, at most N times")                  \
+    X(LIST, gw_option_list, on, "--on", "CAUSE:ACTION", NULL,                                                          \
+      "what to change in the next attempt: NAME=/2, NAME=VALUE or env:NAME=VALUE; may be repeated")                    \
+    X(FLAG, bool, cure, "--cure", NULL, NULL,                                                                          \
+      "after an out-of-memory error, start the program again with a setting that is shown to help")                    \
+    X(STRING, const char *, wait_memory, "--wait-memory", "SIZE[:TIMEOUT]", NULL,                                      \
+      "before the start, wait until each card has this much free memory")                                              \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 #define OPTIONS_STRUCT gw_run_options
@@ -197,7 +206,7 @@ static void blame(gw_supervisor *first)
 
 /* ---- after the run ---- */
 
-static void tell(const gw_supervisor *run, const gw_run_options *options)
+static void tell(const gw_supervisor *run, const gw_run_options *options, char *const *program)
 {
     gw_verdict *verdict = NULL;
     gw_error err;
@@ -214,7 +223,8 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
         gw_path folder;
         if (verdict->status != GW_VERDICT_CLEAN && getcwd(folder, sizeof folder) != NULL)
             gwi_last_good_say(verdict, recording, folder);
-        gwi_past_add(verdict, is_kept ? recording : "");
+        /* a run is listed with the command that the user gave, even if --on changed it for a later attempt */
+        gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL);
     }
     if (is_kept) {
         free(verdict->recording);
@@ -227,25 +237,50 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
     gw_verdict_free(verdict);
 }
 
+/* Run the attempts. Returns with the last one closed. If the next attempt cannot be started, the process ends like the
+ * one before it. */
+static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run)
+{
+    for (;;) {
+        gw_supervisor_watch(*run);
+        if (attempts->options->blame)
+            blame(*run);
+        bool again = gwi_attempts_again(attempts, *run);
+        int status = gw_supervisor_status(*run);
+        gw_supervisor_close(*run);
+        if (!again)
+            return;
+        if (gwi_attempts_next(attempts, run) != GW_EXIT_OK)
+            gw_supervisor_end_like(status);
+    }
+}
+
 int gwi_cmd_run(int argc, char **argv)
 {
     gw_run_options options = {0};
+    gwi_attempts attempts;
     char **program = NULL;
     gw_supervisor *run = NULL;
+    gw_error err = {0};
     occupy_standard_descriptors();
     int status = parse(&options, argc, argv, &program);
     if (status != GW_EXIT_OK)
         return status;
     if (options.help)
         return help();
+    if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK) {
+        gw_say("run: %s", err.text);
+        gwi_attempts_free(&attempts);
+        return GW_EXIT_USAGE;
+    }
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
+    if (status == GW_EXIT_OK) {
+        watch_attempts(&attempts, &run);
+        tell(run, &options, program);
+    }
+    gwi_attempts_free(&attempts);
     if (status != GW_EXIT_OK)
         return status;
-    gw_supervisor_watch(run);
-    if (options.blame)
-        blame(run);
-    gw_supervisor_close(run);
-    tell(run, &options);
     gw_supervisor_end(run);
 }

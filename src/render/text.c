@@ -370,9 +370,12 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- the attempts of --restart ---- */
 
-/* Add one line per attempt, the newest first: it explains how the run ended. */
+/* Add one line per attempt, the newest first: it explains how the run ended. A single attempt that succeeded is not
+ * mentioned. */
 static void add_attempts(gwi_page *page, const gw_verdict *verdict)
 {
+    if (verdict->attempt_count == 1 && verdict->attempts[0].why == NULL)
+        return;
     for (size_t i = verdict->attempt_count; i-- > 0;) {
         const gw_verdict_attempt *attempt = &verdict->attempts[i];
         gw_text line = {0};

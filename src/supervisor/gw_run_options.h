@@ -2,6 +2,8 @@
 #ifndef GW_RUN_OPTIONS_H
 #define GW_RUN_OPTIONS_H
 
+#include "gw_option_list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +28,10 @@ typedef struct gw_run_options {
     bool no_sense;
     bool no_history;
     bool end_with_parent;
+    uint32_t restart_count;  /* largest number of attempts after the first one; 0: no restart */
+    bool cure;               /* apply a setting that is shown to help */
+    gw_option_list on;       /* CAUSE:ACTION, what to change for the next attempt */
+    const char *wait_memory; /* "SIZE" or "SIZE:TIMEOUT"; NULL: do not wait */
     bool help;
 } gw_run_options;
 

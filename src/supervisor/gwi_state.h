@@ -5,6 +5,7 @@
 #include "gw_run_options.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
+#include "gwi_room_wait.h"
 #include "gwi_run.h"
 
 struct gw_supervisor {
@@ -26,13 +27,16 @@ struct gw_supervisor {
     pid_t child;
     uint64_t started_at_ns; /* run time at which the program was started */
     int status;
-    gwi_hangs hangs; /* --hang-after */
+    gwi_hangs hangs;        /* --hang-after */
+    gwi_room_wanted wanted; /* --wait-memory */
     /* --on-failure */
     uint64_t judged_at_ns;
     bool failure_told;
     pid_t command_pid;
-    bool is_second; /* this is the second run of --blame */
-    off_t input_at; /* initial offset of the program's standard input; -1 if it cannot be read again */
+    bool is_second;   /* this is the second run of --blame */
+    unsigned attempt; /* number of this attempt, from 1; 0 for the second run of --blame */
+    gw_path output;   /* -o for this attempt, if it is not the first one */
+    off_t input_at;   /* initial offset of the program's standard input; -1 if it cannot be read again */
     /* --end-with-parent */
     pid_t parent;
     uint64_t parent_gone_at_ns; /* monotonic; 0 while the parent exists */
@@ -43,6 +47,10 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
 /* Set up the run and start the program (supervisor.c). Returns GW_EXIT_OK (0) if the program was started. Any other
  * result is an exit status for gpuwhy, and the caller must call gwi_supervisor_clean_up(). */
 int gwi_supervisor_start(gw_supervisor *run);
+/* Like gwi_supervisor_start(), and clean up if the program was not started. */
+int gwi_supervisor_start_or_clean_up(gw_supervisor *run);
+/* Undo this run's signal handling, before another run in this process sets up its own. */
+void gwi_supervisor_release_signals(gw_supervisor *run);
 /* Close everything that is open, and remove the run folder and old recordings. May be called even if the program was
  * not started. */
 void gwi_supervisor_clean_up(gw_supervisor *run);

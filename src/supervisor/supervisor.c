@@ -134,10 +134,17 @@ static int start(gw_supervisor *run)
     return GW_EXIT_CANNOT_RUN;
 }
 
+/* --wait-memory. Returns false if a signal asked us to end. If the time is over, or nothing is known about the memory,
+ * the program is started anyway. */
+static bool wait_for_memory(gw_supervisor *run)
+{
+    return run->is_second || run->wanted.bytes == 0 || gwi_room_wait(run, &run->wanted) != GW_WAIT_STOPPED;
+}
+
 int gwi_supervisor_start(gw_supervisor *run)
 {
     gw_error err;
-    if (!run->is_second)
+    if (run->attempt == 1)
         gwi_doors_path(&run->options);
     int status = find_program(run);
     if (status != GW_EXIT_OK)
@@ -166,7 +173,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_DOORS_CLOSED), "no folder has room for the buffers");
     say_what_is_not_seen(run);
     say_nested(run);
-    return start(run);
+    return wait_for_memory(run) ? start(run) : GW_EXIT_STOPPED;
 }
 
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv)
@@ -202,6 +209,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
     gwi_handout_end(&run->handout);
+    gwi_dumps_end(&run->dumps);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
     if (!run->is_second)
@@ -217,17 +225,22 @@ static bool judge_hang(void *user, const char *folder)
     return run->judges.hang != NULL && run->judges.hang(run, folder, run->judges.user);
 }
 
-static int start_or_clean_up(gw_supervisor *run)
+void gwi_supervisor_release_signals(gw_supervisor *run)
+{
+    gwi_signals_restore(&run->signals);
+    gwi_signals_end(&run->signals);
+}
+
+int gwi_supervisor_start_or_clean_up(gw_supervisor *run)
 {
     gw_error err;
-    run->parent = getppid();
-    if (gwi_hangs_begin(&run->hangs, &run->options, &err) != GW_OK) {
+    if (gwi_hangs_begin(&run->hangs, &run->options, &err) != GW_OK ||
+        gwi_room_wanted_parse(run->options.wait_memory, &run->wanted, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
     run->hangs.judge = judge_hang;
     run->hangs.user = run;
-    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1 for a terminal or a pipe, which cannot be rewound */
     int status = gwi_supervisor_start(run);
     if (status == GW_EXIT_OK)
         return GW_EXIT_OK;
@@ -235,6 +248,8 @@ static int start_or_clean_up(gw_supervisor *run)
     if (run->record.path[0] != '\0')
         unlink(run->record.path); /* an empty recording is of no use: the program never ran */
     gwi_supervisor_clean_up(run);
+    if (status == GW_EXIT_STOPPED)
+        gwi_end_like(run->signals.stop_signal); /* as a program that the signal ended */
     return status;
 }
 
@@ -265,7 +280,10 @@ int gw_supervisor_start(const gw_run_options *options, char *const *argv, const 
     }
     gwi_supervisor_init(run, options, argv);
     run->judges = *judges;
-    int status = start_or_clean_up(run);
+    run->attempt = 1;
+    run->parent = getppid();
+    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1 for a terminal or a pipe, which cannot be rewound */
+    int status = gwi_supervisor_start_or_clean_up(run);
     if (status == GW_EXIT_OK)
         *ret_run = run;
     else
@@ -297,7 +315,7 @@ void gw_supervisor_end(gw_supervisor *run)
     int status = run->status;
     gwi_supervisor_clean_up(run);
     free(run);
-    gwi_end_like(status);
+    gw_supervisor_end_like(status);
 }
 
 const char *gw_supervisor_flush(gw_supervisor *run)

@@ -45,17 +45,46 @@ static bool add_wait(const gw_pair *fact, gw_verdict *verdict)
     gw_bytes_text(bytes, read.bytes);
     const double waited_s = (double)read.waited_ms / 1000;
     if (gw_fact_text_is(read.end, "unknown"))
-        gw_text_addf(&text, "--wait-memory: did not wait for %s, because the free memory is unknown: %.*s", bytes,
-                     (int)read.why.bytes, read.why.bytes > 0 ? read.why.data : "");
+        gw_text_addf(&text, "did not wait for %s of free memory: %.*s", bytes, (int)read.why.bytes,
+                     read.why.bytes > 0 ? read.why.data : "");
     else if (gw_fact_text_is(read.end, "free"))
-        gw_text_addf(&text, "waited %.1f s until %s were free on each of the cards %.*s", waited_s, bytes,
-                     (int)read.cards.bytes, read.cards.bytes > 0 ? read.cards.data : "");
+        gw_text_addf(&text, "waited %.1f s for %s of free memory on GPU %.*s", waited_s, bytes, (int)read.cards.bytes,
+                     read.cards.bytes > 0 ? read.cards.data : "");
     else
-        gw_text_addf(&text, "waited %.1f s for %s of free memory, in vain (%.*s)", waited_s, bytes,
+        gw_text_addf(&text, "waited %.1f s for %s of free memory on GPU %.*s, but it did not become free (%.*s)",
+                     waited_s, bytes, (int)read.cards.bytes, read.cards.bytes > 0 ? read.cards.data : "",
                      (int)read.end.bytes, read.end.bytes > 0 ? read.end.data : "");
     if (read.held.bytes > 0)
-        gw_text_addf(&text, "; when the wait began, the memory was held by %.*s", (int)read.held.bytes,
-                     read.held.data);
+        gw_text_addf(&text, "; when the wait began, the memory was held by %.*s", (int)read.held.bytes, read.held.data);
+    bool good = !text.failed && gwi_list_add(&verdict->interventions, gw_text_str(&text));
+    gw_text_free(&text);
+    return good;
+}
+
+/* ---- --cure ---- */
+
+/* Return the highest number of bytes that the judged process had allocated on one card. */
+static uint64_t peak_bytes(const gwi_case *c)
+{
+    uint64_t peak = 0;
+    for (size_t i = 0; c->process != NULL && i < GW_MODEL_DEVICES_MAX; i++)
+        peak = c->process->usage[i].peak_bytes > peak ? c->process->usage[i].peak_bytes : peak;
+    return peak;
+}
+
+static bool add_cure(const gwi_case *c, const gw_pair *fact, gw_verdict *verdict)
+{
+    gw_fact_cure read;
+    gw_text text = {0};
+    char before[GW_BYTES_TEXT_MAX], expected[GW_BYTES_TEXT_MAX], now[GW_BYTES_TEXT_MAX];
+    gw_fact_cure_read(gw_fact_text_of(fact->value), &read);
+    if (!read.has_name)
+        return gwi_list_add(&verdict->interventions, "--cure: no cure is known for this failure");
+    gw_text_addf(&text, "--cure: this run had %.*s=%.*s; ", (int)read.name.bytes, read.name.data, (int)read.value.bytes,
+                 read.value.bytes > 0 ? read.value.data : "");
+    gw_text_addf(&text, "it allocated at most %s (expected: %s; without the setting: %s) and %s",
+                 gw_bytes_text(now, peak_bytes(c)), gw_bytes_text(expected, read.peak_bytes),
+                 gw_bytes_text(before, read.peak_bytes_before), c->bad_end ? "failed" : "succeeded");
     bool good = !text.failed && gwi_list_add(&verdict->interventions, gw_text_str(&text));
     gw_text_free(&text);
     return good;
@@ -88,6 +117,8 @@ bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
             good = add_attempt(fact, verdict);
         else if (fact->what == GW_FACT_MEMORY_WAIT)
             good = add_wait(fact, verdict);
+        else if (fact->what == GW_FACT_CURE)
+            good = add_cure(c, fact, verdict);
         if (!good)
             return false;
     }
