@@ -2,6 +2,7 @@
 #include "gwi_attempts.h"
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
+#include "gwi_growing.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
@@ -55,6 +56,8 @@
       "after an out-of-memory error, start the program again with a setting that is shown to help")                    \
     X(STRING, const char *, wait_memory, "--wait-memory", "SIZE[:TIMEOUT]", NULL,                                      \
       "before the start, wait until each card has this much free memory")                                              \
+    X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT[:CMD]", NULL,                                        \
+      "report once, and run CMD, when memory that the program cannot give back grows beyond this")                     \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 #define OPTIONS_STRUCT gw_run_options
@@ -273,7 +276,7 @@ int gwi_cmd_run(int argc, char **argv)
         gwi_attempts_free(&attempts);
         return GW_EXIT_USAGE;
     }
-    gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .user = &options};
+    gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
     if (status == GW_EXIT_OK) {
         watch_attempts(&attempts, &run);

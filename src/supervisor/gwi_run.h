@@ -93,6 +93,7 @@ typedef struct gwi_record {
     uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */
     uint32_t holders_told;        /* number of times that gwi_holders_record() recorded facts */
     struct gw_sites *sites;       /* owned; NULL if nothing is written */
+    struct gwi_held *held;        /* borrowed; gets the events of the processes; NULL: not needed */
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);

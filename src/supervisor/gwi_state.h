@@ -3,6 +3,7 @@
 #define GWI_STATE_H
 
 #include "gw_run_options.h"
+#include "gwi_alarm.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
 #include "gwi_room_wait.h"
@@ -29,6 +30,7 @@ struct gw_supervisor {
     int status;
     gwi_hangs hangs;        /* --hang-after */
     gwi_room_wanted wanted; /* --wait-memory */
+    gwi_alarm alarm;        /* --alarm-at */
     /* --on-failure */
     uint64_t judged_at_ns;
     bool failure_told;
@@ -54,6 +56,13 @@ void gwi_supervisor_release_signals(gw_supervisor *run);
 /* Close everything that is open, and remove the run folder and old recordings. May be called even if the program was
  * not started. */
 void gwi_supervisor_clean_up(gw_supervisor *run);
+
+typedef struct gwi_setting {
+    const char *name, *value;
+} gwi_setting;
+/* Start `command` in a shell with additional environment variables, up to one with the name NULL. Its output goes to
+ * our stderr. Returns its pid, or -1. */
+pid_t gwi_command_start(const gw_supervisor *run, const char *command, const gwi_setting *settings);
 
 /* Watch the program until it has ended (loop.c). */
 void gwi_loop_run(gw_supervisor *run);

@@ -156,6 +156,7 @@ int gwi_supervisor_start(gw_supervisor *run)
     status = open_doors(run);
     if (status != GW_EXIT_OK)
         return status;
+    run->record.held = run->alarm.on ? &run->alarm.held : NULL;
     if (gwi_record_open(&run->record, &run->options, run->run_folder, run->argv, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
@@ -208,6 +209,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     gwi_stderr_end(&run->capture);
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
+    gwi_alarm_end(&run->alarm);
     gwi_handout_end(&run->handout);
     gwi_dumps_end(&run->dumps);
     if (run->run_folder[0] != '\0')
@@ -235,7 +237,8 @@ int gwi_supervisor_start_or_clean_up(gw_supervisor *run)
 {
     gw_error err;
     if (gwi_hangs_begin(&run->hangs, &run->options, &err) != GW_OK ||
-        gwi_room_wanted_parse(run->options.wait_memory, &run->wanted, &err) != GW_OK) {
+        gwi_room_wanted_parse(run->options.wait_memory, &run->wanted, &err) != GW_OK ||
+        gwi_alarm_parse(run->options.alarm_at, &run->alarm, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
@@ -331,17 +334,24 @@ const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept)
     return run->record.path;
 }
 
-void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json)
+pid_t gwi_command_start(const gw_supervisor *run, const char *command, const gwi_setting *settings)
 {
-    run->command_pid = fork();
-    if (run->command_pid != 0)
-        return;
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
     gwi_signals_restore(&run->signals);
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is only for the program's output */
-    setenv("GPUWHY_VERDICT_JSON", json, 1);
+    for (const gwi_setting *setting = settings; setting->name != NULL; setting++)
+        setenv(setting->name, setting->value, 1);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(GW_EXIT_NOT_FOUND);
+}
+
+void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json)
+{
+    const gwi_setting settings[] = {{"GPUWHY_VERDICT_JSON", json}, {NULL, NULL}};
+    run->command_pid = gwi_command_start(run, command, settings);
 }

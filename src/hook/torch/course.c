@@ -121,6 +121,7 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t site_may_ticks; /* limit for site_ticks */
     uint64_t site_earned_until;      /* ticks up to which site_may_ticks has been raised */
     uint32_t span_shift, span_index;
+    uint32_t device;
     gwi_course_block *table; /* after this struct in the same mapping or, if larger, in its own mapping */
     uint64_t span_end_ticks; /* end of the current span */
     uint32_t launches, waits;
@@ -134,6 +135,7 @@ typedef struct gwi_course_of_device {
     _Alignas(64) logged log[LOG_ROOM];
     _Alignas(64) gwi_course_request ring[GWI_COURSE_REQUESTS];
 } course;
+_Static_assert((int)GWI_COURSE_DEVICES == (int)GW_BUFFER_DEVICES, "publish()");
 _Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
@@ -321,7 +323,7 @@ static bool is_our_process(void)
     return mark != 0 && (atomic_compare_exchange_strong(&courses.mark, &none, mark) || none == mark);
 }
 
-static course *make_course(void)
+static course *make_course(uint64_t device)
 {
     course *c = map_course();
     if (c == NULL)
@@ -331,6 +333,7 @@ static course *make_course(void)
     c->table = (gwi_course_block *)(void *)(c + 1);
     c->table_bits = TABLE_BITS_FIRST;
     c->first_order = 1;
+    c->device = (uint32_t)device;
     c->calm.until = CALM_REQUESTS;
     c->now.first_ticks = c->now.last_ticks = c->last_ticks = c->site_earned_until = gwi_ticks();
     c->site_may_ticks = SITES_IN_HAND;
@@ -349,7 +352,7 @@ static GWI_COLD course *begin(uint64_t device)
     int saved_errno = errno;
     course *c = NULL, *before = NULL;
     if (is_our_process()) {
-        c = make_course();
+        c = make_course(device);
         if (c == NULL)
             atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         else if (!atomic_compare_exchange_strong(&gwi_wipe.course[device], &before, c)) {
@@ -575,6 +578,15 @@ static void earn_sites(course *c)
     c->site_earned_until = c->now.last_ticks;
 }
 
+/* Store PyTorch's totals where the supervisor can read them (`gpuwhy run --alarm-at`). */
+static void publish(const course *c)
+{
+    if (gwi.head == NULL)
+        return;
+    atomic_store_explicit(&gwi.head->torch_allocated_bytes[c->device], c->now.allocated_bytes, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_reserved_bytes[c->device], c->now.reserved_bytes, memory_order_relaxed);
+}
+
 /* Settle all logged events. Call with the lock held. */
 static __attribute__((hot)) void settle(course *c)
 {
@@ -591,6 +603,7 @@ static __attribute__((hot)) void settle(course *c)
     atomic_store_explicit(&c->settled_count, end, memory_order_release);
     c->now.allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
     c->now.reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    publish(c);
     atomic_store_explicit(&c->large_bytes, large_bytes(), memory_order_relaxed);
     earn_sites(c);
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);

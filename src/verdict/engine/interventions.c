@@ -61,6 +61,31 @@ static bool add_wait(const gw_pair *fact, gw_verdict *verdict)
     return good;
 }
 
+/* ---- --alarm-at ---- */
+
+static bool add_alarm(const gw_pair *fact, gw_verdict *verdict)
+{
+    gw_fact_memory_alarm read;
+    gw_text text = {0};
+    char held[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], growth[GW_BYTES_TEXT_MAX];
+    gw_fact_memory_alarm_read(gw_fact_text_of(fact->value), &read);
+    if (read.has_held_bytes)
+        gw_text_addf(&text,
+                     "%.2f s  --alarm-at: the program held %s of %s on GPU %" PRIu32
+                     ", which it could not give back, and "
+                     "grew by %s a minute: the card would have been full %" PRIu64 " s later%s%.*s%s",
+                     (double)fact->t_ns / 1e9, gw_bytes_text(held, read.held_bytes),
+                     gw_bytes_text(limit, read.limit_bytes), read.device, gw_bytes_text(growth, read.bytes_per_minute),
+                     read.full_s, read.lines.bytes > 0 ? "; it grew at " : "", (int)read.lines.bytes,
+                     read.lines.bytes > 0 ? read.lines.data : "", read.command ? "; the command was started" : "");
+    else
+        gw_text_addf(&text, "--alarm-at could not judge the growth: %.*s", (int)read.why.bytes,
+                     read.why.bytes > 0 ? read.why.data : "");
+    bool good = !text.failed && gwi_list_add(&verdict->interventions, gw_text_str(&text));
+    gw_text_free(&text);
+    return good;
+}
+
 /* ---- --cure ---- */
 
 /* Return the highest number of bytes that the judged process had allocated on one card. */
@@ -117,6 +142,8 @@ bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
             good = add_attempt(fact, verdict);
         else if (fact->what == GW_FACT_MEMORY_WAIT)
             good = add_wait(fact, verdict);
+        else if (fact->what == GW_FACT_MEMORY_ALARM)
+            good = add_alarm(fact, verdict);
         else if (fact->what == GW_FACT_CURE)
             good = add_cure(c, fact, verdict);
         if (!good)
