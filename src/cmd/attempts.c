@@ -143,7 +143,7 @@ static gwi_decision wait_for_memory(gwi_attempts *attempts, gw_supervisor *run, 
                                         [GW_WAIT_TIMEOUT] = GWI_WAITED_TIMEOUT,
                                         [GW_WAIT_STOPPED] = GWI_WAITED_STOPPED,
                                         [GW_WAIT_UNKNOWN] = GWI_WAITED_UNKNOWN};
-    gw_wait_end end = gw_supervisor_wait_memory(run, verdict->needed_bytes, memory_wait_max_ns);
+    gw_wait_end end = gw_supervisor_wait_memory(run, verdict->needed_device, verdict->needed_bytes, memory_wait_max_ns);
     return gwi_restart_waited(&attempts->machine, waited[end]);
 }
 

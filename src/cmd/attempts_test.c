@@ -43,10 +43,11 @@ bool gw_supervisor_is_stopped(gw_supervisor *run)
     return world.is_stopped;
 }
 
-gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, uint64_t bytes, uint64_t timeout_ns)
+gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns)
 {
     (void)run;
-    (void)timeout_ns;
+    assert_int_equal(device, 3);
+    assert_true(timeout_ns > 0);
     world.waited_for_bytes = bytes;
     return world.wait_end;
 }
@@ -97,6 +98,7 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
     verdict->certainty = GW_SUPPORTED;
     verdict->headline = strdup("what\nhappened");
     verdict->needed_bytes = world.needed_bytes;
+    verdict->needed_device = 3;
     assert_true(gw_verdict_add_evidence(verdict, "driver", world.evidence));
     verdict->evidence[0].weight = GW_WEIGHT_DECIDES;
     *ret_verdict = verdict;

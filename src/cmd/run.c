@@ -209,12 +209,18 @@ static void blame(gw_supervisor *first)
 
 /* ---- after the run ---- */
 
-static void tell(const gw_supervisor *run, const gw_run_options *options, char *const *program)
+/* A recording that is closed. */
+typedef struct closed_recording {
+    gw_path path; /* "": there is none */
+    bool is_kept;
+} closed_recording;
+
+static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program)
 {
     gw_verdict *verdict = NULL;
     gw_error err;
-    bool is_kept;
-    const char *recording = gw_supervisor_recording(run, &is_kept);
+    bool is_kept = closed->is_kept;
+    const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
     gw_status st = gwi_judge(recording, &verdict, &err);
@@ -240,21 +246,22 @@ static void tell(const gw_supervisor *run, const gw_run_options *options, char *
     gw_verdict_free(verdict);
 }
 
-/* Run the attempts. Returns with the last one closed. If the next attempt cannot be started, the process ends like the
- * one before it. */
-static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run)
+/* Run the attempts. On return, the last one is closed, and *ret_status is its status as from waitpid(). *run is NULL if
+ * another attempt should have followed and could not be started. */
+static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_recording *ret_closed, int *ret_status)
 {
-    for (;;) {
+    bool again = true;
+    while (again && *run != NULL) {
         gw_supervisor_watch(*run);
         if (attempts->options->blame)
             blame(*run);
-        bool again = gwi_attempts_again(attempts, *run);
-        int status = gw_supervisor_status(*run);
+        again = gwi_attempts_again(attempts, *run);
+        *ret_status = gw_supervisor_status(*run);
         gw_supervisor_close(*run);
-        if (!again)
-            return;
-        if (gwi_attempts_next(attempts, run) != GW_EXIT_OK)
-            gw_supervisor_end_like(status);
+        const char *path = gw_supervisor_recording(*run, &ret_closed->is_kept);
+        snprintf(ret_closed->path, sizeof ret_closed->path, "%s", path);
+        if (again)
+            (void)gwi_attempts_next(attempts, run);
     }
 }
 
@@ -279,11 +286,14 @@ int gwi_cmd_run(int argc, char **argv)
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
     if (status == GW_EXIT_OK) {
-        watch_attempts(&attempts, &run);
-        tell(run, &options, program);
+        closed_recording closed = {.is_kept = false};
+        watch_attempts(&attempts, &run, &closed, &status);
+        tell(&closed, &options, program);
+        gwi_attempts_free(&attempts);
+        if (run == NULL)
+            gw_supervisor_end_like(status);
+        gw_supervisor_end(run);
     }
     gwi_attempts_free(&attempts);
-    if (status != GW_EXIT_OK)
-        return status;
-    gw_supervisor_end(run);
+    return status;
 }

@@ -141,7 +141,7 @@ static void record_alarm(gw_supervisor *run, const gw_fact_memory_alarm *fact)
 {
     gw_text text = {0};
     gw_fact_memory_alarm_write(fact, &text);
-    gw_supervisor_note(run, gw_fact_key_text(GW_FACT_MEMORY_ALARM), gw_text_str(&text));
+    gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_MEMORY_ALARM), "%s", gw_text_str(&text));
     gw_text_free(&text);
 }
 

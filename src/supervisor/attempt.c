@@ -25,9 +25,9 @@ bool gw_supervisor_is_stopped(gw_supervisor *run)
     return run->signals.stop_signal != 0 || run->parent_gone_at_ns != 0 || (by_signal && run->hangs.killed_at_ns == 0);
 }
 
-gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, uint64_t bytes, uint64_t timeout_ns)
+gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns)
 {
-    const gwi_room_wanted wanted = {.bytes = bytes, .timeout_ns = timeout_ns};
+    const gwi_room_wanted wanted = {.device = device, .bytes = bytes, .timeout_ns = timeout_ns};
     return gwi_room_wait(run, &wanted);
 }
 

@@ -48,9 +48,10 @@ typedef enum gw_wait_end {
     GW_WAIT_STOPPED, /* a signal asked us to end */
     GW_WAIT_UNKNOWN  /* the free memory is not known; returned at once */
 } gw_wait_end;
-/* Wait until each card that the program sees has `bytes` free, at most `timeout_ns` (0: no limit). Prints who holds the
- * memory, and records the wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
-gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, uint64_t bytes, uint64_t timeout_ns);
+/* Wait until a card has `bytes` free: the one with CUDA's number `device` in the program, or, if it is negative, each
+ * card that the program sees. Waits at most `timeout_ns` (0: no limit). Prints who holds the memory, and records the
+ * wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
+gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns);
 /* Wait `pause_ms`. Returns false if a signal asked us to end. */
 bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms);
 /* True if a user or another program asked the run to end, by a signal to gpuwhy or to the program, or by ending the

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 typedef struct gwi_room_wanted {
-    uint64_t bytes;      /* on each card that the program sees; 0: do not wait */
+    int device;          /* CUDA's number of a card in the program; negative: each card that the program sees */
+    uint64_t bytes;      /* 0: do not wait */
     uint64_t timeout_ns; /* 0: no limit */
 } gwi_room_wanted;
 
@@ -20,11 +21,12 @@ typedef struct gwi_room_wanted {
  * GW_USAGE: `err` names the option and the reason. */
 GW_MUST_CHECK gw_status gwi_room_wanted_parse(const char *text, gwi_room_wanted *ret_wanted, gw_error *err);
 
-/* Choose the cards that a program with this value of CUDA_VISIBLE_DEVICES sees; NULL: all of them. Sets ret_chosen[i]
- * for NVML's card i. Like CUDA, ignores everything after an entry that names no card. GW_UNSUPPORTED: the cards cannot
- * be determined (MIG). GW_MISSING: the program sees no card. */
-GW_MUST_CHECK gw_status gwi_room_choose(const char *visible, const gw_room_card *card, size_t count, bool *ret_chosen,
-                                        gw_error *err);
+/* Choose the card with CUDA's number `device` in a program with this value of CUDA_VISIBLE_DEVICES (NULL: not set), or,
+ * if `device` is negative, all cards that the program sees. Sets ret_chosen[i] for NVML's card i. Like CUDA, ignores
+ * everything after an entry that names no card. GW_UNSUPPORTED: the cards cannot be determined (MIG). GW_MISSING: the
+ * program does not see such a card. */
+GW_MUST_CHECK gw_status gwi_room_choose(const char *visible, int device, const gw_room_card *card, size_t count,
+                                        bool *ret_chosen, gw_error *err);
 
 /* Wait, and print once who holds the memory. The result is printed, and recorded as the fact "memory.wait". Signals
  * that arrive meanwhile are not passed on to a program. */

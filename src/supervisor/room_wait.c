@@ -43,7 +43,7 @@ static bool parse_time(const char *text, uint64_t *ret_ns)
 gw_status gwi_room_wanted_parse(const char *text, gwi_room_wanted *ret_wanted, gw_error *err)
 {
     char size[64];
-    *ret_wanted = (gwi_room_wanted){0};
+    *ret_wanted = (gwi_room_wanted){.device = -1};
     if (text == NULL)
         return GW_OK;
     const char *colon = strchr(text, ':');
@@ -76,12 +76,17 @@ static size_t find_card(const char *entry, size_t bytes, const gw_room_card *car
     return bytes > 0 && isdigit((unsigned char)entry[0]) && end == entry + bytes && index < count ? index : count;
 }
 
-gw_status gwi_room_choose(const char *visible, const gw_room_card *card, size_t count, bool *ret_chosen, gw_error *err)
+gw_status gwi_room_choose(const char *visible, int device, const gw_room_card *card, size_t count, bool *ret_chosen,
+                          gw_error *err)
 {
-    bool any = visible == NULL && count > 0;
-    for (size_t i = 0; i < count; i++)
-        ret_chosen[i] = visible == NULL;
-    for (const char *at = visible; at != NULL && *at != '\0';) {
+    bool any = false;
+    int number = 0; /* CUDA's number of the next card */
+    const char *at = visible == NULL ? "" : visible;
+    for (size_t i = 0; i < count; i++) {
+        ret_chosen[i] = visible == NULL && (device < 0 || (size_t)device == i);
+        any = any || ret_chosen[i];
+    }
+    while (*at != '\0') {
         at += strspn(at, " \t");
         size_t bytes = strcspn(at, ", \t");
         if (bytes > 3 && strncmp(at, "MIG", 3) == 0)
@@ -89,7 +94,9 @@ gw_status gwi_room_choose(const char *visible, const gw_room_card *card, size_t 
         size_t index = find_card(at, bytes, card, count);
         if (index == count)
             break;
-        ret_chosen[index] = any = true;
+        ret_chosen[index] = ret_chosen[index] || device < 0 || device == number;
+        any = any || ret_chosen[index];
+        number++;
         at += bytes;
         at += strspn(at, " \t");
         at += *at == ',';
@@ -161,7 +168,7 @@ static void look_at_cards(gw_room *room, const gwi_room_wanted *wanted, look *re
     *ret_look = (look){0};
     gw_status st = gw_room_read(room, READ_WAIT_MS, &card, &count, &err);
     if (st == GW_OK)
-        st = gwi_room_choose(getenv("CUDA_VISIBLE_DEVICES"), card, count, chosen, &err);
+        st = gwi_room_choose(getenv("CUDA_VISIBLE_DEVICES"), wanted->device, card, count, chosen, &err);
     if (st != GW_OK) {
         unknown(ret_look, err.text);
         return;
@@ -249,7 +256,7 @@ static void record_wait(const waiting *w, gw_wait_end end)
         .held = gw_fact_text_of(gw_text_str(&w->holders)),
     };
     gw_fact_memory_wait_write(&fact, &text);
-    gw_supervisor_note(w->run, gw_fact_key_text(GW_FACT_MEMORY_WAIT), gw_text_str(&text));
+    gwi_record_fact(&w->run->record, gw_fact_key_text(GW_FACT_MEMORY_WAIT), "%s", gw_text_str(&text));
     gw_text_free(&text);
 }
 

@@ -48,7 +48,7 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     second->parent = first->parent;
     second->options.output = recording;
     second->options.blame = second->options.core = false;
-    second->options.on_failure = second->options.json = NULL;
+    second->options.on_failure = second->options.json = second->options.alarm_at = second->options.wait_memory = NULL;
     second->options.quiet = true;
     bool was_set = getenv("CUDA_LAUNCH_BLOCKING") != NULL; /* then it was "0", otherwise there is no second run */
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);

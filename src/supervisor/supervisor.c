@@ -318,7 +318,7 @@ void gw_supervisor_end(gw_supervisor *run)
     int status = run->status;
     gwi_supervisor_clean_up(run);
     free(run);
-    gw_supervisor_end_like(status);
+    gwi_end_like(status);
 }
 
 const char *gw_supervisor_flush(gw_supervisor *run)
@@ -332,22 +332,6 @@ const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept)
 {
     *ret_is_kept = run->record.path[0] != '\0' && !run->record.is_temporary;
     return run->record.path;
-}
-
-pid_t gwi_command_start(const gw_supervisor *run, const char *command, const gwi_setting *settings)
-{
-    pid_t pid = fork();
-    if (pid != 0)
-        return pid;
-    gwi_signals_restore(&run->signals);
-    int null = open("/dev/null", O_RDONLY);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is only for the program's output */
-    for (const gwi_setting *setting = settings; setting->name != NULL; setting++)
-        setenv(setting->name, setting->value, 1);
-    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-    _exit(GW_EXIT_NOT_FOUND);
 }
 
 void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json)

@@ -129,9 +129,9 @@ typedef struct gw_verdict_leak {
 
 /* An attempt of `gpuwhy run --restart`. */
 typedef struct gw_verdict_attempt {
-    uint32_t number; /* from 1 */
-    bool again;      /* another attempt followed */
-    char *cause;     /* owned, like all texts; NULL: none, or not known */
+    uint32_t number;                    /* from 1 */
+    bool again;                         /* another attempt followed */
+    char *cause;                        /* owned, like all texts; NULL: none, or not known */
     char *headline, *ended, *recording; /* NULL: not known */
     char *why;                          /* reason for the decision that followed; NULL: not known */
     char *change;                       /* what was different in the next attempt; NULL: nothing */
@@ -207,7 +207,9 @@ typedef struct gw_verdict {
     size_t attempt_count;
     uint32_t attempts_max;
     gw_string_list interventions; /* what gpuwhy did to the run because an option requested it, one sentence each */
-    uint64_t needed_bytes; /* memory that the failed process needed on its card; 0: not known, or memory is not the cause */
+    int needed_device;            /* CUDA's number of the card; only valid if needed_bytes is not 0 */
+    uint64_t
+        needed_bytes; /* memory that the failed process needed on its card; 0: not known, or memory is not the cause */
 } gw_verdict;
 
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */

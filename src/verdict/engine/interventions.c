@@ -118,21 +118,23 @@ static bool add_cure(const gwi_case *c, const gw_pair *fact, gw_verdict *verdict
 /* ---- the memory that the program needs ---- */
 
 /* Return what the refused process would have needed on the card: its memory, the refused request and one context. It is
- * a lower bound, because the process may have gone on to allocate more. */
+ * a lower bound, because the process may have gone on to allocate more. The driver itself needs a little of the card,
+ * so never return all of it. */
 static uint64_t needed_bytes(const gwi_case *c)
 {
     const uint64_t context_bytes = (uint64_t)600 << 20;
     const gwi_memory *memory = &c->memory;
     uint64_t needed = memory->own_bytes + memory->wanted_bytes + context_bytes;
-    bool is_refused = c->oom != NULL || c->no_context != NULL;
-    if (!is_refused)
+    uint64_t most = memory->total_bytes - memory->total_bytes / 32;
+    if (c->oom == NULL && c->no_context == NULL)
         return 0;
-    return memory->has_total && needed > memory->total_bytes ? memory->total_bytes : needed;
+    return memory->has_total && needed > most ? most : needed;
 }
 
 bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
 {
     verdict->needed_bytes = needed_bytes(c);
+    verdict->needed_device = c->memory.device;
     for (size_t i = 0; i < c->model->fact_count; i++) {
         const gw_pair *fact = &c->model->fact[i];
         bool good = true;
