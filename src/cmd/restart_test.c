@@ -133,6 +133,19 @@ static void a_changed_command_may_fail_once_in_the_old_way(void **state)
     expect(&decision, false, "in the same way");
 }
 
+static void a_change_helps_after_equal_failures_too(void **state)
+{
+    (void)state;
+    gwi_restart machine;
+    gwi_attempt_end end = failed(GW_AGAIN_TRANSIENT, 1);
+    gwi_restart_begin(&machine, 10);
+    gwi_decision decision = gwi_restart_ended(&machine, &end);
+    expect(&decision, true, "may not happen again");
+    end.can_change = true;
+    decision = gwi_restart_ended(&machine, &end);
+    expect(&decision, true, "the command is changed");
+}
+
 static void memory_of_others_is_waited_for(void **state)
 {
     (void)state;
@@ -203,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_stopped_run_is_never_repeated),
         cmocka_unit_test(a_change_allows_another_attempt_until_nothing_is_left_to_change),
         cmocka_unit_test(a_changed_command_may_fail_once_in_the_old_way),
+        cmocka_unit_test(a_change_helps_after_equal_failures_too),
         cmocka_unit_test(memory_of_others_is_waited_for),
         cmocka_unit_test(unknown_memory_allows_one_attempt),
         cmocka_unit_test(a_signal_during_the_wait_ends_the_run),

@@ -161,12 +161,41 @@ static void too_little_is_no_growth(void **state)
 {
     (void)state;
     gwi_forecast forecast;
-    assert_false(judge(linear, 10).grows);            /* too few samples */
+    assert_false(judge_rounds(linear, 10, 50).grows); /* too few samples */
+    assert_true(judge_rounds(linear, 20, 50).grows);
     assert_false(judge_rounds(linear, 200, 0).grows); /* no work: the program builds its model */
     assert_true(judge_rounds(linear, 200, 1).grows);
     gwi_forecast_make(NULL, 0, limit, &forecast);
     assert_false(forecast.grows);
     assert_int_equal(forecast.kept_bytes, 0);
+}
+
+static void a_few_rounds_are_no_growth(void **state)
+{
+    (void)state;
+    gwi_held_sample sample[ROOM];
+    gwi_forecast forecast;
+    for (unsigned i = 0; i < ROOM; i++)
+        sample[i] = (gwi_held_sample){(i + 1) * step_ns, i / 10, linear(i, 0)}; /* 25 rounds */
+    gwi_forecast_make(sample, ROOM, limit, &forecast);
+    assert_false(forecast.grows);
+    for (unsigned i = 0; i < ROOM; i++)
+        sample[i].rounds = i / 5;
+    gwi_forecast_make(sample, ROOM, limit, &forecast);
+    assert_true(forecast.grows);
+}
+
+static void merging_keeps_the_lowest_value(void **state)
+{
+    (void)state;
+    gwi_held_sample sample[4];
+    size_t count = 0;
+    for (uint64_t i = 0; i < 5; i++)
+        count = gwi_forecast_add(sample, count, 4, (gwi_held_sample){i, 10 * i, i == 0 || i == 3 ? 1 : 5});
+    assert_int_equal(count, 3);
+    assert_true(sample[0].t_ns == 1 && sample[0].rounds == 10 && sample[0].bytes == 1);
+    assert_true(sample[1].t_ns == 3 && sample[1].rounds == 30 && sample[1].bytes == 1);
+    assert_true(sample[2].t_ns == 4 && sample[2].bytes == 5);
 }
 
 /* The first iteration allocates for long, and only the later ones wait. */
@@ -200,6 +229,8 @@ int main(void)
         cmocka_unit_test(growth_is_found_in_merged_samples),
         cmocka_unit_test(what_only_looks_like_growth_is_none),
         cmocka_unit_test(too_little_is_no_growth),
+        cmocka_unit_test(a_few_rounds_are_no_growth),
+        cmocka_unit_test(merging_keeps_the_lowest_value),
         cmocka_unit_test(one_long_iteration_is_no_growth),
         cmocka_unit_test(a_full_card_is_full_now),
     };
