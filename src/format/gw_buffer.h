@@ -155,8 +155,8 @@ typedef struct gw_buffer_head {
     char exe[1024];
     uint64_t pid_namespace;     /* pid namespace that `pid` belongs to: inode of /proc/self/ns/pid; 0: unknown */
     _Atomic uint32_t sites_off; /* 1: events get no call sites (set by a benchmark, from outside the process) */
-    /* PyTorch's own counts of its allocator's memory on each device, a few hundred allocations old at most; reserved 0:
-     * PyTorch is not used there, or its allocations are not followed */
+    /* PyTorch's own counts of its allocator's memory on each device: stored when the reserved bytes change, and every
+     * few hundred allocations and frees. Reserved 0: PyTorch is not used there, or its allocations are not followed */
     _Atomic uint64_t torch_allocated_bytes[GW_BUFFER_DEVICES], torch_reserved_bytes[GW_BUFFER_DEVICES];
     uint8_t reserved[1568];
 } gw_buffer_head;

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-from harness import (CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
+from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
                      expect_screens, expect_text, gpuwhy, library_folder, main, new_folder, run_observed, wait_until)
 
 SMALL, MIDDLE = Card("4GiB"), Card("16GiB")
@@ -382,6 +382,32 @@ def growth_below_the_threshold_raises_no_alarm(place):
     expect(run.status == 0 and "alarm: " not in stderr_of(run), stderr_of(run))
 
 
+def a_cache_raises_no_alarm(place):
+    """PyTorch's allocator holds the memory, and could give all of it back."""
+    library = BUILD / "tests" / "torch" / "c10" / "libc10_cuda.so"
+    if not library.exists():
+        print("skipped: the fake libc10_cuda.so is not part of this build")
+        return
+    (new_folder(place, "cache") / "work" / "done").touch()
+    argv = [SCENARIOS / "grows", "--until", "done", "--cached", library]
+    run = run_observed(argv, SMALL, place / "cache", ["--alarm-at", "20%:" + COMMAND])
+    expect(run.status == 0 and not (run.work / "commands").exists(), stderr_of(run))
+    expect("alarm: " not in stderr_of(run) and run.verdict()["interventions"] == [], stderr_of(run))
+    # without gpuwhy's view of the allocator, nothing is known about the cache
+    argv = by_shell('"$@" & pid=$!; while [ ! -e told ]; do sleep 0.01; done; touch done; wait $pid',
+                    SCENARIOS / "grows", "--until", "done", "--cached", library)
+    process, folder = begin(place, "blind", ["--alarm-at", "20%:" + COMMAND], argv, card=SMALL, more={"GPUWHY_COURSE": "0"})
+    try:
+        until_said(process, folder, "--alarm-at: no alarm: the memory that PyTorch only caches in pid")
+        (folder / "work" / "told").touch()
+        status = process.wait(240)
+    finally:
+        process.kill()
+    expect(status == 0 and not (folder / "work" / "commands").exists(), f"exit status {status}: {said(folder)}")
+    text = " ".join(json.loads((folder / "verdict.json").read_text())["interventions"])
+    expect("--alarm-at could not judge the growth" in text, text)
+
+
 # ---- --cure --------------------------------------------------------------------------------------------------------
 
 def no_cure_is_known(place):
@@ -396,7 +422,7 @@ CASES = [transient, permanent, not_repeated, without_the_option, halved, set_in_
          a_signal_never_restarts, a_killed_program_is_not_restarted, a_hang_is_restarted, memory_is_waited_for, the_wait_has_a_limit,
          the_wait_can_be_stopped, memory_that_is_there_is_not_waited_for, impossible_memory_is_not_waited_for,
          another_process_is_waited_for_before_the_restart, growth_raises_the_alarm_once, no_growth_raises_no_alarm,
-         growth_below_the_threshold_raises_no_alarm, no_cure_is_known]
+         growth_below_the_threshold_raises_no_alarm, a_cache_raises_no_alarm, no_cure_is_known]
 
 
 def test():

@@ -106,8 +106,9 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
     /* chance, out of 2^32, that a smaller request gets a call site; 0: the time limit for these is reached */
     _Atomic uint32_t site_chance;
-    uint16_t stale;       /* events since last_ticks last changed */
-    _Atomic bool is_busy; /* a thread is appending */
+    uint16_t stale;              /* events since last_ticks last changed */
+    _Atomic bool is_busy;        /* a thread is appending */
+    uint64_t reserved_published; /* reserved_bytes, as the appending thread last stored it for the supervisor */
     /* Fields that are rarely written. */
     /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
     _Alignas(64) _Atomic uint64_t rest_below;
@@ -579,12 +580,14 @@ static void earn_sites(course *c)
 }
 
 /* Store PyTorch's totals where the supervisor can read them (`gpuwhy run --alarm-at`). */
-static void publish(const course *c)
+static void publish(course *c)
 {
     if (gwi.head == NULL)
         return;
-    atomic_store_explicit(&gwi.head->torch_allocated_bytes[c->device], c->now.allocated_bytes, memory_order_relaxed);
-    atomic_store_explicit(&gwi.head->torch_reserved_bytes[c->device], c->now.reserved_bytes, memory_order_relaxed);
+    uint64_t allocated = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_allocated_bytes[c->device], allocated, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_reserved_bytes[c->device], reserved, memory_order_relaxed);
 }
 
 /* Settle all logged events. Call with the lock held. */
@@ -747,6 +750,11 @@ static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
         c->last_ticks = now > c->last_ticks ? now : c->last_ticks;
         c->stale = 0;
     }
+    uint64_t reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    if (reserved_bytes != c->reserved_published) { /* the supervisor has seen, or will see, the driver's allocation */
+        publish(c);
+        c->reserved_published = reserved_bytes;
+    }
     bool is_there = make_room(c);
     if (is_there && bytes > 0 &&
         may_want_site(c, bytes, atomic_load_explicit(&c->logged_count, memory_order_relaxed))) {
@@ -814,7 +822,7 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
     atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
     return count - c->settled_seen >= SETTLE_EVERY || c->stale >= LOOK_EVERY ||
-           (bytes > 0 && may_want_site(c, bytes, count));
+           gwi_unlikely(reserved_bytes != c->reserved_published) || (bytes > 0 && may_want_site(c, bytes, count));
 }
 
 /* Handles special cases: the first event of a device, an empty event, an event that ends a rest, and an event that

@@ -1,8 +1,11 @@
 /* Each round of work keeps a block, until five eighths of the card are held. The program then waits until somebody
  * creates the file --until, and fails if nobody does. Repaired: each round frees its block. --plateau: all blocks are
- * allocated in the first rounds, before the actual work. */
+ * allocated in the first rounds, before the actual work. --cached LIBRARY: the blocks belong to a fake of PyTorch's
+ * allocator, which keeps them in its cache and uses none of them. */
 #include "scenario.h"
 
+#include <dlfcn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -21,12 +24,28 @@ struct state {
     size_t bytes;
     CUdeviceptr block[BLOCKS_MAX];
     int count;
+    /* reports an event of PyTorch's allocator; NULL: there is none */
+    void (*event)(uint64_t address, int64_t bytes, uint64_t allocated_bytes, uint64_t reserved_bytes);
 };
 
 static void keep_block(struct state *s)
 {
     CHECK(cuMemAlloc(&s->block[s->count], s->bytes));
     s->count++;
+    if (s->event == NULL)
+        return;
+    uint64_t reserved = s->bytes * (uint64_t)s->count;
+    s->event(s->block[s->count - 1], (int64_t)s->bytes, s->bytes, reserved);
+    s->event(s->block[s->count - 1], -(int64_t)s->bytes, 0, reserved);
+}
+
+static void open_allocator(struct state *s, const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *address = library == NULL ? NULL : dlsym(library, "fake_event");
+    if (address == NULL)
+        scenario_fail("%s: %s", path, dlerror());
+    *(void **)&s->event = address;
 }
 
 static void work_on(const struct state *s, CUdeviceptr block)
@@ -62,10 +81,11 @@ static int wait_for_file(const char *path)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *until = NULL;
+    const char *truth_path = NULL, *until = NULL, *cached = NULL;
     int repaired = 0, plateau = 0;
     const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "free the block of each round"},
                                       {"plateau", OPTION_FLAG, &plateau, "allocate everything at first"},
+                                      {"cached", OPTION_TEXT, &cached, "path of the fake libc10_cuda.so"},
                                       {"until", OPTION_TEXT, &until, "wait at the end until this file exists"},
                                       {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
@@ -79,6 +99,8 @@ int main(int argc, char **argv)
     CHECK(cuModuleLoadData(&module, scenario_ptx));
     CHECK(cuModuleGetFunction(&s.store, module, "store"));
     scenario_memory(&bytes_free, &bytes_total);
+    if (cached != NULL)
+        open_allocator(&s, cached);
     s.bytes = bytes_total / PARTS / PAGE_BYTES * PAGE_BYTES; /* whole pages, so that nothing is lost to rounding */
     for (int round = 0; round < ROUNDS; round++)
         work(&s, round, repaired, plateau);
