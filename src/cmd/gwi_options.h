@@ -9,6 +9,7 @@
 #ifndef GWI_OPTIONS_H
 #define GWI_OPTIONS_H
 
+#include "gw_option_list.h"
 #include "gw_status.h"
 #include "gw_text.h"
 
@@ -17,8 +18,16 @@
 #include <stdint.h>
 
 /* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. MAYBE: const char *, the
- * value or, without one, ""; the value must be in the same word (`--name=value`). */
-typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BYTES, GWI_OPTION_MAYBE } gwi_option_type;
+ * value or, without one, ""; the value must be in the same word (`--name=value`). COUNT: uint32_t, a number. LIST:
+ * gw_option_list, one value for each time that the option is given. */
+typedef enum gwi_option_type {
+    GWI_OPTION_FLAG,
+    GWI_OPTION_STRING,
+    GWI_OPTION_BYTES,
+    GWI_OPTION_MAYBE,
+    GWI_OPTION_COUNT,
+    GWI_OPTION_LIST
+} gwi_option_type;
 
 typedef struct gwi_option {
     gwi_option_type type;

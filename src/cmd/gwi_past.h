@@ -15,18 +15,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* An earlier attempt of a run (`gpuwhy run --restart`). The texts are owned. */
+typedef struct gwi_past_attempt {
+    char *cause, *end, *recording; /* "" if there is none */
+} gwi_past_attempt;
+
 typedef struct gwi_past {
     uint64_t start_realtime_ns;
     uint64_t key; /* hash of the command line and the working folder; see gwi_past_key() */
     gw_verdict_status status;
-    bool good;       /* no fault was found, and the exit status is 0 */
-    bool unobserved; /* no driver call of the run was recorded, so a clean verdict proves nothing */
-    double seconds;  /* duration of the run */
-    char *cause;     /* owned, like all texts below; "" if there is none */
-    char *end;       /* "exited 1", "died of signal 9" */
-    char *recording; /* absolute path; "" if the recording was not kept */
-    char *folder;    /* the working folder */
-    char *command;   /* the arguments, separated by blanks, with secrets masked */
+    bool good;                 /* no fault was found, and the exit status is 0 */
+    bool unobserved;           /* no driver call of the run was recorded, so a clean verdict proves nothing */
+    double seconds;            /* duration of the run */
+    char *cause;               /* owned, like all texts below; "" if there is none */
+    char *end;                 /* "exited 1", "died of signal 9" */
+    char *recording;           /* absolute path; "" if the recording was not kept */
+    char *folder;              /* the working folder */
+    char *command;             /* the arguments, separated by blanks, with secrets masked */
+    gwi_past_attempt *attempt; /* owned; the attempts before the last one, in order */
+    size_t attempt_count;
 } gwi_past;
 
 typedef struct gwi_past_list {
@@ -38,8 +45,9 @@ typedef struct gwi_past_list {
  * masked. */
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 
-/* Add a judged run to the list. `recording` is "" if the recording was not kept. */
-void gwi_past_add(const gw_verdict *verdict, const char *recording);
+/* Add a judged run to the list. `recording` is "" if the recording was not kept. `program` is the command line to list,
+ * in which secrets are masked here; NULL: that of the verdict. */
+void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program);
 
 /* Read all runs. The list may be empty. GW_MISSING: there is no state folder. GW_IO: the list cannot be opened.
  * GW_NOMEM: out of memory. */

@@ -107,6 +107,12 @@ static void show_run(const gwi_past *past)
     add_start(&line, past);
     gw_text_addf(&line, "  %-26s %s after %.1f s: %.100s", verdict_of(past), past->end, past->seconds, past->command);
     print(&line);
+    for (size_t i = 0; i < past->attempt_count; i++) {
+        const gwi_past_attempt *attempt = &past->attempt[i];
+        gw_text_addf(&line, "    attempt %zu of %zu       %-26s %s", i + 1, past->attempt_count + 1,
+                     attempt->cause[0] == '\0' ? "not determined" : attempt->cause, attempt->end);
+        print(&line);
+    }
     gw_text_free(&line);
 }
 

@@ -3,7 +3,28 @@
 
 #include "gw_wrap.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum { COUNT_MAX = 1000000 };
+
+static gw_status set_count(const gwi_option *option, uint32_t *field, const char *value, gw_error *err)
+{
+    char *end = NULL;
+    unsigned long number = strtoul(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || number > COUNT_MAX)
+        return gw_fail(err, GW_USAGE, "%s %s: not a number from 0 to %d", option->name, value, COUNT_MAX);
+    *field = (uint32_t)number;
+    return GW_OK;
+}
+
+static gw_status add_item(const gwi_option *option, gw_option_list *list, const char *value, gw_error *err)
+{
+    if (list->count == GW_OPTION_LIST_MAX)
+        return gw_fail(err, GW_USAGE, "%s: given more than %d times", option->name, GW_OPTION_LIST_MAX);
+    list->item[list->count++] = value;
+    return GW_OK;
+}
 
 static gw_status set_value(const gwi_option *option, void *fields, const char *value, gw_error *err)
 {
@@ -22,6 +43,10 @@ static gw_status set_value(const gwi_option *option, void *fields, const char *v
         if (gw_bytes_parse(value, (uint64_t *)(void *)field))
             return GW_OK;
         return gw_fail(err, GW_USAGE, "%s %s: not a size (use for example 16GiB, 512MiB or 4096)", option->name, value);
+    case GWI_OPTION_COUNT:
+        return set_count(option, (uint32_t *)(void *)field, value, err);
+    case GWI_OPTION_LIST:
+        return add_item(option, (gw_option_list *)(void *)field, value, err);
     }
     return gw_fail(err, GW_USAGE, "%s: no such type", option->name);
 }

@@ -14,7 +14,9 @@
     X(STRING, const char *, output, "-o", "FILE", NULL, "write there")                                                 \
     X(STRING, const char *, card, "--gpu", "CARD", "real", "which card")                                               \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "how large")                                            \
-    X(BYTES, uint64_t, limit_bytes, "--record-limit", "SIZE", "1KiB", "how much")
+    X(BYTES, uint64_t, limit_bytes, "--record-limit", "SIZE", "1KiB", "how much")                                      \
+    X(COUNT, uint32_t, restart_count, "--restart", "N", NULL, "how often")                                             \
+    X(LIST, gw_option_list, on, "--on", "WORD", NULL, "several times")
 
 typedef struct sample {
     SAMPLE_OPTIONS(GWI_OPTION_FIELD)
@@ -45,6 +47,10 @@ static void bad_input_is_named(void **state)
                  {"-x", "x", "-x"},
                  {"--memoryx", "1", "--memoryx"},
                  {"--record-limit=1PiBB", "x", "1P"},
+                 {"--restart=", "x", "--restart"},
+                 {"--restart", "-1", "--restart -1"},
+                 {"--restart=1x", "x", "1x"},
+                 {"--restart=99999999999999999999", "x", "not a number"},
                  {"-", NULL, NULL}};
     for (size_t i = 0; i + 1 < sizeof cases / sizeof cases[0]; i++) {
         sample fields;
@@ -99,6 +105,26 @@ static void all_spellings_work(void **state)
     assert_int_equal(fields.limit_bytes, 0);
 }
 
+static void lists_keep_all_values(void **state)
+{
+    (void)state;
+    sample fields;
+    int index;
+    gw_error err = {0};
+    assert_int_equal(parse(&fields, &index, NULL,
+                           WORDS((char *)"--on", (char *)"a", (char *)"--restart", (char *)"12", (char *)"--on=b")),
+                     GW_OK);
+    assert_int_equal(fields.restart_count, 12);
+    assert_int_equal(fields.on.count, 2);
+    assert_string_equal(fields.on.item[0], "a");
+    assert_string_equal(fields.on.item[1], "b");
+    char *words[GW_OPTION_LIST_MAX + 3] = {(char[]){"run"}};
+    for (size_t i = 0; i <= GW_OPTION_LIST_MAX; i++)
+        words[i + 1] = (char *)"--on=c";
+    assert_int_equal(parse(&fields, &index, &err, words), GW_USAGE);
+    assert_non_null(strstr(err.text, "more than 16 times"));
+}
+
 static void a_dash_is_a_file(void **state)
 {
     (void)state;
@@ -140,13 +166,10 @@ static void help_names_every_option(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_input_is_named),
-        cmocka_unit_test(a_missing_value_is_named),
-        cmocka_unit_test(defaults_hold),
-        cmocka_unit_test(all_spellings_work),
-        cmocka_unit_test(a_dash_is_a_file),
-        cmocka_unit_test(help_names_every_option),
-        cmocka_unit_test(mixed_words_are_collected),
+        cmocka_unit_test(bad_input_is_named),      cmocka_unit_test(a_missing_value_is_named),
+        cmocka_unit_test(defaults_hold),           cmocka_unit_test(all_spellings_work),
+        cmocka_unit_test(lists_keep_all_values),   cmocka_unit_test(a_dash_is_a_file),
+        cmocka_unit_test(help_names_every_option), cmocka_unit_test(mixed_words_are_collected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* The list of past runs. The fields of a line are version, start, key, status, good, seconds, cause, end, recording,
- * folder and command, separated by tabs. Control characters and percent signs are written as %XX. */
+ * folder and command, separated by tabs. For each attempt before the last one, cause, end and recording follow; older
+ * versions of gpuwhy ignore these fields. Control characters and percent signs are written as %XX. */
 #include "gwi_past.h"
 
 #include "gw_array.h"
 #include "gw_hash.h"
+#include "gw_mask.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -123,25 +125,61 @@ static void append(const gw_text *line)
     close(fd);
 }
 
-void gwi_past_add(const gw_verdict *verdict, const char *recording)
+/* Copy a command line with secrets masked. If memory runs out, the copy is shorter. */
+static void mask_command(char *const *program, gw_string_list *ret_argv)
+{
+    size_t count = 0;
+    while (program[count] != NULL)
+        count++;
+    *ret_argv = (gw_string_list){.item = calloc(count + 1, sizeof *ret_argv->item)};
+    for (size_t i = 0; ret_argv->item != NULL && i < count; i++) {
+        gw_text word = {0};
+        gw_mask_argument(&word, program, (int)i);
+        ret_argv->item[i] = strdup(gw_text_str(&word));
+        gw_text_free(&word);
+        if (ret_argv->item[i] == NULL)
+            return;
+        ret_argv->count++;
+    }
+}
+
+static void add_attempts(gw_text *line, const gw_verdict *verdict)
+{
+    for (size_t i = 0; i + 1 < verdict->attempt_count; i++) {
+        const gw_verdict_attempt *attempt = &verdict->attempts[i];
+        add_field(line, attempt->cause == NULL ? "" : attempt->cause);
+        add_field(line, attempt->ended == NULL ? "" : attempt->ended);
+        add_field(line, attempt->recording == NULL ? "" : attempt->recording);
+    }
+}
+
+void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program)
 {
     gw_path folder;
     gw_text line = {0};
+    gw_string_list masked = {0};
     if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
         return;
+    if (program != NULL)
+        mask_command(program, &masked);
+    const gw_string_list *argv = program != NULL ? &masked : &verdict->argv;
     bool good =
         verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
     gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s\t%.3f", version, verdict->run.start_realtime_ns,
-                 gwi_past_key(&verdict->argv, folder), status_letter(verdict->status), good, observed_mark(verdict),
+                 gwi_past_key(argv, folder), status_letter(verdict->status), good, observed_mark(verdict),
                  verdict->seconds);
     add_field(&line, verdict->cause == NULL ? "" : verdict->cause);
     add_end(&line, verdict);
     add_field(&line, recording);
     add_field(&line, folder);
-    add_command(&line, &verdict->argv);
+    add_command(&line, argv);
+    add_attempts(&line, verdict);
     gw_text_add(&line, "\n", 1);
     append(&line);
     gw_text_free(&line);
+    for (size_t i = 0; i < masked.count; i++)
+        free(masked.item[i]);
+    free(masked.item);
 }
 
 /* ---- reading ---- */
@@ -153,6 +191,12 @@ static void past_free(gwi_past *past)
     free(past->recording);
     free(past->folder);
     free(past->command);
+    for (size_t i = 0; i < past->attempt_count; i++) {
+        free(past->attempt[i].cause);
+        free(past->attempt[i].end);
+        free(past->attempt[i].recording);
+    }
+    free(past->attempt);
 }
 
 void gwi_past_free(gwi_past_list *list)
@@ -180,27 +224,59 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-enum { FIELD_COUNT = 11 };
+enum { FIELD_COUNT = 11, ATTEMPT_FIELDS = 3 };
 
-static bool split(char *line, char *field[FIELD_COUNT])
+/* End the field at *at, and move *at to the next field, or to NULL after the last one. */
+static char *next_field(char **at)
 {
-    size_t count = 0;
-    for (char *at = line; at != NULL && count < FIELD_COUNT; count++) {
-        field[count] = at;
-        at = strchr(at, '\t');
-        if (at != NULL)
-            *at++ = '\0';
+    char *field = *at;
+    *at = field == NULL ? NULL : strchr(field, '\t');
+    if (*at != NULL)
+        *(*at)++ = '\0';
+    return field;
+}
+
+/* Split the fields of a line. *ret_rest is the rest of the line, or NULL. */
+static bool split(char *line, char *field[FIELD_COUNT], char **ret_rest)
+{
+    *ret_rest = line;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        field[i] = next_field(ret_rest);
+    return field[FIELD_COUNT - 1] != NULL && strcmp(field[0], version) == 0;
+}
+
+/* Parse the attempts in the rest of a line. An incomplete one is skipped. Returns false if out of memory. */
+static bool take_attempts(gwi_past *past, char *rest)
+{
+    while (rest != NULL) {
+        char *field[ATTEMPT_FIELDS];
+        for (size_t i = 0; i < ATTEMPT_FIELDS; i++)
+            field[i] = next_field(&rest);
+        if (field[ATTEMPT_FIELDS - 1] == NULL)
+            return true;
+        if (!gw_array_more(&past->attempt, past->attempt_count, sizeof *past->attempt))
+            return false;
+        gwi_past_attempt *attempt = &past->attempt[past->attempt_count++];
+        char **text[] = {&attempt->cause, &attempt->end, &attempt->recording};
+        bool copied = true;
+        for (size_t i = 0; i < ATTEMPT_FIELDS; i++) {
+            unescape(field[i]);
+            *text[i] = strdup(field[i]);
+            copied = copied && *text[i] != NULL;
+        }
+        if (!copied)
+            return false;
     }
-    return count == FIELD_COUNT && strcmp(field[0], version) == 0;
+    return true;
 }
 
 /* Parse one line and add its run to the list. Skips an invalid line. Returns false if out of memory. */
 static bool take_line(gwi_past_list *list, char *line)
 {
-    char *field[FIELD_COUNT], letter;
+    char *field[FIELD_COUNT], *rest, letter;
     int good;
     gwi_past past = {0};
-    if (!split(line, field) || sscanf(field[1], "%" SCNu64, &past.start_realtime_ns) != 1 ||
+    if (!split(line, field, &rest) || sscanf(field[1], "%" SCNu64, &past.start_realtime_ns) != 1 ||
         sscanf(field[2], "%" SCNx64, &past.key) != 1 || sscanf(field[3], "%c", &letter) != 1 ||
         sscanf(field[4], "%d", &good) != 1 || sscanf(field[5], "%lf", &past.seconds) != 1)
         return true;
@@ -218,6 +294,7 @@ static bool take_line(gwi_past_list *list, char *line)
         *text[i] = strdup(field[6 + i]);
         copied = copied && *text[i] != NULL;
     }
+    copied = copied && take_attempts(&past, rest);
     copied = copied && gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item);
     if (copied)
         list->item[list->count++] = past;

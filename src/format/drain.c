@@ -921,6 +921,8 @@ static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buff
             look.progress += slot->counter[i];
     }
     look.not_ready = slot->counter[GW_COUNT_NOT_READY];
+    look.launches = slot->counter[GW_COUNT_LAUNCH] + slot->counter[GW_COUNT_GRAPH_LAUNCH];
+    look.waits = slot->counter[GW_COUNT_SYNC] + slot->counter[GW_COUNT_READ];
     if (inside != 0 && inside <= buffer->head.fn_count && inside <= UINT16_MAX) {
         look.inside_fn_plus_1 = (uint16_t)inside;
         look.inside_since_ns = ticks_ns(drain, buffer, slot->inside_since);
@@ -950,6 +952,23 @@ void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user)
         const gwi_buffer *buffer = drain->buffer[i];
         if (is_read(buffer) && !buffer->gone && !buffer->is_elsewhere)
             look_at_buffer(drain, buffer, sink, user);
+    }
+}
+
+void gw_drain_look_caches(const gw_drain *drain, gw_cache_sink sink, void *user)
+{
+    uint64_t allocated[GW_BUFFER_DEVICES], reserved[GW_BUFFER_DEVICES];
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        const gwi_buffer *buffer = drain->buffer[i];
+        if (!is_read(buffer) || buffer->gone || buffer->is_elsewhere)
+            continue;
+        gwi_buffer_read(buffer, offsetof(gw_buffer_head, torch_allocated_bytes), allocated, sizeof allocated);
+        gwi_buffer_read(buffer, offsetof(gw_buffer_head, torch_reserved_bytes), reserved, sizeof reserved);
+        for (uint32_t device = 0; device < GW_BUFFER_DEVICES; device++) {
+            const gw_cache_look look = {buffer->head.pid, device, allocated[device], reserved[device]};
+            if (reserved[device] != 0)
+                sink(user, &look);
+        }
     }
 }
 

@@ -29,7 +29,8 @@ enum {
     GW_SLOT_COUNT = 128,
     GW_RING_COUNT = 24, /* for threads that make hot calls; if all are taken, other threads only have counters */
     GW_CHUNK_BYTES = 16 << 10,
-    GW_CHUNKS_FOR_FAILURES = 8
+    GW_CHUNKS_FOR_FAILURES = 8,
+    GW_BUFFER_DEVICES = 16
 };
 
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
@@ -154,7 +155,10 @@ typedef struct gw_buffer_head {
     char exe[1024];
     uint64_t pid_namespace;     /* pid namespace that `pid` belongs to: inode of /proc/self/ns/pid; 0: unknown */
     _Atomic uint32_t sites_off; /* 1: events get no call sites (set by a benchmark, from outside the process) */
-    uint8_t reserved[1828];
+    /* PyTorch's own counts of its allocator's memory on each device: stored when the reserved bytes change, and every
+     * few hundred allocations and frees. Reserved 0: PyTorch is not used there, or its allocations are not followed */
+    _Atomic uint64_t torch_allocated_bytes[GW_BUFFER_DEVICES], torch_reserved_bytes[GW_BUFFER_DEVICES];
+    uint8_t reserved[1568];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
 

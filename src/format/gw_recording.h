@@ -258,11 +258,22 @@ typedef struct gw_thread_look {
     uint64_t progress;  /* sum of all counters of work; if it is equal in two looks, no work was done in between */
     uint64_t questions; /* number of queries, and of waits that returned */
     uint64_t not_ready; /* queries that found the GPU still busy; also counted in `questions` */
+    uint64_t launches, waits;  /* launches of kernels and graphs; synchronisations and copies to the host */
     uint16_t inside_fn_plus_1; /* 1 + id of the function being called; 0: none */
     uint64_t
         inside_since_ns; /* since the start of the run; may be too early by the duration of preceding quick calls */
 } gw_thread_look;
 typedef void (*gw_thread_sink)(void *user, const gw_thread_look *look);
+
+/* The memory of PyTorch's allocator in a process, as in gw_buffer_head. */
+typedef struct gw_cache_look {
+    uint32_t pid;
+    uint32_t device;
+    uint64_t allocated_bytes, reserved_bytes; /* reserved_bytes is not 0 */
+} gw_cache_look;
+typedef void (*gw_cache_sink)(void *user, const gw_cache_look *look);
+/* Pass the allocator's memory of each recorded process that is alive and in our pid namespace, device by device. */
+void gw_drain_look_caches(const gw_drain *drain, gw_cache_sink sink, void *user);
 
 /* Pass the state of each live thread to `sink`, for all recorded processes that are alive and in our pid namespace.
  * Reads only the slots and drains nothing. */

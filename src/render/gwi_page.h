@@ -27,6 +27,7 @@ typedef enum gwi_section {
     GWI_COULD,
     GWI_CAUSE,   /* the heading "Possible causes", or one possible cause of the error that the user asked about */
     GWI_CONFIRM, /* how to confirm one of these causes */
+    GWI_RUN,     /* attempts, and what gpuwhy did to the run */
     GWI_LATER,
     GWI_BEWARE,
     GWI_ALSO,

@@ -368,6 +368,32 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
     }
 }
 
+/* ---- the attempts of --restart ---- */
+
+/* Add one line per attempt, the newest first: it explains how the run ended. A single attempt that succeeded is not
+ * mentioned. */
+static void add_attempts(gwi_page *page, const gw_verdict *verdict)
+{
+    if (verdict->attempt_count == 1 && verdict->attempts[0].why == NULL)
+        return;
+    for (size_t i = verdict->attempt_count; i-- > 0;) {
+        const gw_verdict_attempt *attempt = &verdict->attempts[i];
+        gw_text line = {0};
+        gw_text_addf(&line, "attempt %u of at most %u: ", attempt->number, verdict->attempts_max);
+        if (attempt->cause != NULL)
+            gw_text_addf(&line, "%s, ", attempt->cause);
+        gw_text_add_str(&line, attempt->ended == NULL ? "its end is not known" : attempt->ended);
+        if (attempt->change != NULL)
+            gw_text_addf(&line, "; then %s", attempt->change);
+        else if (attempt->again)
+            gw_text_add_str(&line, "; then the same command");
+        else if (attempt->why != NULL)
+            gw_text_addf(&line, "; no further attempt: %s", attempt->why);
+        gwi_page_add(page, GWI_RUN, "Run", gw_text_str(&line), 2);
+        gw_text_free(&line);
+    }
+}
+
 /* ---- the whole text ---- */
 
 /* Add the last paragraph: if lines were left out (`more`), the command that prints everything, otherwise the command
@@ -416,6 +442,8 @@ static void add_all(gwi_page *page, const gw_verdict *verdict, bool running)
         add_causes(page, verdict);
     else
         add_alternatives(page, verdict, label);
+    add_attempts(page, verdict);
+    add_list(page, GWI_RUN, "Run", &verdict->interventions, false);
     add_list(page, GWI_LATER, "Later", &verdict->consequences, false);
     if (verdict->question != NULL)
         add_list(page, GWI_BEWARE, "Beware", &verdict->question->misleading, false);

@@ -132,11 +132,18 @@ static bool is_ours_alone(gwi_signals *signals, const struct signalfd_siginfo *i
     return !witness_saw(signals, signal);
 }
 
+bool gwi_signal_is_stop(int signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
 {
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
+        if (gwi_signal_is_stop(signal))
+            signals->stop_signal = signal;
         if (child <= 0 || !is_ours_alone(signals, &info))
             continue;
         union sigval value = {.sival_ptr = (void *)(uintptr_t)info.ssi_ptr};

@@ -103,6 +103,17 @@ static void copy_c10(gwi_doors *doors)
                      gw_own_file_copy(doors->folder, GW_C10_DOOR_FILE, library, NULL) == GW_OK;
 }
 
+/* The virtual cards belong to this run, unless the user names a folder in which several runs share them. Inside another
+ * run the variable is not the user's: it names that run's own cards. */
+static gw_status choose_virtual_folder(gwi_doors *doors, const char *run_folder, gw_error *err)
+{
+    const char *shared = getenv("GPUWHY_VIRTUAL_DIR");
+    if (shared != NULL && shared[0] == '/' && getenv("GPUWHY_RUN_DIR") == NULL)
+        return gw_path_format(doors->virtual_folder, err, "%s", shared);
+    gw_status st = gw_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
+    return st == GW_OK ? gwi_folder_make(doors->virtual_folder, 0700, err) : st;
+}
+
 gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                             const char *run_folder, gw_error *err)
 {
@@ -117,11 +128,8 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     st = write_facade(doors, run_folder, err);
     if (st == GW_OK)
         copy_c10(doors);
-    if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0') {
-        st = gw_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
-        if (st == GW_OK)
-            st = gwi_folder_make(doors->virtual_folder, 0700, err);
-    }
+    if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0')
+        st = choose_virtual_folder(doors, run_folder, err);
     doors->open = st == GW_OK;
     return st;
 }

@@ -55,7 +55,7 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
         if (gw_path_format(dumps->pattern, NULL, "%s", own) != GW_OK)
             dumps->pattern[0] = '\0';
     } else if (choose_file(dumps, record, run_folder)) {
-        setenv(file_variable, dumps->pattern, 1);
+        dumps->is_our_name = setenv(file_variable, dumps->pattern, 1) == 0;
     }
     setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
     setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 0);
@@ -268,6 +268,13 @@ void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command)
     for (size_t i = 0; i < count; i++)
         take_one(dumps, record, &list[i]);
     free(list);
+}
+
+void gwi_dumps_end(gwi_dumps *dumps)
+{
+    if (dumps->is_our_name)
+        unsetenv(file_variable);
+    dumps->is_our_name = false;
 }
 
 void gwi_dumps_forbid(void)

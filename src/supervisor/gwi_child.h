@@ -12,11 +12,14 @@ typedef struct gwi_signals {
     pid_t witness_pid;         /* pid of the witness process (child.c); 0: not running */
     void *witness_counts;      /* number of each signal that the witness received; owned; shared memory */
     uint32_t witness_seen[65]; /* per signal: value of the witness's counter when it was last read */
+    int stop_signal;           /* the last signal that asked us or the whole group to end; 0: none so far */
 } gwi_signals;
 
 /* Block the signals that we handle, and read them from a signalfd from now on. Never fails: if there is no signalfd,
  * the signals stay blocked and are not passed on. */
 void gwi_signals_begin(gwi_signals *signals);
+/* True if the signal is one with which a user or a scheduler asks a program to end. */
+bool gwi_signal_is_stop(int signal);
 /* In the child, before exec: undo gwi_signals_begin(). */
 void gwi_signals_restore(const gwi_signals *signals);
 /* Handle the signals that arrived. Signals that were sent only to us are passed on to `child`. If `child` is 0, they

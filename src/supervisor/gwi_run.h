@@ -11,6 +11,8 @@
 #include "gwi_program.h"
 #include "gwi_stderr.h"
 
+#include "gw_text.h"
+
 #include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -95,6 +97,7 @@ typedef struct gwi_record {
     uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */
     uint32_t holders_told;        /* number of times that gwi_holders_record() recorded facts */
     struct gw_sites *sites;       /* owned; NULL if nothing is written */
+    struct gwi_held *held;        /* borrowed; gets the events of the processes; NULL: not needed */
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);
@@ -131,6 +134,9 @@ void gwi_record_names(gwi_record *record);
 enum { GWI_HOLDERS_TOLD_MAX = 16 };
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
 
+/* Append the command line of a process, with secrets masked. Appends nothing if it cannot be read. */
+void gwi_command_add(gw_text *text, int pid);
+
 /* Callback for gw_sense_sink: record a process that has memory on NVML's card number `card`. If `card` is
  * GW_NO_DEVICE, the process only has some card's device file open. `bytes` is UINT64_MAX if unknown. `matched` is true
  * if the pid is valid in our pid namespace. `user` is a gwi_record. */
@@ -145,6 +151,10 @@ typedef struct gwi_senses {
     const char *environment[3];
 } gwi_senses;
 
+struct gw_sense_options;
+/* Choose the NVML library in `options`: for virtual cards, theirs and not that of a real card. The strings belong to
+ * `senses`. */
+void gwi_senses_choose(gwi_senses *senses, const gwi_doors *doors, struct gw_sense_options *options);
 void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_options *options, const gwi_doors *doors,
                       pid_t command);
 void gwi_senses_look(gwi_senses *senses, gwi_record *record); /* call it after a drain */
@@ -156,6 +166,7 @@ void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status);
 typedef struct gwi_dumps {
     bool asked;
     bool is_temporary; /* the dumps are in the run folder and are removed with it */
+    bool is_our_name;  /* we set the variable with the file name */
     gw_path pattern;   /* file name given to the driver, with its %p, %h and %t; "" if none */
     uint64_t since_realtime_ns;
 } gwi_dumps;
@@ -165,6 +176,8 @@ typedef struct gwi_dumps {
 void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_folder);
 /* After the program's end: record the contents of the dumps as facts "gpucore.file" and "gpucore.fault". */
 void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command);
+/* Remove our file name from the environment, so that the next run chooses its own. */
+void gwi_dumps_end(gwi_dumps *dumps);
 /* Stop requesting dumps for the programs that we start from now on. Without dumps, a failing call returns its error;
  * with dumps, the driver aborts the process. */
 void gwi_dumps_forbid(void);

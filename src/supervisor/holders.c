@@ -14,19 +14,18 @@
 
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
 
-/* Append the command line of a process, with secrets masked. */
-static void read_command(gw_text *text, int pid)
+void gwi_command_add(gw_text *text, int pid)
 {
     char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
     snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
     FILE *file = fopen(path, "re");
-    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0;
+    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0, before = text->bytes;
     if (file != NULL)
         fclose(file);
     bytes[count] = '\0';
     for (size_t at = 0; at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
         words[word_count++] = bytes + at;
-    for (size_t i = 0; i < word_count && text->bytes < COMMAND_BYTES_MAX; i++) {
+    for (size_t i = 0; i < word_count && text->bytes - before < COMMAND_BYTES_MAX; i++) {
         gw_text_add_str(text, i == 0 ? "" : " ");
         gw_mask_argument(text, words, (int)i);
     }
@@ -60,7 +59,7 @@ static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *hold
     gw_text user = {0}, command = {0}, text = {0};
     if (is_ours) {
         read_user(&user, (int)holder->pid);
-        read_command(&command, (int)holder->pid);
+        gwi_command_add(&command, (int)holder->pid);
         holder->has_user = user.bytes > 0;
         holder->user = gw_fact_text_of(gw_text_str(&user));
         holder->has_command = true;

@@ -102,6 +102,7 @@ void gwi_loop_run(gw_supervisor *run)
         gwi_record_drain(&run->record, false);
         gwi_cudnn_look(&run->cudnn);
         gwi_holders_record(&run->record, &run->doors);
+        gwi_alarm_look(run);
         gwi_senses_look(&run->senses, &run->record);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);

@@ -8,6 +8,7 @@
 #include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
+#include "gwi_held.h"
 #include "gwi_rank.h"
 
 #include <dirent.h>
@@ -431,6 +432,8 @@ static gw_status sink(void *user, const gw_item *item, gw_error *err)
     (void)err;
     gwi_record *record = user;
     look_at(record, item);
+    if (record->held != NULL)
+        gwi_held_take(record->held, item);
     gwi_record_put(record, item);
     if (item->kind == GW_ITEM_PROCESS)
         put_rank(record, item->pid);

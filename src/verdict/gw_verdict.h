@@ -127,6 +127,16 @@ typedef struct gw_verdict_leak {
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
 
+/* An attempt of `gpuwhy run --restart`. */
+typedef struct gw_verdict_attempt {
+    uint32_t number;                    /* from 1 */
+    bool again;                         /* another attempt followed */
+    char *cause;                        /* owned, like all texts; NULL: none, or not known */
+    char *headline, *ended, *recording; /* NULL: not known */
+    char *why;                          /* reason for the decision that followed; NULL: not known */
+    char *change;                       /* what was different in the next attempt; NULL: nothing */
+} gw_verdict_attempt;
+
 /* One possible meaning of the code, name or message that the user asked about (instead of a recording or a log). */
 typedef struct gw_verdict_meaning {
     const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
@@ -215,6 +225,13 @@ typedef struct gw_verdict {
     gw_verdict_leak *leaks; /* only for a clean run; grouped by process, largest first */
     size_t leak_count;
     gw_verdict_rehearsal *rehearsal; /* owned; NULL: the run was no rehearsal */
+    gw_verdict_attempt *attempts;    /* owned; in order, up to the judged one; empty without --restart */
+    size_t attempt_count;
+    uint32_t attempts_max;
+    gw_string_list interventions; /* what gpuwhy did to the run because an option requested it, one sentence each */
+    int needed_device;            /* CUDA's number of the card; only valid if needed_bytes is not 0 */
+    uint64_t
+        needed_bytes; /* memory that the failed process needed on its card; 0: not known, or memory is not the cause */
 } gw_verdict;
 
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */
@@ -245,6 +262,13 @@ GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t 
 const char *gw_certainty_text(gw_certainty certainty);        /* "established", ... */
 const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */
 
+/* Whether the same command can succeed if it is started again after a failure (`gpuwhy run --restart`). */
+typedef enum gw_again {
+    GW_AGAIN_PERMANENT, /* it fails in the same way until somebody changes something */
+    GW_AGAIN_TRANSIENT, /* the failure may not happen again */
+    GW_AGAIN_WAIT       /* it can succeed as soon as others have released what they hold */
+} gw_again;
+
 /* The catalogue of causes, for `gpuwhy causes`. Static. */
 enum { GW_CAUSE_FRAMEWORKS = 3 };
 typedef struct gw_cause_info {
@@ -257,9 +281,12 @@ typedef struct gw_cause_info {
     } fixes_for[GW_CAUSE_FRAMEWORKS];
     bool from_recording; /* false: no recorded event shows this cause, only messages */
     bool is_advice;      /* only gives advice; never the cause of a failure */
+    gw_again again;
 } gw_cause_info;
 /* Return all causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);
+/* Return the cause with this id. Static. NULL if there is none. */
+const gw_cause_info *gw_cause_find(const char *id);
 
 /* Return the id of a cause, or the name of an error or status, that differs from the word by few characters. Static.
  * NULL if there is none. */

@@ -106,8 +106,9 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
     /* chance, out of 2^32, that a smaller request gets a call site; 0: the time limit for these is reached */
     _Atomic uint32_t site_chance;
-    uint16_t stale;       /* events since last_ticks last changed */
-    _Atomic bool is_busy; /* a thread is appending */
+    uint16_t stale;              /* events since last_ticks last changed */
+    _Atomic bool is_busy;        /* a thread is appending */
+    uint64_t reserved_published; /* reserved_bytes, as the appending thread last stored it for the supervisor */
     /* Fields that are rarely written. */
     /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
     _Alignas(64) _Atomic uint64_t rest_below;
@@ -121,6 +122,7 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t site_may_ticks; /* limit for site_ticks */
     uint64_t site_earned_until;      /* ticks up to which site_may_ticks has been raised */
     uint32_t span_shift, span_index;
+    uint32_t device;
     gwi_course_block *table; /* after this struct in the same mapping or, if larger, in its own mapping */
     uint64_t span_end_ticks; /* end of the current span */
     uint32_t launches, waits;
@@ -134,6 +136,7 @@ typedef struct gwi_course_of_device {
     _Alignas(64) logged log[LOG_ROOM];
     _Alignas(64) gwi_course_request ring[GWI_COURSE_REQUESTS];
 } course;
+_Static_assert((int)GWI_COURSE_DEVICES == (int)GW_BUFFER_DEVICES, "publish()");
 _Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
@@ -141,7 +144,7 @@ static struct {
     _Atomic uint32_t mark;
     gw_c10_door *door;
     gwi_course_refusal *refused;
-    bool never_rests; /* GPUWHY_ALLOCATIONS=1: every allocation is wanted, even of a small process */
+    bool never_rests;                /* GPUWHY_ALLOCATIONS=1: every allocation is wanted, even of a small process */
     _Atomic uint64_t missed_outside; /* events without a course, because creating it failed */
 } courses;
 
@@ -322,7 +325,7 @@ static bool is_our_process(void)
     return mark != 0 && (atomic_compare_exchange_strong(&courses.mark, &none, mark) || none == mark);
 }
 
-static course *make_course(void)
+static course *make_course(uint64_t device)
 {
     course *c = map_course();
     if (c == NULL)
@@ -332,6 +335,7 @@ static course *make_course(void)
     c->table = (gwi_course_block *)(void *)(c + 1);
     c->table_bits = TABLE_BITS_FIRST;
     c->first_order = 1;
+    c->device = (uint32_t)device;
     c->calm.until = CALM_REQUESTS;
     c->now.first_ticks = c->now.last_ticks = c->last_ticks = c->site_earned_until = gwi_ticks();
     c->site_may_ticks = SITES_IN_HAND;
@@ -350,7 +354,7 @@ static GWI_COLD course *begin(uint64_t device)
     int saved_errno = errno;
     course *c = NULL, *before = NULL;
     if (is_our_process()) {
-        c = make_course();
+        c = make_course(device);
         if (c == NULL)
             atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         else if (!atomic_compare_exchange_strong(&gwi_wipe.course[device], &before, c)) {
@@ -576,6 +580,17 @@ static void earn_sites(course *c)
     c->site_earned_until = c->now.last_ticks;
 }
 
+/* Store PyTorch's totals where the supervisor can read them (`gpuwhy run --alarm-at`). */
+static void publish(course *c)
+{
+    if (gwi.head == NULL)
+        return;
+    uint64_t allocated = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_allocated_bytes[c->device], allocated, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_reserved_bytes[c->device], reserved, memory_order_relaxed);
+}
+
 /* Settle all logged events. Call with the lock held. */
 static __attribute__((hot)) void settle(course *c)
 {
@@ -592,6 +607,7 @@ static __attribute__((hot)) void settle(course *c)
     atomic_store_explicit(&c->settled_count, end, memory_order_release);
     c->now.allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
     c->now.reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    publish(c);
     atomic_store_explicit(&c->large_bytes, large_bytes(), memory_order_relaxed);
     earn_sites(c);
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
@@ -735,6 +751,11 @@ static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
         c->last_ticks = now > c->last_ticks ? now : c->last_ticks;
         c->stale = 0;
     }
+    uint64_t reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    if (reserved_bytes != c->reserved_published) { /* the supervisor has seen, or will see, the driver's allocation */
+        publish(c);
+        c->reserved_published = reserved_bytes;
+    }
     bool is_there = make_room(c);
     if (is_there && bytes > 0 &&
         may_want_site(c, bytes, atomic_load_explicit(&c->logged_count, memory_order_relaxed))) {
@@ -802,7 +823,7 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
     atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
     return count - c->settled_seen >= SETTLE_EVERY || c->stale >= LOOK_EVERY ||
-           (bytes > 0 && may_want_site(c, bytes, count));
+           gwi_unlikely(reserved_bytes != c->reserved_published) || (bytes > 0 && may_want_site(c, bytes, count));
 }
 
 /* Handles special cases: the first event of a device, an empty event, an event that ends a rest, and an event that

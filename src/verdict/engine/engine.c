@@ -12,6 +12,7 @@
 #include "gwi_crash.h"
 #include "gwi_family.h"
 #include "gwi_healthy.h"
+#include "gwi_interventions.h"
 #include "gwi_kept.h"
 #include "gwi_leaks.h"
 #include "gwi_log.h"
@@ -38,10 +39,22 @@ const gw_cause_info *gw_causes(size_t *ret_count)
                                                  {"TensorFlow", cause->fixes[GW_FRAMEWORK_TENSORFLOW]},
                                                  {"JAX", cause->fixes[GW_FRAMEWORK_JAX]}},
                                    .from_recording = cause->judge != gwi_judge_by_log,
-                                   .is_advice = cause->judge == NULL};
+                                   .is_advice = cause->judge == NULL,
+                                   .again = gwi_causes_again[i]};
     }
     *ret_count = GWI_CAUSE_COUNT;
     return infos;
+}
+
+const gw_cause_info *gw_cause_find(const char *id)
+{
+    size_t count = 0;
+    const gw_cause_info *causes = gw_causes(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(causes[i].id, id) == 0)
+            return &causes[i];
+    }
+    return NULL;
 }
 
 /* ---- the run and its GPUs ---- */
@@ -351,7 +364,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))
             return false;
-    return gwi_fill_rehearsal(c, verdict) && fill_run(c, verdict);
+    return gwi_fill_rehearsal(c, verdict) && gwi_fill_interventions(c, verdict) && fill_run(c, verdict);
 }
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)

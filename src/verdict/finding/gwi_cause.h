@@ -292,17 +292,18 @@ gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding);
 /* True if messages on stderr report a cause, and not only the exception or signal that followed from it. */
 bool gwi_is_told_by_log(const gwi_case *c);
 
-#define GWI_CAUSE(name) extern const gw_cause gwi_cause_##name;
+#define GWI_CAUSE(name, again) extern const gw_cause gwi_cause_##name;
 #include "causes.def"
 #undef GWI_CAUSE
 
 enum {
-#define GWI_CAUSE(name) GWI_CAUSE_PLACE_##name,
+#define GWI_CAUSE(name, again) GWI_CAUSE_PLACE_##name,
 #include "causes.def"
 #undef GWI_CAUSE
     GWI_CAUSE_COUNT
 };
 extern const gw_cause *const gwi_causes[GWI_CAUSE_COUNT]; /* in the order of causes.def */
+extern const gw_again gwi_causes_again[GWI_CAUSE_COUNT];  /* second column of causes.def */
 /* Return the cause with this id. Returns NULL if there is none. */
 const gw_cause *gwi_cause_of(const char *id);
 

@@ -62,6 +62,18 @@ static void leaks_free(gw_verdict *verdict)
     free(verdict->leaks);
 }
 
+static void attempts_free(gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->attempt_count; i++) {
+        gw_verdict_attempt *attempt = &verdict->attempts[i];
+        char *const texts[] = {attempt->cause,     attempt->headline, attempt->ended,
+                               attempt->recording, attempt->why,      attempt->change};
+        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+            free(texts[k]);
+    }
+    free(verdict->attempts);
+}
+
 void gw_verdict_free(gw_verdict *verdict)
 {
     if (verdict == NULL)
@@ -103,6 +115,8 @@ void gw_verdict_free(gw_verdict *verdict)
     question_free(verdict->question);
     kept_free(verdict);
     leaks_free(verdict);
+    attempts_free(verdict);
+    list_free(&verdict->interventions);
     free(verdict);
 }
 
