@@ -157,7 +157,7 @@ int gwi_cmd_rehearse(int argc, char **argv)
     if (status != GW_EXIT_OK)
         return status;
     if (!options.no_history)
-        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", program);
+        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL);
     status = tell(&options, verdict, program);
     gw_verdict_free(verdict);
     return status;
