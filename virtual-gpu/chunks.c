@@ -1,6 +1,6 @@
-/* Stream-ordered memory. A pool is one range of addresses, divided into chunks of 32 MiB. A chunk is allocated from the
- * GPU when the first block is placed in it. After the last block in a chunk has been freed, the next synchronisation
- * returns the chunk to the GPU if the pool has more memory than its release threshold. */
+/* Stream-ordered memory: a pool is one range of addresses, divided into chunks of 32 MiB. The first block in a chunk
+ * takes it from the GPU. After the last one is freed, a synchronisation returns it if the pool exceeds its release
+ * threshold. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,9 +10,8 @@
 #define CHUNK_BYTES ((uint64_t)32 << 20)
 #define STEP_BYTES  ((uint64_t)512)
 
-/* Address ranges of destroyed pools, kept for new pools. Each range is hundreds of GiB, so without this list a program
- * that creates and destroys many pools would run out of address space. All ranges have the same size. The driver's lock
- * protects the list. */
+/* Address ranges of destroyed pools, kept for new pools. Each has hundreds of GiB: a program that creates many pools
+ * would run out of address space. All ranges have the same size. The driver's lock protects the list. */
 typedef struct spare {
     struct spare *next;
     uint64_t base;
@@ -32,7 +31,7 @@ static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
     return true;
 }
 
-/* Keep the addresses of an empty pool that is being destroyed, for a new pool. */
+/* Keep the address range of an empty pool that is about to be freed, so that a new pool can reuse it. */
 void gwi_pool_leave_spare(gwi_pool *pool)
 {
     spare *left = pool->base == 0 ? NULL : malloc(sizeof *left);
@@ -106,7 +105,8 @@ void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
             chunk_drop(pool, chunk);
 }
 
-/* Allocate the chunks from `first` to `last` that the pool does not hold: all of them, or none and return false. */
+/* Allocate the chunks from `first` to `last` that the pool does not hold yet. Returns false and allocates none if the
+ * GPU has too little memory, or if the pool would exceed its maximum. */
 static bool chunks_take(gwi_pool *pool, uint64_t first, uint64_t last)
 {
     uint64_t missing = 0;

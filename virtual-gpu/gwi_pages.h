@@ -1,12 +1,10 @@
 /* Allocate a GPU's memory in pages of 2 MiB.
  *
- * A block of at most 1 MiB shares a page with other blocks, in steps of 512 B. The page stays allocated until its
- * last block is freed. A larger block has pages of its own. The address range is far larger than the GPU's memory,
- * because a GPU can map scattered pages to contiguous addresses. An allocation therefore fails only when the memory is
- * used up, never because free addresses are fragmented.
+ * A block of at most 1 MiB shares a page with other blocks, in steps of 512 B. The page stays allocated until its last
+ * block is freed. A larger block has pages of its own. A GPU can map scattered pages to contiguous addresses, and has
+ * far more addresses than memory. So an allocation never fails because of fragmented addresses.
  *
- * The members take() and give() of gwi_pages take memory from the GPU and return memory to it. No function takes a
- * lock; the caller must hold one. */
+ * gwi_pages.take() and give() exchange memory with the GPU. The caller must hold a lock. */
 #ifndef GWI_PAGES_H
 #define GWI_PAGES_H
 
@@ -36,14 +34,14 @@ typedef struct gwi_pages {
     bool retiring;    /* addresses that are freed now go to `retired` */
     struct {
         gwi_small_page *first, *last;
-    } bins[GWI_PAGE_BINS]; /* by the logarithm (base 2) of a page's largest free run in steps of 512 B */
+    } bins[GWI_PAGE_BINS]; /* bins[n]: pages with a largest free run of 2^n to 2^(n+1) - 1 steps of 512 B */
     bool (*take)(void *card, uint64_t bytes);
     void (*give)(void *card, uint64_t bytes);
     void *card; /* borrowed: the GPU, passed to take() and give() */
 } gwi_pages;
 
-/* Allocate `bytes` > 0. Returns false if the GPU has no memory left or the addresses are used up. *ret_page is set to
- * the page that a small block shares, or to NULL; pass it to gwi_pages_free(). */
+/* Allocate `bytes` > 0. False: no memory or no addresses left. *ret_page is the page that a small block shares, or
+ * NULL, for gwi_pages_free(). */
 bool gwi_pages_alloc(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address, gwi_small_page **ret_page);
 void gwi_pages_free(gwi_pages *pages, uint64_t address, uint64_t bytes, gwi_small_page *page);
 /* Return the size of the pages that a block of this size uses alone. Returns 0 if such a block shares a page. */

@@ -1,7 +1,6 @@
-/* Address ranges: find the object that covers an address, and find free addresses.
- *
- * gwi_ranges is a balanced tree of disjoint ranges, which are embedded in their owners' structs. gwi_runs is a list of
- * free runs, allocated first fit. No function takes a lock; the caller must hold one. */
+/* Address ranges: find the object that covers an address, and find free addresses. gwi_ranges is a balanced tree of
+ * disjoint ranges, embedded in their owners' structs. gwi_runs is a list of free runs, allocated first fit. The caller
+ * must hold a lock. */
 #ifndef GWI_RANGES_H
 #define GWI_RANGES_H
 
@@ -43,8 +42,8 @@ typedef struct gwi_runs {
 
 /* Add a free run and merge it with adjacent free runs. Returns false and changes nothing if out of host memory. */
 bool gwi_runs_give(gwi_runs *runs, uint64_t base, uint64_t bytes);
-/* Take `bytes` of contiguous addresses from the first run that has them, beginning at a multiple of `align` (a power of
- * two). Returns false if there is no such run. */
+/* Take `bytes` of contiguous addresses from the first run that has them, at a multiple of `align` (a power of two).
+ * Returns false if there is no such run. */
 bool gwi_runs_take(gwi_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_base);
 uint64_t gwi_runs_largest(const gwi_runs *runs);
 void gwi_runs_free(gwi_runs *runs);

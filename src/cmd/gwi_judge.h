@@ -10,16 +10,16 @@ GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw
 /* Judge one phase of a program that is still running; see gw_model_build_phase(). */
 GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
                                         gw_verdict **ret_verdict, gw_error *err);
-/* How gwi_verdict_print() prints a verdict. If its output `fd` is a terminal, the terminal's width and colours are
- * used. */
+/* Options of gwi_verdict_print(). If its output `fd` is a terminal, the text fits the terminal's width and may be in
+ * colour. */
 typedef struct gwi_print {
     bool running;      /* the program is still running */
     bool all;          /* print everything, not only one screen */
     const char *again; /* the command that prints everything; see gw_render_style */
 } gwi_print;
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd);
-/* Print the verdict to stderr while the program runs, with `recording` as the recording's path. NULL: the recording
- * will not be kept, so the verdict is printed in full. */
+/* Print the verdict to stderr while the program runs. If `recording` is NULL, the recording will not be kept, so the
+ * verdict is printed in full. */
 void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);
 /* Write JSON to `path`; "-" is standard output. */
 GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);

@@ -1,20 +1,21 @@
-/* The memory guard: while GPUWHY_MEMORY is set to a number of bytes, every device looks like a card of that size to
- * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and
- * VMM memory and for contexts.
+/* The memory guard: every device looks like a card with GPUWHY_MEMORY bytes to this process. Total memory, free memory
+ * and refusals are consistent.
  *
- * The process's used memory is the sum of all live sizes in a ledger, rounded as the driver rounds them, plus the size
- * of its contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right
- * after the first context was created. If that is more than a context takes on any card, other programs must be using
- * the device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
- * of other processes does not count against the limit, but the reported free memory is never more than there really is.
+ * The used memory of the process is the sum of its contexts and its live allocations. A ledger lists the allocations,
+ * rounded as the driver rounds them. Memory of other processes is not part of the sum. But the reported free memory is
+ * never more than there is.
  *
- * Every further context needs as much as the first one, in any order of plain and primary contexts, until it is
- * destroyed (H100, driver 580.159.04: 526.8 MiB the first, then 523.6 MiB each). The primary context exists from its
- * first retain or the first green context on, until it is reset, or until it was released as often as it was retained
- * and all green contexts are destroyed. A reset does not change the number of retains.
+ * The size of a context cannot be queried. It is estimated as the memory in use on the device right after the first
+ * context was created. If that is more than a context takes on any card, other programs use the device. Then 528 MiB is
+ * used, as on an H200; contexts on smaller cards take less. Each further plain context adds the same amount. Measured
+ * on an H100 with driver 580.159.04: 526.8 MiB for the first context, 523.6 MiB for each further one, plain or primary.
  *
- * The ledger exists only while the guard is on. It is changed only while the hook's lock is held. The lock is never
- * held during a real call. */
+ * The first retain or the first green context creates the primary context. It is destroyed:
+ * - by a reset, which does not change the number of retains; or
+ * - once it was released as often as retained and all green contexts are destroyed.
+ *
+ * The ledger exists only while the guard is on. It is changed only with the hook's lock held, which is never held
+ * during a real call. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -73,8 +74,8 @@ void gwi_guard_begin(void)
 
 /* ---- the ledger ---- */
 
-/* Round a size as the driver does. Requests of up to 1 MiB share pages of 2 MiB and are rounded up to a multiple of 512
- * bytes. Larger requests get whole pages. */
+/* Round a size as the driver does. Up to 1 MiB, blocks share pages of 2 MiB and have a multiple of 512 bytes. Larger
+ * blocks have whole pages. */
 static uint64_t rounded(uint64_t bytes)
 {
     uint64_t step = bytes > 1u << 20 ? 2u << 20 : 512;
@@ -102,8 +103,8 @@ static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
     return i;
 }
 
-/* Build a new table without the deleted rows. A deleted row stays in its hash chain, so in a program that uses many
- * addresses, deleted rows would fill the table. */
+/* Build a new table without the deleted rows. They stay in their hash chains and would fill the table of a program with
+ * many addresses. */
 static void ledger_tidy(void)
 {
     row *rows = rows_new();
@@ -204,8 +205,8 @@ static void mapping_drop(row *r)
     }
 }
 
-/* Remove the mappings in an address range. Usually each one begins where the previous one ends. If one of them is not
- * in the ledger (imported memory, for example), search the whole table for the others. */
+/* Remove the mappings in an address range. Usually each mapping begins where the previous one ends. If one is not in
+ * the ledger (imported memory, for example), search the whole table for the others. */
 static void unmapped(uint64_t address, uint64_t bytes)
 {
     uint64_t done = 0;
@@ -273,8 +274,8 @@ static void measure_context(int device, uint64_t context)
 
 /* ---- calls from the wrappers ---- */
 
-/* Return the bytes of device memory that a call needs. Call with the lock held. The size of the first context is known
- * only after its creation, so it counts as 0 here. */
+/* Return the bytes of device memory that a call needs, with the lock held. The first context needs 0, because its size
+ * is not known yet. */
 static uint64_t needed_by(unsigned fn, int device, uint64_t bytes)
 {
     if (gw_api_fns[fn].kind != GW_EV_CTX_CREATE)
