@@ -118,8 +118,8 @@ static void show_run(const gwi_past *past)
 
 /* ---- several attempts ---- */
 
-/* Read the portrait of a run. GW_MISSING: its recording was not kept. GW_END: the time limit was reached. Other
- * statuses: see gw_portrait_read(). */
+/* Read the portrait of a run. Returns GW_MISSING if its recording was not kept, GW_END at the time limit, or a
+ * status of gw_portrait_read(). */
 static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portrait **ret_portrait)
 {
     uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
@@ -130,8 +130,8 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Count the attempts of the command with this key, and add the newest COMPARED_MAX whose recordings can be read in time
- * to `attempts`. */
+/* Count the attempts of the command with this key in `seen`. Add the newest COMPARED_MAX to `attempts`, except
+ * those that cannot be read in time. */
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
 {

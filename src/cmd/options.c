@@ -63,8 +63,8 @@ static gw_status set_defaults(const gwi_option *options, size_t count, void *fie
     return GW_OK;
 }
 
-/* Find the option that `word` names. *ret_value is the value in the same word, after `=` or after the letter, or NULL
- * if there is none. */
+/* Return the option that `word` names, or NULL. *ret_value is the value inside `word` (`--name=value` or
+ * `-ovalue`), or NULL if there is none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
 {
     *ret_value = NULL;

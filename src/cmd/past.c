@@ -74,8 +74,8 @@ static void add_command(gw_text *line, const gw_string_list *argv)
     gw_text_free(&command);
 }
 
-/* Return the mark that follows `good` in a line: "n" if no driver call was observed, otherwise "". Older versions
- * ignore the mark. */
+/* Return the text directly after the field `good`: "n" if no driver call was observed, otherwise "". Older versions
+ * ignore it. */
 static const char *observed_mark(const gw_verdict *verdict)
 {
     return verdict->is_coverage_known && verdict->observed_count == 0 ? "n" : "";
@@ -90,8 +90,8 @@ static char status_letter(gw_verdict_status status)
     return 'u';
 }
 
-/* Called if the list is too long. Keep only the complete lines among its last PAST_BYTES_MAX / 2 bytes. The caller
- * holds the lock on `fd`. A line that another run adds at the same time may be lost. */
+/* Shorten a list that is too long to the complete lines in its last PAST_BYTES_MAX / 2 bytes. The caller holds the lock
+ * on `fd`. A line that another run adds meanwhile may be lost. */
 static void shorten(int fd, const char *path)
 {
     gw_path fresh;

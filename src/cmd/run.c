@@ -89,9 +89,8 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise the next file that gpuwhy opens would
- * get this number, and gpuwhy would print into the file. The new descriptor is close-on-exec, so it stays closed in
- * the program. */
+/* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise gpuwhy's next file would get that
+ * number, and gpuwhy would print into it. The program does not inherit these descriptors (close-on-exec). */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)

@@ -12,10 +12,10 @@
  * typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory of processes
  * outside of the run does not count, but the reported free memory is never more than there really is.
  *
- * Every further context needs as much as the first one, in any order of plain and primary contexts, until it is
- * destroyed (H100, driver 580.159.04: 526.8 MiB the first, then 523.6 MiB each). The primary context exists from its
- * first retain or the first green context on, until it is reset, or until it was released as often as it was retained
- * and all green contexts are destroyed. A reset does not change the number of retains.
+ * The size of a context cannot be queried. It is estimated as the memory in use on the device right after the first
+ * context was created. If that is more than a context takes on any card, other programs use the device. Then 528 MiB is
+ * used, as on an H200; contexts on smaller cards take less. Each further plain context adds the same amount. Measured
+ * on an H100 with driver 580.159.04: 526.8 MiB for the first context, 523.6 MiB for each further one, plain or primary.
  *
  * A request is counted before the driver is called, so that other threads cannot use the bytes meanwhile, and settled
  * after the call, whatever its result. The call can also leave its wrapper without a result (its thread may be

@@ -113,8 +113,8 @@ static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t 
     }
 }
 
-/* Call gw_sense_look() `times` times, each time after a pause of 5 ms. In the first 4 ms after gw_sense_open() it reads
- * nothing. */
+/* Call gw_sense_look() `times` times, with pauses of 5 ms before each call: it reads nothing in the first 4 ms after
+ * gw_sense_open(). */
 static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -244,8 +244,8 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* ---- a made-up machine ---- */
 
-/* Only lines written after the start are reported. Of 100 equal lines, four are reported one by one, and the number of
- * the others is reported at the end. */
+/* Only lines written after the start are reported. Of 100 equal lines, four are reported singly, and the number of the
+ * others at the end. */
 static void the_kernel_log_is_followed(void **state)
 {
     (void)state;
@@ -267,8 +267,8 @@ static void the_kernel_log_is_followed(void **state)
     gw_sense_close(sense);
     assert_int_equal(all.log_count, 100);
     assert_int_equal(all.events[GW_MACHINE_XID], 5);
-    /* the made-up machine does not show its pid namespace, so the pids in its log cannot be compared with those of the
-     * run */
+    /* On the made-up machine, the pid namespace is unknown, so the pids in the log cannot be compared with those of the
+     * run. */
     assert_int_equal(all.events[GW_MACHINE_CRASH], 0);
     assert_non_null(strstr(all.facts, "sense.pids=of a namespace"));
 }

@@ -45,8 +45,8 @@ typedef struct gw_run_options {
 
 typedef struct gw_supervisor gw_supervisor;
 
-/* Judge the recording in progress, which is in the run folder `folder`. If the verdict is a failure
- * (gw_run_judges.failure) or a hang (gw_run_judges.hang), report it and return true. */
+/* Judge the recording in progress, in the run folder `folder`. Report what the verdict shows, and return true: a
+ * failure for gw_run_judges.failure, a hang for gw_run_judges.hang. */
 typedef bool gw_run_judge(gw_supervisor *run, const char *folder, void *user);
 
 struct gw_text;

@@ -1,10 +1,9 @@
-/* Runs a program under supervision: starts it with the hook loaded, watches it and records it. The supervisor does not
- * judge the run itself. If the options request a verdict during the run, it calls the functions in gw_run_judges.
+/* Runs a program under supervision: starts it with the hook loaded, watches it and records it. To judge during the run,
+ * the supervisor calls the functions in gw_run_judges.
  *
- * Order of calls: gw_supervisor_start(), gw_supervisor_watch(), gw_supervisor_note() if needed, gw_supervisor_close(),
- * gw_supervisor_end(). Use one thread, and run one program at a time, because the signal handling and the standard
- * descriptors belong to the whole process. If something cannot be set up or recorded, the reason is printed on
- * stderr. */
+ * Call gw_supervisor_start(), gw_supervisor_watch(), gw_supervisor_note() if needed, gw_supervisor_close(),
+ * gw_supervisor_end(), in this order and from one thread. Run only one program at a time, because a process has one set
+ * of signal handlers and standard descriptors. What cannot be set up or recorded is reported on stderr. */
 #ifndef GW_SUPERVISOR_H
 #define GW_SUPERVISOR_H
 
@@ -14,9 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Start the program. `argv` and the strings of `options` must outlive the run. Returns GW_EXIT_OK if the program was
- * started. Otherwise, the reason was printed, the caller should exit with the returned status, and *ret_run is
- * unchanged. */
+/* Start the program. `argv` and the strings of `options` must stay valid until the run ends. Returns GW_EXIT_OK.
+ * Otherwise, the reason was printed and *ret_run is unchanged; exit with the returned status. */
 int gw_supervisor_start(const gw_run_options *options, char *const *argv, const gw_run_judges *judges,
                         gw_supervisor **ret_run);
 /* Watch the program until it has ended. The recording is then complete, but still open. */
@@ -66,10 +64,10 @@ bool gw_supervisor_is_stopped(gw_supervisor *run);
  * gw_supervisor_end(). */
 const char *gw_supervisor_flush(gw_supervisor *run);
 /* Return the recording's path, or "" if there is none. Valid until gw_supervisor_end(). *ret_is_kept is false if there
- * is no recording, or if it is temporary and will be removed with the run folder. */
+ * is no recording, or if it is temporary and will be removed. */
 const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept);
 
-/* For gw_run_judges.failure: start `command` in a shell. Its output goes to our stderr, and its environment variable
+/* Start `command` in a shell, for gw_run_judges.failure. Its output goes to our stderr. Its variable
  * GPUWHY_VERDICT_JSON contains the path `json`. The run folder is kept until the command has ended. */
 void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json);
 

@@ -47,10 +47,11 @@ struct gw_supervisor {
     uint64_t parent_gone_at_ns; /* monotonic; 0 while the parent exists */
 };
 
-/* Store the options and `argv`, and start the run time. Set file descriptors to -1 and all other fields to zero. */
+/* Store the options and `argv` in `run`, and start the run time. Set its file descriptors to -1, and all other fields
+ * to zero. */
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv);
-/* Set up the run and start the program (supervisor.c). Returns GW_EXIT_OK (0) if the program was started. Any other
- * result is an exit status for gpuwhy, and the caller must call gwi_supervisor_clean_up(). */
+/* Set up the run and start the program (supervisor.c). Returns GW_EXIT_OK (0), or gpuwhy's exit status on failure.
+ * After a failure, call gwi_supervisor_clean_up(). */
 int gwi_supervisor_start(gw_supervisor *run);
 /* Like gwi_supervisor_start(), and clean up if the program was not started. */
 int gwi_supervisor_start_or_clean_up(gw_supervisor *run);
@@ -79,7 +80,7 @@ void gwi_loop_run(gw_supervisor *run);
 /* Wait until a signal arrives, a process requests a buffer, a recorded process ends, or the next drain is due. */
 void gwi_loop_wait(const gw_supervisor *run);
 
-/* After the program's end: record the last facts, and finally the names of the call sites (finish.c). */
+/* Call this after the program has ended. Records the last facts, and finally the names of the call sites (finish.c). */
 void gwi_finish_recording(gw_supervisor *run);
 
 #endif

@@ -1,5 +1,5 @@
-/* Records which processes hold memory on a card after a refused allocation. The source is the state of a virtual card,
- * or NVML for a real one. */
+/* Records which processes hold memory on a card after a refused allocation. For a real card, the sources are NVML and
+ * the processes that have the card's device file open. */
 #include "gw_mask.h"
 #include "gwi_run.h"
 
@@ -31,8 +31,8 @@ void gwi_command_add(gw_text *text, int pid)
     }
 }
 
-/* Append the name of the process's user from /etc/passwd, or the uid if /etc/passwd does not list this user. Other
- * sources of user names are not used, because they may need the network. */
+/* Append the name of the process's user, or the uid. Only /etc/passwd is read, because other sources may need the
+ * network. */
 static void read_user(gw_text *text, int pid)
 {
     char path[64];
@@ -52,8 +52,8 @@ static void read_user(gw_text *text, int pid)
         fclose(list);
 }
 
-/* Record `holder`. If `is_ours`, its pid is valid in our pid namespace, so add the user and the command line of the
- * process. */
+/* Record `holder`. If `is_ours` is true, its pid is valid in our pid namespace, so add the process's user and command
+ * line. */
 static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *holder, bool is_ours)
 {
     gw_text user = {0}, command = {0}, text = {0};

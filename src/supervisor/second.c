@@ -1,4 +1,4 @@
-/* The second run of --blame: the same program, but each kernel launch waits until the kernel has ended. */
+/* Runs the program a second time for --blame. Each kernel launch then waits until the kernel has ended. */
 #include "gwi_state.h"
 
 #include "gw_exit.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Discard the standard output of the second run, so that it is not mistaken for output of the first run. Returns a copy
- * of the old standard output's descriptor, for output_back(); -1: there is none. */
+/* Discard the standard output of the second run, which must not look like output of the first one. Returns a copy of
+ * the old descriptor for output_back(), or -1 if there is none. */
 static int output_to_nowhere(void)
 {
     int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -38,8 +38,8 @@ static gw_status name_second(const gw_supervisor *first, gw_path out)
     return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", gwi_record_stem_bytes(&first->record), first->record.path);
 }
 
-/* Run the program again. On GW_EXIT_OK, second->status is the program's status, and the file `recording` is
- * complete. */
+/* Run the program again. If this returns GW_EXIT_OK, second->status is the program's status, and the file `recording`
+ * is complete. */
 static int run_second(const gw_supervisor *first, gw_supervisor *second, const char *recording)
 {
     gwi_supervisor_init(second, &first->options, first->argv);

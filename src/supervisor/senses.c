@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* Maximum time to wait for the cards' last values at the end of a run. Reading these values usually takes a few ms, but
- * NVML may hang or the machine may be busy. */
+/* Maximum time to wait for the cards' last values at the end of a run. Reading takes a few ms, but NVML may hang or the
+ * machine may be busy. */
 enum { LAST_WAIT_MS = 2000 };
 static const uint64_t worth_a_last_look_ns = 1000000000u;
 

@@ -1,5 +1,5 @@
-/* Sets up a run and cleans up after it. The setup finds the program, prepares the facade through which the program will
- * load the driver ("opens the doors"), creates the recording and starts the program. */
+/* Sets up a run and cleans up after it. The setup finds the program, prepares the facade ("opens the doors"), creates
+ * the recording and starts the program. Through the facade, the program loads the driver. */
 #include "gw_keep.h"
 #include "gwi_state.h"
 
@@ -84,9 +84,8 @@ static void say_what_is_not_seen(gw_supervisor *run)
         gw_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
 }
 
-/* If this run was started inside another run, report this to the outer run: append one line to the file "nested" in the
- * outer run's folder. The outer recording lacks the processes that this run starts, because this run makes its own
- * recording. */
+/* If another run started this one, append a line to the file "nested" in the outer run's folder. The outer recording
+ * lacks this run's processes. */
 static void say_nested(const gw_supervisor *run)
 {
     const char *outer = getenv("GPUWHY_RUN_DIR");
@@ -194,7 +193,7 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
 /* ---- clean-up ---- */
 
 /* Remove old recordings beyond the configured limits. If the limits cannot be read, remove nothing: the user may want
- * to keep more than the default. */
+ * to keep more than usual. */
 static void remove_old_recordings(void)
 {
     gw_keep_limits limits;
@@ -265,8 +264,8 @@ int gwi_supervisor_start_or_clean_up(gw_supervisor *run)
     return status;
 }
 
-/* Run the program without gpuwhy, because the limit on open files is too low to watch and record it. Returns only on
- * failure, with the exit status for gpuwhy. */
+/* Run the program without gpuwhy, because the limit on open files is too low to record it. Returns only on failure,
+ * with gpuwhy's exit status. */
 static int run_bare(const gw_run_options *options, char *const *argv)
 {
     if (strcmp(options->gpu, "real") != 0) { /* without gpuwhy, the program would use another GPU */

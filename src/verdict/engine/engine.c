@@ -1,9 +1,8 @@
-/* The engine judges a case by every cause and takes the most certain one. If no cause is supported, it reports what is
- * ruled out.
- *
- * The verdict is a fault if a cause is at least supported. A run that ended well has no fault unless a context was lost
- * or one of its processes died because of the GPU; useful facts about such a run become advice. In all other cases the
- * verdict is undetermined and lists what is ruled out. */
+/* The engine lets every cause judge a case, and takes the most certain one. The verdict is:
+ * - a fault, if a cause is at least supported;
+ * - no fault, if the run ended well, no context was lost, and no process died because of the GPU (useful facts become
+ *   advice);
+ * - otherwise undetermined, with a list of what is ruled out. */
 #include "gw_text.h"
 #include "gwi_alone.h"
 #include "gwi_applies.h"
@@ -186,8 +185,8 @@ static void ask_all(const gwi_case *c, answer *answers)
                 most = GW_HYPOTHESIS;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
-        /* The missing part of the run could contradict the cause. A snapshot covers only one allocator, not the driver
-         * or the card. */
+        /* The missing part of a run could contradict the cause. A snapshot covers only one allocator: the driver
+         * and the card are missing. */
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;

@@ -137,7 +137,8 @@ bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty ce
         if (strcmp(verdict->alternatives[i].cause, cause) == 0)
             return true;
     }
-    /* Do not use gw_array_more(): other code allocates this list as well, with a capacity of exactly its count. */
+    /* Do not use gw_array_more(), because it expects spare capacity. Other code allocates this list, too, and with room
+     * for exactly its items. */
     if (!gw_array_resize(&verdict->alternatives, verdict->alternative_count + 1, sizeof *verdict->alternatives))
         return false;
     gw_alternative *list = verdict->alternatives;
