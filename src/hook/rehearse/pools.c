@@ -22,14 +22,6 @@ static gwi_rehearsed_pool *pool_find(uint64_t handle)
     return pool;
 }
 
-bool gwi_pools_reserve(uint64_t address)
-{
-    const gwi_rehearsed_pool *pool = pools;
-    while (pool != NULL && address - pool->books.base >= pool->books.bytes)
-        pool = pool->next;
-    return pool != NULL;
-}
-
 uint64_t gwi_pool_handle(const gwi_rehearsed_pool *pool)
 {
     return pool != NULL ? pool->handle : 0;
@@ -145,11 +137,12 @@ GWI_REHEARSE(cuMemAllocFromPoolAsync)(CUdeviceptr *dptr, size_t bytesize, CUmemo
 
 GWI_REHEARSE(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream)
 {
-    (void)hStream; /* no work is pending, so the memory is free at once */
-    if (dptr == 0)
-        return 0;
+    /* no work is pending, so the memory is free at once */
     if (!gwi_rehearses(dptr))
         return GWI_DRIVER(cuMemFreeAsync)(dptr, hStream);
+    int result = gwi_driver_state();
+    if (result != 0)
+        return result;
     if (!gwi_lock())
         return CUDA_ERROR_INVALID_VALUE;
     gwi_held *held = gwi_held_at(dptr);
@@ -287,4 +280,19 @@ GWI_REHEARSE(cuMemPoolDestroy)(CUmemoryPool pool)
         free(found);
     }
     return 0;
+}
+
+void gwi_pools_device_gone(int device)
+{
+    for (gwi_rehearsed_pool *pool = NULL; gwi_lock();) {
+        for (pool = pools; pool != NULL && pool->card->device != device;)
+            pool = pool->next;
+        if (pool != NULL)
+            pool = pool_remove(pool->handle);
+        gwi_unlock();
+        if (pool == NULL)
+            return;
+        gw_pool_end(&pool->books);
+        free(pool);
+    }
 }
