@@ -289,6 +289,7 @@ typedef enum gw_note {
     X(LIMIT, "limit")     /* a: bytes of the card that the program sees; b: bytes of the real card */                  \
     X(PEAK, "peak")       /* the process holds more of the card than ever; a: bytes in the books; b: bytes that the    \
                            * driver holds for the process */                                                           \
+    X(SHARE, "share")     /* a: bytes that the driver holds for the process, after they have grown */                  \
     X(REFUSED, "refused") /* a call that a rehearsal does not support; a: its function; text: its name */              \
     X(TIMED, "timed")     /* the program measured times on the card, which are made up */                              \
     X(TORCH, "torch")     /* a: most bytes that were live in PyTorch's allocator; b: bytes that it has reserved */     \

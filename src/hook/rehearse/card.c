@@ -9,10 +9,11 @@
 /* Without NVML: what an H100 holds for the card once it has a context (driver 580.159.04). */
 static const uint64_t usual_extra_bytes = 9240576;
 
-/* The driver's first chunk of addresses: its end serves the first block, the rest is free from the first launch on. The
- * second chunk serves from 8 MiB on. (H100 and H200, driver 580.159.04) */
-static const uint64_t start_chunk_bytes = (uint64_t)416 << 20, start_free_bytes = (uint64_t)2 << 20,
-                      second_used_bytes = (uint64_t)8 << 20;
+/* The driver's chunks of addresses when a context is new (H100 and H200, driver 580.159.04). Of the first one, 8 MiB
+ * are in use; the second is in use; of the third, only the last 2 MiB are free until the first kernel is loaded. */
+static const uint64_t first_chunk_bytes = (uint64_t)32 << 20, first_used_bytes = (uint64_t)8 << 20,
+                      second_chunk_bytes = (uint64_t)64 << 20, third_chunk_bytes = (uint64_t)416 << 20,
+                      third_free_bytes = (uint64_t)2 << 20;
 
 static gwi_card cards[GWI_CARDS_MAX];
 static uint64_t limit_bytes; /* 0: the card's own size */
@@ -79,23 +80,26 @@ bool gwi_addresses_are_ours(uint64_t address)
     return gw_ranges_at(&ours, address) != NULL;
 }
 
-/* Put the driver's first two chunks among the addresses, as they are when the first block is allocated. */
+/* Put the driver's chunks among the addresses, as they are when the first block is allocated. */
 static void pages_as_in_driver(gwi_card *card)
 {
-    uint64_t second;
-    if (!gw_places_take(&card->pages.addresses, start_chunk_bytes, &card->start_chunk))
+    gw_places *places = &card->pages.addresses;
+    uint64_t first, second, third;
+    if (!gw_places_take(places, first_chunk_bytes, &first) || !gw_places_take(places, second_chunk_bytes, &second) ||
+        !gw_places_take(places, third_chunk_bytes, &third))
         return;
-    gw_places_give(&card->pages.addresses, card->start_chunk + start_chunk_bytes - start_free_bytes, start_free_bytes);
-    gw_places_take(&card->pages.addresses, second_used_bytes, &second);
+    gw_places_give(places, first + first_used_bytes, first_chunk_bytes - first_used_bytes);
+    gw_places_give(places, third + third_chunk_bytes - third_free_bytes, third_free_bytes);
+    card->held_chunk = third;
 }
 
 void gwi_cards_launched(void)
 {
     for (int i = 0; i < GWI_CARDS_MAX; i++) {
-        if (cards[i].start_chunk == 0)
+        if (cards[i].held_chunk == 0)
             continue;
-        gw_places_give(&cards[i].pages.addresses, cards[i].start_chunk, start_chunk_bytes - start_free_bytes);
-        cards[i].start_chunk = 0;
+        gw_places_give(&cards[i].pages.addresses, cards[i].held_chunk, third_chunk_bytes - third_free_bytes);
+        cards[i].held_chunk = 0;
     }
 }
 
@@ -135,12 +139,15 @@ void gwi_card_measure(gwi_card *card)
         share = total - free_bytes - usual_extra_bytes;
     if (!gwi_lock())
         return;
-    if (share != UINT64_MAX && share > card->share_bytes)
+    bool has_grown = share != UINT64_MAX && share > card->share_bytes;
+    if (has_grown)
         card->share_bytes = share;
     if (extra != UINT64_MAX && card->extra_bytes == 0)
         card->extra_bytes = extra;
     mirror_share(card);
     gwi_unlock();
+    if (has_grown)
+        gwi_fact(GW_EV_REHEARSAL, GW_REHEARSAL_SHARE, share, 0, (uint64_t)card->device, NULL);
 }
 
 static bool card_begin(gwi_card *card, int device)

@@ -31,7 +31,7 @@ typedef struct gwi_card {
     uint64_t peak_bytes;     /* most of held_bytes + share_bytes */
     uint64_t mirrored_bytes; /* of share_bytes: how much lies among the addresses of the pages */
     gw_pages pages;
-    uint64_t start_chunk; /* addresses that are free from the first launch on; 0: they are free */
+    uint64_t held_chunk; /* addresses that are free once a kernel was loaded; 0: they are free */
 } gwi_card;
 
 typedef enum gwi_held_kind {
@@ -85,7 +85,7 @@ uint64_t gwi_cards_peak(void);
 void gwi_cards_settle(void);
 /* True if gwi_addresses_reserve() has ever returned a range with this address. With the lock. */
 bool gwi_addresses_are_ours(uint64_t address);
-/* The first kernel is about to be loaded: the driver frees addresses that it held for it. With the lock. */
+/* The first kernel was loaded: the driver frees addresses that it held for it. With the lock. */
 void gwi_cards_launched(void);
 
 /* ---- share.c ---- */

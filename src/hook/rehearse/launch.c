@@ -82,15 +82,17 @@ static int loaded_now(void)
 
 static int load_first(uint64_t function)
 {
-    if (atomic_load(&loaded.count) == 0 && gwi_lock()) {
-        gwi_cards_launched();
-        gwi_unlock();
-    }
+    bool is_first = atomic_load(&loaded.count) == 0;
     int result = load(function);
     if (result != 0)
         return result;
     set_add(&loaded, function);
-    return loaded_now();
+    result = loaded_now();
+    if (is_first && gwi_lock()) {
+        gwi_cards_launched();
+        gwi_unlock();
+    }
+    return result;
 }
 
 /* ---- launch ---- */

@@ -102,7 +102,7 @@ def facts(gpuwhy, recording):
         if len(part) > 16 and part[4] == "REHEARSAL":
             if part[12] == "1":
                 peak = max(peak, int(part[13]) + int(part[14]))
-            if part[12] == "2":
+            if part[12] == "3":
                 refused.append(part[-1])
     return peak, refused
 
