@@ -32,6 +32,7 @@ EXCEPTIONS = {
     # Parsers that fuzzers call directly.
     ("tests/fuzz/fuzz_cfi.c", "gwi_cfi.h"),
     ("tests/fuzz/fuzz_parts.c", "gwi_parts.h"),
+    ("tests/fuzz/fuzz_replay.c", "gwi_allocator.h"),
     ("tests/fuzz/fuzz_sites.c", "gwi_inner.h"),
     ("tests/fuzz/fuzz_stacks_python.c", "gwi_python_image.h"),
     # The table of driver functions that the test replaces.

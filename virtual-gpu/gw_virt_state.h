@@ -27,5 +27,10 @@ typedef struct gw_virt_state {
  *
  * Returns GW_MISSING if no process has used a virtual GPU yet. GW_IO, GW_CORRUPT: `err` has the reason. */
 GW_MUST_CHECK gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_error *err);
+/* Let a virtual GPU be lost, for the program and for NVML.
+ *
+ * Returns GW_MISSING if no process has used a virtual GPU yet, or there is no such device. GW_IO, GW_CORRUPT: `err` has
+ * the reason. */
+GW_MUST_CHECK gw_status gw_virt_state_lose(const char *folder, unsigned device, gw_error *err);
 
 #endif

@@ -13,6 +13,8 @@ void gwi_health_look(gwi_shared *shared, const gw_virt_spec *spec);
 /* Apply the specification's fault `index` now, once for all processes. `pid` is the process that caused the fault; 0 if
  * none did. */
 void gwi_health_strike(gwi_shared *shared, const gw_virt_spec *spec, unsigned index, int pid);
+/* Let the card be lost now, as the fault `lost` does. */
+void gwi_health_lose(gwi_shared *shared, unsigned device);
 /* Report an Xid for work of process `pid`. The Xid has no other effect. */
 void gwi_health_xid(gwi_shared *shared, unsigned device, unsigned xid, int pid);
 

@@ -157,3 +157,11 @@ void gwi_health_xid(gwi_shared *shared, unsigned device, unsigned number, int pi
     event_add(&shared->cards[device], nvmlEventTypeXidCriticalError, number, pid);
     gwi_shared_unlock(shared);
 }
+
+void gwi_health_lose(gwi_shared *shared, unsigned device)
+{
+    gwi_shared_lock(shared);
+    if (!shared->cards[device].is_lost)
+        lose(&shared->cards[device]);
+    gwi_shared_unlock(shared);
+}

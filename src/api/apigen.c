@@ -12,6 +12,7 @@
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
  *   gw_hook_rehearsal.h    prototypes of gwi_rehearse_<symbol>: functions that the hook's rehearsal may define
  *   gw_hook_rehearsal.c    what stands in front of the driver in a rehearsal           (hook)
+ *   gw_hook_gates.c        one gate for each documented symbol, and gwi_gates[]        (hook)
  *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): functions that the virtual card may define
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
  *   gw_cuda_calls.h        prototypes for programs that use the driver API
@@ -42,9 +43,8 @@
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           makes the call and records it, instead of the wrapper
- *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses the bytes; the wrapper then calls
- *                                                    gwi_failed and returns 2 (out of memory); device -1:
- *                                                    the device of the current context
+ *   bool gwi_refuse(&th, fn, device, bytes, what)    `what` is argument a2 of the row. true: the guard refuses the
+ * bytes; the wrapper then calls gwi_failed and returns 2 (out of memory); device -1: the device of the current context
  *
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is argument a0 of the row; for COPY, FILL and PREFETCH it is the number of
  * bytes. */
@@ -738,8 +738,11 @@ static void put_call_through(FILE *out, const row *r)
     fputs("    int gw_result = ", out);
     if (r->value[VALUE_REFUSE]) {
         const char *device = r->value[VALUE_DEVICE] ? r->value[VALUE_DEVICE] : "-1";
-        fprintf(out, "gwi_guard_on && gwi_refuse(&gw_th, GW_FN_%s, %s, %s) ? CUDA_ERROR_OUT_OF_MEMORY\n        : ",
-                r->symbol, device, r->value[VALUE_REFUSE]);
+        const char *what = r->value[VALUE_A + 2];
+        fprintf(out, "gwi_guard_on && gwi_refuse(&gw_th, GW_FN_%s, %s, %s, ", r->symbol, device,
+                r->value[VALUE_REFUSE]);
+        put_value(out, what != NULL && is_output(what) ? NULL : what);
+        fputs(") ? CUDA_ERROR_OUT_OF_MEMORY\n        : ", out);
     }
     fputs("gw_real(", out);
     put_arguments(out, r);
@@ -820,6 +823,35 @@ static void write_hook_wrappers(void)
     end_file(out);
 }
 
+/* Write the gate of a function. A gate stands between the wrapper and the driver while --inject or --fence needs it;
+ * see src/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_after and gwi_gate_next. */
+static void put_gate(FILE *out, const row *r)
+{
+    fprintf(out, "static int gwi_gate_%s(%s)\n{\n", r->symbol, r->signature);
+    fprintf(out, "    int gw_result;\n    if (gwi_gate_before(GW_FN_%s, &gw_result))\n        return gw_result;\n",
+            r->symbol);
+    fprintf(out, "    gw_result = ((gw_fn_t_%s *)gwi_gate_next[GW_FN_%s])(", r->symbol, r->symbol);
+    put_arguments(out, r);
+    fputs(");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_gate_failed(gw_result);\n"
+          "    return gw_result;\n}\n\n",
+          out);
+}
+
+static void write_hook_gates(void)
+{
+    FILE *out = begin_file("gw_hook_gates.c", "The hook's gates: may return a result instead of calling the driver.");
+    fputs("#include \"gwi_gate.h\"\n\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            put_gate(out, &rows[i]);
+    fputs("void *const gwi_gates[GW_FN_COUNT] = {\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "    [GW_FN_%s] = (void *)gwi_gate_%s,\n", rows[i].symbol, rows[i].symbol);
+    fputs("};\n", out);
+    end_file(out);
+}
+
 /* True if no earlier row has the same value for `key` (after= or instead=), so that each prototype is written once. */
 static bool is_first_use(int index, int key)
 {
@@ -836,8 +868,8 @@ static void write_hook_special(void)
     fputs(
         "#include \"gw_cuda_abi.h\"\n\n#include <stdbool.h>\n\nstruct gwi_slot_ref;\n\n"
         "/* Return true if the guard refuses to allocate `bytes` on `device` (-1: the device of the current context).\n"
-        " * The refusal is recorded. */\n"
-        "bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes);\n\n",
+        " * `what` is argument a2 of the row. The refusal is recorded. */\n"
+        "bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint64_t what);\n\n",
         out);
     for (int i = 0; i < row_count; i++) {
         const row *r = &rows[i];
@@ -1352,6 +1384,7 @@ int main(int argc, char **argv)
     write_hook_wrappers();
     write_rehearsal_header();
     write_rehearsal();
+    write_hook_gates();
     write_virt_calls();
     write_virt_exports();
     write_cuda_calls();

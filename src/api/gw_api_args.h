@@ -17,6 +17,12 @@ GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
+/* Return the distance of two rows of pitched memory with this width in bytes, as drivers choose it. */
+GW_ARG uint64_t gw_pitch(uint64_t width)
+{
+    return width > UINT64_MAX - 511 ? UINT64_MAX : (width + 511) / 512 * 512;
+}
+
 /* Return the smaller of `value` and `most`. */
 GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 {

@@ -113,8 +113,9 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
     gwi_leave(&th);
 }
 
-bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
+bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint64_t what)
 {
+    (void)what;
     assert_int_equal(th->fn, fn);
     refuse_device = device;
     refuse_bytes = bytes;
@@ -139,6 +140,13 @@ void gwi_after_memory_info(struct gwi_slot_ref *th, unsigned fn, size_t *free, s
 void gwi_after_memory_info_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *free, unsigned int *total)
 {
     (void)free, (void)total;
+    note_after(th, fn);
+}
+
+void gwi_after_device_pool(struct gwi_slot_ref *th, unsigned fn, CUdevice dev, CUmemoryPool pool)
+{
+    (void)dev;
+    (void)pool;
     note_after(th, fn);
 }
 

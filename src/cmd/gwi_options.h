@@ -16,8 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. */
-typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BYTES } gwi_option_type;
+/* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. MAYBE: const char *, the
+ * value or, without one, ""; the value must be in the same word (`--name=value`). */
+typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BYTES, GWI_OPTION_MAYBE } gwi_option_type;
 
 typedef struct gwi_option {
     gwi_option_type type;

@@ -15,6 +15,9 @@ static gw_status set_value(const gwi_option *option, void *fields, const char *v
     case GWI_OPTION_STRING:
         *(const char **)(void *)field = value;
         return GW_OK;
+    case GWI_OPTION_MAYBE:
+        *(const char **)(void *)field = value == NULL ? "" : value;
+        return GW_OK;
     case GWI_OPTION_BYTES:
         if (gw_bytes_parse(value, (uint64_t *)(void *)field))
             return GW_OK;
@@ -67,7 +70,7 @@ static gw_status take(const gwi_option *options, size_t count, void *fields, int
         return gw_fail(err, GW_USAGE, "unknown option %s", word);
     if (option->type == GWI_OPTION_FLAG && value != NULL)
         return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
-    if (option->type != GWI_OPTION_FLAG && value == NULL) {
+    if (option->type != GWI_OPTION_FLAG && option->type != GWI_OPTION_MAYBE && value == NULL) {
         if (*index == argc)
             return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
         value = argv[(*index)++];
@@ -125,8 +128,8 @@ void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
     for (size_t i = 0; i < count; i++) {
         const gwi_option *option = &options[i];
         gw_text left = {0}, help = {0};
-        gw_text_addf(&left, "%s%s%s", option->name, option->argument == NULL ? "" : " ",
-                     option->argument == NULL ? "" : option->argument);
+        const char *between = option->argument == NULL || option->type == GWI_OPTION_MAYBE ? "" : " ";
+        gw_text_addf(&left, "%s%s%s", option->name, between, option->argument == NULL ? "" : option->argument);
         if (left.bytes > 26)
             gw_text_addf(text, "  %s\n%*s", gw_text_str(&left), HELP_INDENT, "");
         else

@@ -5,6 +5,7 @@
 #include "gwi_options.h"
 #include "gwi_past.h"
 
+#include "gw_inject.h"
 #include "gw_say.h"
 #include "gw_supervisor.h"
 
@@ -19,6 +20,12 @@
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
       "the GPU to use, such as virtual:h200 or virtual:2xh200,memory=16GiB,fault=..")                                  \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "limit the GPU memory that the program sees")           \
+    X(FLAG, bool, memory_shared, "--memory-shared", NULL, NULL,                                                        \
+      "let all processes of the run share the limit of --memory")                                                      \
+    X(STRING, const char *, inject, "--inject", "PLAN", NULL,                                                          \
+      "let GPU calls fail on purpose, such as oom@alloc:3 or 700@sync,p=0.01,seed=7; see docs/commands/run.md")        \
+    X(MAYBE, const char *, fence, "--fence", "[=exit]", NULL,                                                          \
+      "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
     X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
@@ -32,6 +39,8 @@
       "after a fault on the GPU, run the program again with synchronous launches")                                     \
     X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
       "record the Python line of each PyTorch allocation, and cuDNN's own log; slower")                                \
+    X(FLAG, bool, allocations, "--allocations", NULL, NULL,                                                            \
+      "record PyTorch's latest 65,536 allocations at the program's end, too: for gpuwhy whatif")                       \
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
       "report a hang if nothing happens for this long [off on a terminal, otherwise 300]")                             \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL,                                                          \
@@ -78,6 +87,20 @@ static void occupy_standard_descriptors(void)
             return;
 }
 
+/* Check the options that change what the program sees. */
+static gw_status check_interventions(const gw_run_options *options, gw_error *err)
+{
+    gw_inject_plan plan;
+    char reason[GW_INJECT_REASON_MAX];
+    if (options->inject != NULL && !gw_inject_parse(options->inject, &plan, reason))
+        return gw_fail(err, GW_USAGE, "--inject: %s", reason);
+    if (options->fence != NULL && options->fence[0] != '\0' && strcmp(options->fence, "exit") != 0)
+        return gw_fail(err, GW_USAGE, "--fence=%s: use --fence or --fence=exit", options->fence);
+    if (options->memory_shared && options->memory_bytes == 0)
+        return gw_fail(err, GW_USAGE, "--memory-shared needs --memory SIZE");
+    return GW_OK;
+}
+
 static int parse(gw_run_options *options, int argc, char **argv, char ***ret_program)
 {
     gw_error err = {0};
@@ -87,6 +110,10 @@ static int parse(gw_run_options *options, int argc, char **argv, char ***ret_pro
         st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy run -- python train.py");
     if (st == GW_OK && options->deep && options->no_attach)
         st = gw_fail(&err, GW_USAGE, "--deep and --no-attach cannot be combined");
+    if (st == GW_OK && options->allocations && options->no_attach)
+        st = gw_fail(&err, GW_USAGE, "--allocations and --no-attach cannot be combined");
+    if (st == GW_OK)
+        st = check_interventions(options, &err);
     if (st != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
@@ -106,6 +133,8 @@ gw_status gwi_run_options_check(int count, char *const *words, gw_error *err)
     for (int i = 0; i < count; i++)
         argv[i + 1] = words[i];
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, count + 1, argv, &index, err);
+    if (st == GW_OK)
+        st = check_interventions(&options, err);
     if (st == GW_OK && index < count + 1)
         st = gw_fail(err, GW_USAGE, "%s is not an option of gpuwhy run", argv[index]);
     free(argv);

@@ -61,9 +61,9 @@ static void add_fn(const gw_export_to *to, json_object *object, const char *key,
 
 static void add_flags(json_object *object, unsigned flags)
 {
-    static const char *const names[] = {"capturing", "guard", "text_follows", "per_thread"};
+    static const char *const names[] = {"capturing", "guard", "text_follows", "per_thread", "injected", "fenced"};
     json_object *list = json_object_new_array();
-    for (unsigned i = 0; i < 4; i++)
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
         if (flags & 1u << i)
             json_object_array_add(list, json_object_new_string(names[i]));
     json_object_object_add(object, "flags", list);

@@ -58,7 +58,12 @@
  * PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the interpreter
  * ended.
  * LAUNCH_SITE: the function was launched at the event's site. Written for the first launch of each function, and for a
- * few later launches from other sites. */
+ * few later launches from other sites.
+ * INJECTED (--inject): gpuwhy made the call `fn` of this thread return `result` instead of calling the driver, or let
+ * it wait for slow_ns first. The text is the rule of the plan, `order` the number of the rule's injections in the
+ * process. If is_closed is 1, all later calls of the process fail with the same result. The event of the failed call
+ * follows. FENCED (--fence): the first call that gpuwhy kept from the driver after a sticky error. If `ends` is 1,
+ * gpuwhy then ended the process with GW_FENCE_EXIT_STATUS. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, NONE, NONE, KEEP, NONE, "p0", "p1", "p2", "p3")                                                   \
     X(INIT, RARE, NONE, NONE, KEEP, NONE, "flags", "", "", "")                                                         \
@@ -149,7 +154,9 @@
     X(ARRAYS_OOM, FACT, NONE, NONE, FIRST, NONE, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")          \
     X(ARRAYS, FACT, NONE, NONE, FIRST, NONE, "bytes", "count", "is_rest", "")                                          \
     X(LAUNCH_SITE, FACT, NONE, NONE, KEEP, NONE, "function", "", "", "stream")                                         \
-    X(REHEARSAL, FACT, NONE, NONE, KEEP, NONE, "what", "a", "b", "device")
+    X(REHEARSAL, FACT, NONE, NONE, KEEP, NONE, "what", "a", "b", "device")                                             \
+    X(INJECTED, FACT, NONE, NONE, FIRST, NONE, "result", "order", "slow_ns", "is_closed")                              \
+    X(FENCED, FACT, NONE, NONE, KEEP, NONE, "result", "ends", "", "")
 
 typedef enum gw_event_kind {
 #define GW_X(name, ...) GW_EV_##name,
@@ -460,8 +467,16 @@ enum {
     GW_EVF_CAPTURING = 1 << 0,    /* a stream capture was open in the process */
     GW_EVF_GUARD = 1 << 1,        /* the guard produced the result, not the driver */
     GW_EVF_TEXT_FOLLOWS = 1 << 2, /* TEXT records of the same thread follow */
-    GW_EVF_PER_THREAD = 1 << 3    /* the entry point was a _ptsz or _ptds variant */
+    GW_EVF_PER_THREAD = 1 << 3,   /* the entry point was a _ptsz or _ptds variant */
+    GW_EVF_INJECTED = 1 << 4,     /* --inject produced the result, not the driver */
+    GW_EVF_FENCED = 1 << 5        /* --fence returned an earlier error without calling the driver */
 };
+
+/* Keys of META items: the plan of --inject, and "on" or "exit" with --fence. */
+#define GW_META_INJECT "option.inject"
+#define GW_META_FENCE  "option.fence"
+/* Exit status of a process that --fence=exit ended. */
+enum { GW_FENCE_EXIT_STATUS = 79 };
 
 /* One event as stored in the buffer. `ticks` is the time after the call returned, on the buffer's clock. For a call
  * that successfully ended an object (FREE, ..._DESTROY, ...), `ticks` is the time before the call. So if another thread

@@ -1,5 +1,6 @@
 /* The hook's entry point for facades: it opens the driver, fills the facade's table, and starts the other parts. */
 #include "gwi_course.h"
+#include "gwi_gate.h"
 #include "gwi_hook.h"
 #include "gwi_layers.h"
 #include "gwi_modules.h"
@@ -40,6 +41,7 @@ static void read_settings(void)
     gwi.records_sites = sites == NULL || strcmp(sites, "0") != 0;
     gwi_guard_begin();
     gwi_rehearse_begin();
+    gwi_gate_begin();
     gwi.inert = is_on("GPUWHY_OFF") || (gwi.run_dir[0] == '\0' && !gwi_guard_on);
 }
 

@@ -56,7 +56,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     if (kind == GW_EV_INIT && result == 0)
         gwi_initialised();
     if (gwi_unlikely(gwi_guard_on)) {
-        gwi_guard_after(th->slot, kind, result, event.arg, gwi_may_ask(result) ? gwi_current_context() : 0);
+        gwi_guard_after(th->slot, kind, result, event.arg);
         if (result != 0 && gwi_slot_take_refused(th->slot))
             event.flags |= GW_EVF_GUARD;
     }
@@ -112,8 +112,11 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
 {
     int saved_errno = errno;
     int counter = counter_of_answer(kind, result);
-    if (counter >= 0)
+    flags |= gwi_slot_take_forced(th->slot);
+    if (counter >= 0) {
         gwi_bump(&th->slot->counter[counter], 1);
+        gwi_guard_forget(th->slot);
+    }
     if (counter < 0 || (result == RESULT_NOT_FOUND && text != NULL && is_worth_a_name()))
         gwi_event(th, fn, kind, result, flags, extra, a0, a1, a2, a3, has_read_text(result) ? text : NULL);
     errno = saved_errno;

@@ -1,56 +1,33 @@
 /* The memory guard: while GPUWHY_MEMORY is set to a number of bytes, every device looks like a card of that size to
- * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and
- * VMM memory and for contexts.
+ * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool, VMM and
+ * graph memory and for contexts.
  *
- * The process's used memory is the sum of all live sizes in a ledger, rounded as the driver rounds them, plus the size
- * of its contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right
+ * Against the limit count all live sizes of a ledger, as the driver counts them (guard_ledger.c), what pools and graphs
+ * have reserved (guard_pools.c), the contexts, and with GPUWHY_MEMORY_SHARED the other processes of the run
+ * (guard_shared.c). The size of a context cannot be queried. It is estimated as the memory in use on the device right
  * after the first context was created. If that is more than a context takes on any card, other programs must be using
  * the device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
- * of other processes does not count against the limit, but the reported free memory is never more than there really is.
+ * of processes outside of the run does not count, but the reported free memory is never more than there really is.
  *
  * Every further context needs as much as the first one, in any order of plain and primary contexts, until it is
  * destroyed (H100, driver 580.159.04: 526.8 MiB the first, then 523.6 MiB each). The primary context exists from its
  * first retain or the first green context on, until it is reset, or until it was released as often as it was retained
  * and all green contexts are destroyed. A reset does not change the number of retains.
  *
- * The ledger exists only while the guard is on. It is changed only while the hook's lock is held. The lock is never
- * held during a real call. */
+ * A request is counted before the driver is called, so that other threads cannot use the bytes meanwhile, and settled
+ * after the call, whatever its result. The call can also leave its wrapper without a result (its thread may be
+ * cancelled); then the thread's next request settles it. */
+#include "gwi_guard.h"
+
 #include "gw_hook_special.h"
-#include "gwi_hook.h"
+#include "gw_run_shared.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <string.h>
 
-enum { DEVICE_MAX = 64, ROW_COUNT = 1 << 18 };
+enum { DEVICE_MAX = GWI_GUARD_DEVICES };
 static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 768u << 20;
-
-/* Kinds of rows. GONE: deleted. CONTEXT: a plain context. GREEN: a green context, which takes no memory of its own. */
-typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING, ROW_CONTEXT, ROW_GREEN } row_kind;
-
-typedef struct row {
-    uint64_t key; /* address, handle or context */
-    uint64_t bytes;
-    uint64_t context; /* the context that owns the memory; in a MAPPING: the handle of the mapped memory */
-    uint8_t kind;
-    uint8_t device;
-    uint8_t released; /* in a HANDLE: it was released, but may still be mapped */
-    uint32_t maps;    /* in a HANDLE: number of its mappings */
-} row;
-
-static struct {
-    uint64_t limit_bytes;
-    row *rows;          /* ROW_COUNT rows, hashed by kind and key; mapped on first use */
-    uint32_t used_rows; /* rows that are not EMPTY */
-    uint32_t live_rows; /* rows that are neither EMPTY nor GONE */
-    struct {
-        uint64_t used_bytes;    /* sum of blocks, handles, plain contexts, and allocations in progress */
-        uint64_t context_bytes; /* size of a context; 0: no context was created yet */
-        uint64_t primary;       /* handle of the primary context; 0: unknown */
-        bool has_primary;       /* the primary context exists */
-        uint32_t retained, greens;
-    } device[DEVICE_MAX];
-} guard;
 
 /* ---- the environment ---- */
 
@@ -67,198 +44,56 @@ void gwi_guard_begin(void)
     }
     if (*text != '\0' || bytes == 0)
         return; /* invalid: no limit; the supervisor has already checked a value that the user gave */
-    guard.limit_bytes = bytes;
+    gwi_guard.limit_bytes = bytes;
+    const char *shared = getenv("GPUWHY_MEMORY_SHARED");
+    gwi_guard.is_shared = shared != NULL && strcmp(shared, "1") == 0;
     gwi_guard_on = true;
-}
-
-/* ---- the ledger ---- */
-
-/* Round a size as the driver does. Requests of up to 1 MiB share pages of 2 MiB and are rounded up to a multiple of 512
- * bytes. Larger requests get whole pages. */
-static uint64_t rounded(uint64_t bytes)
-{
-    uint64_t step = bytes > 1u << 20 ? 2u << 20 : 512;
-    return bytes > UINT64_MAX - step ? UINT64_MAX : (bytes + step - 1) / step * step;
-}
-
-static row *rows_new(void)
-{
-    void *map =
-        mmap(NULL, ROW_COUNT * sizeof(row), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return map == MAP_FAILED ? NULL : map;
-}
-
-static uint32_t place_of(row_kind kind, uint64_t key)
-{
-    return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> 46) % ROW_COUNT;
-}
-
-/* Return the first unused row of a hash chain. */
-static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
-{
-    uint32_t i = place_of(kind, key);
-    while (rows[i].kind > ROW_GONE)
-        i = (i + 1) % ROW_COUNT;
-    return i;
-}
-
-/* Build a new table without the deleted rows. A deleted row stays in its hash chain, so in a program that uses many
- * addresses, deleted rows would fill the table. */
-static void ledger_tidy(void)
-{
-    row *rows = rows_new();
-    if (rows == NULL)
-        return;
-    for (uint32_t i = 0; i < ROW_COUNT; i++)
-        if (guard.rows[i].kind > ROW_GONE)
-            rows[place_free(rows, guard.rows[i].kind, guard.rows[i].key)] = guard.rows[i];
-    munmap(guard.rows, ROW_COUNT * sizeof(row));
-    guard.rows = rows;
-    guard.used_rows = guard.live_rows;
-}
-
-static bool ledger_ready(void)
-{
-    if (guard.rows == NULL)
-        guard.rows = rows_new();
-    if (guard.rows != NULL && guard.used_rows >= ROW_COUNT / 4 * 3 && guard.live_rows < ROW_COUNT / 2)
-        ledger_tidy();
-    return guard.rows != NULL && guard.used_rows < ROW_COUNT / 8 * 7;
-}
-
-static row *ledger_find(row_kind kind, uint64_t key)
-{
-    if (guard.rows == NULL)
-        return NULL;
-    for (uint32_t i = place_of(kind, key), n = 0; n < ROW_COUNT; i = (i + 1) % ROW_COUNT, n++) {
-        if (guard.rows[i].kind == ROW_EMPTY)
-            return NULL;
-        if (guard.rows[i].kind == kind && guard.rows[i].key == key)
-            return &guard.rows[i];
-    }
-    return NULL;
-}
-
-static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
-{
-    if (!ledger_ready())
-        return; /* no room for a row: the memory is not counted, so the guard may allow more than the limit */
-    uint32_t i = place_free(guard.rows, kind, key);
-    guard.live_rows++;
-    guard.used_rows += guard.rows[i].kind == ROW_EMPTY;
-    guard.rows[i] =
-        (row){.key = key, .bytes = bytes, .context = context, .kind = (uint8_t)kind, .device = (uint8_t)device};
-    if (kind != ROW_MAPPING)
-        guard.device[device].used_bytes += bytes;
-    guard.device[device].greens += kind == ROW_GREEN;
-}
-
-static void ledger_drop(row *r)
-{
-    if (r->kind != ROW_MAPPING)
-        guard.device[r->device].used_bytes -= r->bytes;
-    guard.device[r->device].greens -= r->kind == ROW_GREEN;
-    r->kind = ROW_GONE;
-    guard.live_rows--;
-}
-
-static void block_freed(row_kind kind, uint64_t key)
-{
-    row *r = ledger_find(kind, key);
-    if (r != NULL)
-        ledger_drop(r);
-}
-
-/* VMM memory stays allocated until its handle is released and its last mapping is removed. */
-static void handle_settle(row *handle)
-{
-    if (handle != NULL && handle->released && handle->maps == 0)
-        ledger_drop(handle);
-}
-
-static void handle_released(uint64_t key)
-{
-    row *handle = ledger_find(ROW_HANDLE, key);
-    if (handle != NULL) {
-        handle->released = 1;
-        handle_settle(handle);
-    }
-}
-
-static void mapped(uint64_t address, uint64_t bytes, uint64_t key)
-{
-    row *handle = ledger_find(ROW_HANDLE, key);
-    if (handle != NULL) {
-        handle->maps++;
-        ledger_add(ROW_MAPPING, address, bytes, key, handle->device);
-    }
-}
-
-static void mapping_drop(row *r)
-{
-    row *handle = ledger_find(ROW_HANDLE, r->context);
-    ledger_drop(r);
-    if (handle != NULL) {
-        handle->maps--;
-        handle_settle(handle);
-    }
-}
-
-/* Remove the mappings in an address range. Usually each one begins where the previous one ends. If one of them is not
- * in the ledger (imported memory, for example), search the whole table for the others. */
-static void unmapped(uint64_t address, uint64_t bytes)
-{
-    uint64_t done = 0;
-    for (row *r; done < bytes && (r = ledger_find(ROW_MAPPING, address + done)) != NULL;) {
-        done += r->bytes;
-        mapping_drop(r);
-    }
-    for (uint32_t i = 0; done < bytes && guard.rows != NULL && i < ROW_COUNT; i++) {
-        row *r = &guard.rows[i];
-        if (r->kind == ROW_MAPPING && r->key >= address && r->key - address < bytes)
-            mapping_drop(r);
-    }
-}
-
-/* A destroyed context frees everything that it owned. VMM handles do not belong to a context. */
-static void context_gone(uint64_t context)
-{
-    for (uint32_t i = 0; guard.rows != NULL && context != 0 && i < ROW_COUNT; i++) {
-        row *r = &guard.rows[i];
-        if ((r->kind == ROW_BLOCK && r->context == context) || (r->kind == ROW_CONTEXT && r->key == context))
-            ledger_drop(r);
-    }
 }
 
 /* ---- sizes that the program sees ---- */
 
-static int current_device(void)
+/* The context that was looked up last, and its device + 1 in the highest byte; 0: none. A destroyed context's handle
+ * may be given to a context on another device, so the end of a context clears it. */
+static _Atomic uint64_t known;
+enum { KNOWN_SHIFT = 56 };
+
+static int device_of(uint64_t context)
 {
     gw_fn_t_cuCtxGetDevice *get = GWI_REAL(cuCtxGetDevice);
+    uint64_t last = atomic_load_explicit(&known, memory_order_relaxed);
     CUdevice device = -1;
-    if (gwi_current_context() == 0) /* without a context the driver would log an error */
+    if (context == 0) /* without a context the driver would log an error */
         return -1;
+    if (gwi_likely((last ^ context) << (64 - KNOWN_SHIFT) == 0 && last >> KNOWN_SHIFT != 0))
+        return (int)(last >> KNOWN_SHIFT) - 1;
     if (get == NULL || get(&device) != 0 || device < 0 || device >= DEVICE_MAX)
         return -1;
+    if (context >> KNOWN_SHIFT == 0)
+        atomic_store_explicit(&known, context | (uint64_t)(device + 1) << KNOWN_SHIFT, memory_order_relaxed);
     return (int)device;
 }
 
-static uint64_t used_on(int device)
+static int current_device(void)
 {
-    return guard.device[device].used_bytes +
-           (guard.device[device].has_primary ? guard.device[device].context_bytes : 0);
+    return device_of(gwi_current_context());
+}
+
+/* Return what counts against the limit. `is_swept`: leave out processes of the run that have ended. */
+static uint64_t used_on(int device, bool is_swept)
+{
+    return gwi_guard_own_bytes(device) + gwi_share_others(device, is_swept);
 }
 
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes)
 {
     if (!gwi_guard_on || device < 0 || device >= DEVICE_MAX)
         return;
-    uint64_t used = used_on(device);
-    uint64_t left = used < guard.limit_bytes ? guard.limit_bytes - used : 0;
+    uint64_t used = used_on(device, true);
+    uint64_t left = used < gwi_guard.limit_bytes ? gwi_guard.limit_bytes - used : 0;
     if (*free_bytes > left)
         *free_bytes = left;
-    if (*total_bytes > guard.limit_bytes)
-        *total_bytes = guard.limit_bytes;
+    if (*total_bytes > gwi_guard.limit_bytes)
+        *total_bytes = gwi_guard.limit_bytes;
 }
 
 static void measure_context(int device, uint64_t context)
@@ -268,45 +103,101 @@ static void measure_context(int device, uint64_t context)
     if (gwi_device_memory(device, context, &free_bytes, &total) && total > free_bytes &&
         total - free_bytes <= context_most_bytes)
         bytes = total - free_bytes;
-    guard.device[device].context_bytes = bytes;
+    gwi_guard.device[device].context_bytes = bytes;
 }
 
 /* ---- calls from the wrappers ---- */
 
-/* Return the bytes of device memory that a call needs. Call with the lock held. The size of the first context is known
- * only after its creation, so it counts as 0 here. */
-static uint64_t needed_by(unsigned fn, int device, uint64_t bytes)
+/* Arrays and managed memory never share a page with other blocks. */
+static bool has_own_pages(uint64_t space)
 {
-    if (gw_api_fns[fn].kind != GW_EV_CTX_CREATE)
-        return rounded(bytes);
-    bool exists = fn == GW_FN_cuDevicePrimaryCtxRetain && guard.device[device].has_primary;
-    return exists ? 0 : guard.device[device].context_bytes;
+    return space == GW_SPACE_ARRAY || space == GW_SPACE_MIPMAP || space == GW_SPACE_MANAGED;
 }
 
-bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
+/* Return the bytes by which a call would increase what counts against the limit. `what` is argument 2 of its event: the
+ * kind of memory, or the pool. Call with the lock held. The size of the first context is known only after its creation,
+ * so it counts as 0 here. A small block counts as nothing if it probably fits into a page that the process has. */
+static uint64_t needed_by(unsigned fn, int device, uint64_t bytes, uint64_t what)
+{
+    const gwi_guard_device *d = &gwi_guard.device[device];
+    uint64_t rounded;
+    switch (gw_api_fns[fn].kind) {
+    case GW_EV_CTX_CREATE:
+        return fn == GW_FN_cuDevicePrimaryCtxRetain && d->has_primary ? 0 : d->context_bytes;
+    case GW_EV_ALLOC_ASYNC:
+        rounded = bytes == 0 ? 0 : gwi_pools_need(what, device, gwi_guard_rounded(bytes, false));
+        /* A pool whose free memory is in pieces has grown past the limit: do not let it grow further. */
+        return rounded == 0 && bytes > 0 && gwi_guard_own_bytes(device) > gwi_guard.limit_bytes ? 1 : rounded;
+    case GW_EV_ALLOC:
+        rounded = gwi_guard_rounded(bytes, has_own_pages(what));
+        if (rounded == 0 || rounded > GWI_SMALL_BYTES)
+            return rounded;
+        return d->page_count * GWI_PAGE - d->small_bytes >= rounded ? 0 : GWI_PAGE;
+    default:
+        return gwi_guard_rounded(bytes, true);
+    }
+}
+
+static bool is_beyond(int device, uint64_t wanted, bool is_swept)
+{
+    uint64_t used = used_on(device, is_swept);
+    return wanted > gwi_guard.limit_bytes || used > gwi_guard.limit_bytes - wanted;
+}
+
+/* Cancel what is still counted for an earlier call, whose wrapper never came to gwi_guard_after(). */
+static void settle_pending(gw_slot *slot)
+{
+    gwi_pending pending = gwi_slot_take_pending(slot);
+    gwi_guard.device[pending.device].used_bytes -= pending.bytes;
+}
+
+/* Decide, and count the bytes of a granted request already, so that other threads and processes cannot use them while
+ * the driver works. *ret_used is what counted before. Call with the lock held. */
+static bool decide(gwi_slot_ref *th, unsigned fn, const gwi_pending *call, uint64_t what, uint64_t *ret_used)
+{
+    int device = call->device;
+    settle_pending(th->slot);
+    uint64_t wanted = needed_by(fn, device, call->bytes, what);
+    bool is_context = gw_api_fns[fn].kind == GW_EV_CTX_CREATE;
+    if (gwi_guard.is_shared)
+        gwi_share_tell(device, wanted < gwi_guard.limit_bytes ? wanted : 0);
+    /* A request that needs nothing (an existing context) is never refused, even if the card is full. */
+    bool refused =
+        wanted > 0 && is_beyond(device, wanted, false) && (!gwi_guard.is_shared || is_beyond(device, wanted, true));
+    *ret_used = used_on(device, false);
+    if (!refused && !is_context) {
+        gwi_slot_note_pending(th->slot, &(gwi_pending){wanted, call->context, device});
+        gwi_guard.device[device].used_bytes += wanted;
+    }
+    if (refused && gwi_guard.is_shared)
+        gwi_share_tell(device, 0);
+    return refused;
+}
+
+bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint64_t what)
 {
     int saved_errno = errno;
-    bool refused = false;
-    uint64_t used = 0, wanted;
+    bool refused = false, is_read = false;
+    uint64_t used = 0, context = device == -1 ? gwi_current_context() : 0;
     if (device == -1)
-        device = current_device();
+        device = device_of(context);
     if (device < 0 || device >= DEVICE_MAX)
         goto out; /* the driver will return the error */
-    if (!gwi_lock())
-        goto out;
-    wanted = needed_by(fn, device, bytes);
-    used = used_on(device);
-    /* A request of 0 bytes (host memory, an existing context) is never refused, even if the card is full. */
-    refused = wanted > 0 && (wanted > guard.limit_bytes || used > guard.limit_bytes - wanted);
-    if (!refused && gw_api_fns[fn].kind != GW_EV_CTX_CREATE) {
-        /* Count these bytes already, so that other threads cannot use them while the driver works. */
-        gwi_slot_note_pending(th->slot, device, wanted);
-        guard.device[device].used_bytes += wanted;
-    }
-    gwi_unlock();
+    do {
+        if (refused) { /* pools and graphs may hold less than at the last reading */
+            gwi_pools_read(device);
+            is_read = true;
+        }
+        if (!gwi_guard_lock()) {
+            refused = false;
+            goto out;
+        }
+        refused = decide(th, fn, &(gwi_pending){bytes, context, device}, what, &used);
+        gwi_guard_unlock();
+    } while (refused && !is_read);
     if (refused) {
         gwi_slot_note_refused(th->slot);
-        gwi_fact(GW_EV_GUARD_REFUSED, bytes, guard.limit_bytes, used, (uint64_t)device, NULL);
+        gwi_fact(GW_EV_GUARD_REFUSED, bytes, gwi_guard.limit_bytes, used, (uint64_t)device, NULL);
     }
 out:
     errno = saved_errno;
@@ -317,16 +208,16 @@ static void context_made(uint64_t context, int device, uint64_t kind)
 {
     switch (kind) {
     case GW_CONTEXT_PRIMARY:
-        guard.device[device].primary = context;
-        guard.device[device].retained++;
-        guard.device[device].has_primary = true;
+        gwi_guard.device[device].primary = context;
+        gwi_guard.device[device].retained++;
+        gwi_guard.device[device].has_primary = true;
         break;
     case GW_CONTEXT_GREEN:
-        ledger_add(ROW_GREEN, context, 0, context, device);
-        guard.device[device].has_primary = true;
+        gwi_ledger_green(context, device);
+        gwi_guard.device[device].has_primary = true;
         break;
     case GW_CONTEXT_PLAIN:
-        ledger_add(ROW_CONTEXT, context, guard.device[device].context_bytes, context, device);
+        gwi_ledger_context(context, gwi_guard.device[device].context_bytes, device);
         break;
     default:
         break;
@@ -335,57 +226,83 @@ static void context_made(uint64_t context, int device, uint64_t kind)
 
 static void primary_gone(int device)
 {
-    guard.device[device].has_primary = false;
-    context_gone(guard.device[device].primary);
+    gwi_guard.device[device].has_primary = false;
+    gwi_ledger_context_gone(gwi_guard.device[device].primary);
 }
 
 static void primary_settle(int device)
 {
-    if (guard.device[device].retained == 0 && guard.device[device].greens == 0)
+    if (gwi_guard.device[device].retained == 0 && gwi_guard.device[device].greens == 0)
         primary_gone(device);
 }
 
 static void primary_released(int device)
 {
-    if (guard.device[device].retained > 0)
-        guard.device[device].retained--;
+    if (gwi_guard.device[device].retained > 0)
+        gwi_guard.device[device].retained--;
     primary_settle(device);
 }
 
-static void green_gone(uint64_t context)
+static void context_gone(uint64_t context)
 {
-    row *green = ledger_find(ROW_GREEN, context);
-    if (green == NULL)
-        return;
-    ledger_drop(green);
-    primary_settle(green->device);
+    gwi_ledger_context_gone(context);
+    int device = gwi_ledger_green_gone(context);
+    if (device >= 0)
+        primary_settle(device);
 }
 
-static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int device)
+/* True if a few chunks of a pool would exceed the limit, so that every growth matters. */
+static bool is_nearly_full(int device)
+{
+    const uint64_t few_chunks = 128u << 20;
+    uint64_t used = used_on(device, false);
+    return used > gwi_guard.limit_bytes || gwi_guard.limit_bytes - used < few_chunks;
+}
+
+/* Update the ledger after a successful call. Returns true if a pool may have grown. */
+static bool settle(unsigned kind, const uint64_t arg[4], uint64_t context, int device)
 {
     int named = arg[2] < DEVICE_MAX ? (int)arg[2] : -1;
     switch (kind) {
     case GW_EV_ALLOC:
-    case GW_EV_ALLOC_ASYNC:
         if (device >= 0 && arg[0] != 0)
-            ledger_add(ROW_BLOCK, arg[0], rounded(arg[1]), context, device);
+            gwi_ledger_block(arg[0], arg[1], has_own_pages(arg[2]), context, device);
         break;
+    case GW_EV_ALLOC_ASYNC:
+        if (device >= 0 && gwi_capture_is_open())
+            gwi_pools_graph_node(device); /* the memory may belong to the graph that is being captured */
+        return device >= 0 && arg[0] != 0 &&
+               (gwi_pools_granted(arg[2], device, gwi_guard_rounded(arg[1], false)) || is_nearly_full(device));
     case GW_EV_FREE:
     case GW_EV_FREE_ASYNC:
-        block_freed(ROW_BLOCK, arg[0]);
+        gwi_ledger_block_gone(arg[0]);
+        break;
+    case GW_EV_POOL_CREATE:
+        if (named >= 0)
+            gwi_pools_made(arg[0], named);
+        break;
+    case GW_EV_POOL_DESTROY:
+        gwi_pools_gone(arg[0]);
+        break;
+    case GW_EV_GRAPH_NODE:
+        if (device >= 0 && arg[2] == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            gwi_pools_graph_node(device);
         break;
     case GW_EV_VMM_CREATE:
         if (named >= 0 && arg[3] == 1) /* the memory is on a device, not on the host */
-            ledger_add(ROW_HANDLE, arg[0], rounded(arg[1]), 0, named);
+            gwi_ledger_handle(arg[0], arg[1], named);
+        break;
+    case GW_EV_VMM_RETAIN:
+        gwi_ledger_handle_retained(arg[0]);
         break;
     case GW_EV_VMM_RELEASE:
-        handle_released(arg[0]);
+        gwi_ledger_handle_released(arg[0]);
         break;
     case GW_EV_VMM_MAP:
-        mapped(arg[0], arg[1], arg[3]);
+        gwi_ledger_mapped(arg[0], arg[1], arg[3]);
         break;
     case GW_EV_VMM_UNMAP:
-        unmapped(arg[0], arg[1]);
+        gwi_ledger_unmapped(arg[0], arg[1]);
         break;
     case GW_EV_CTX_CREATE:
         if (named >= 0 &&
@@ -394,7 +311,6 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
         break;
     case GW_EV_CTX_DESTROY:
         context_gone(arg[0]);
-        green_gone(arg[0]);
         break;
     case GW_EV_CTX_RELEASE:
         if (named >= 0)
@@ -407,22 +323,64 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
     default:
         break;
     }
+    return false;
 }
 
-void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context)
+/* Publish this process's bytes on the device of the call, or on all of them if a context ended. */
+static void tell(unsigned kind, const uint64_t arg[4], int device)
 {
-    int device = result == 0 ? current_device() : -1, pending_device;
-    uint64_t pending = gwi_slot_take_pending(slot, &pending_device);
+    bool is_named = kind == GW_EV_VMM_CREATE || kind == GW_EV_CTX_CREATE;
+    if (is_named && arg[2] < DEVICE_MAX)
+        gwi_share_tell((int)arg[2], 0);
+    else if (!is_named && (kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC) && device >= 0)
+        gwi_share_tell(device, 0);
+    else
+        for (int i = 0; i < GW_RUN_SHARED_DEVICES; i++)
+            gwi_share_tell(i, 0);
+}
+
+static bool needs_device(unsigned kind)
+{
+    return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_GRAPH_NODE;
+}
+
+static bool ends_contexts(unsigned kind)
+{
+    return kind == GW_EV_CTX_DESTROY || kind == GW_EV_CTX_RELEASE || kind == GW_EV_CTX_RESET;
+}
+
+void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4])
+{
+    bool has_grown = false;
     bool first = kind == GW_EV_CTX_CREATE && result == 0 && arg[3] != GW_CONTEXT_FROM_GREEN && arg[2] < DEVICE_MAX &&
-                 guard.device[arg[2]].context_bytes == 0;
+                 gwi_guard.device[arg[2]].context_bytes == 0;
     if (first)
         measure_context((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]);
-    if (!gwi_lock())
+    gwi_pending pending = gwi_slot_take_pending(slot);
+    uint64_t context = pending.context;
+    if (context == 0 && result == 0 && needs_device(kind))
+        context = gwi_current_context();
+    int device = device_of(context);
+    if (!gwi_guard_lock())
         return;
-    guard.device[pending_device].used_bytes -= pending;
+    gwi_guard.device[pending.device].used_bytes -= pending.bytes;
+    if (ends_contexts(kind))
+        atomic_store(&known, 0);
     if (result == 0)
-        settle(kind, arg, context, device);
-    gwi_unlock();
+        has_grown = settle(kind, arg, context, device);
+    if (gwi_guard.is_shared)
+        tell(kind, arg, device);
+    gwi_guard_unlock();
+    if (has_grown)
+        gwi_pools_read(device);
+}
+
+void gwi_guard_forget(gw_slot *slot)
+{
+    if (!gwi_guard_on || !gwi_guard_lock())
+        return;
+    settle_pending(slot);
+    gwi_guard_unlock();
 }
 
 static unsigned narrow(size_t bytes)
@@ -455,7 +413,7 @@ void gwi_after_memory_info(gwi_slot_ref *th, unsigned fn, size_t *free, size_t *
     (void)th;
     (void)fn;
     if (gwi_guard_on)
-        GWI_KEEP_ERRNO(device = current_device());
+        GWI_KEEP_ERRNO(device = current_device(); if (device >= 0) gwi_pools_read(device));
     if (gwi_guard_on)
         gwi_guard_show(device, free != NULL ? free : &none_free, total != NULL ? total : &none_total);
 }

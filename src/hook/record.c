@@ -2,7 +2,7 @@
  * without recording (bench/gpu/training.py finds the function by the hook's soname). Switching changes the entries
  * of the facade's jump table. So wrappers, except those of resolvers, need not check whether recording is on. While
  * recording is off, a call costs one extra jump. */
-#include "gwi_hook.h"
+#include "gwi_gate.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -89,8 +89,8 @@ void gwi_facade_attached(gw_facade_head *head)
 int gpuwhy_record(int on) __attribute__((visibility("default")));
 
 /* Switch recording off (0: calls go straight to the driver) or on again (any other value). Returns 1 on success.
- * Returns 0 and changes nothing if this process records nothing, or if the guard is on, because the guard must see
- * every allocation.
+ * Returns 0 and changes nothing if this process records nothing, or if the guard or a gate is on, because the guard
+ * must see every allocation, and what a gate does must be recorded.
  *
  * Can be called at any time, from any thread; a call in progress is recorded if its wrapper was entered before.
  * Resolvers stay wrapped and return the same results, but are not counted. Facts that are not calls (phases, for
@@ -101,7 +101,7 @@ int gpuwhy_record(int on)
 {
     int saved_errno = errno, done = 0;
     if (gwi_lock()) {
-        if (!gwi.inert && !gwi_guard_on && facade_count > 0) {
+        if (!gwi.inert && !gwi_guard_on && !gwi_gates_are_on() && facade_count > 0) {
             atomic_store_explicit(&is_off, on == 0, memory_order_relaxed);
             for (uint32_t i = 0; i < facade_count; i++)
                 redirect(facades[i], on != 0);

@@ -182,8 +182,8 @@ static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name
     if (result == 500)
         gwi_bump(&th->slot->counter[GW_COUNT_NOT_FOUND], 1);
     else if (result != 0)
-        gwi_event(th, fn, GW_EV_CALL, result, 0, 0, (uint64_t)(uintptr_t)name, (uint64_t)(uintptr_t)pfn,
-                  (uint64_t)version, flags, name);
+        gwi_event(th, fn, GW_EV_CALL, result, gwi_slot_take_forced(th->slot), 0, (uint64_t)(uintptr_t)name,
+                  (uint64_t)(uintptr_t)pfn, (uint64_t)version, flags, name);
     else if (name != NULL && pfn != NULL && *pfn != NULL) {
         map_prepare();
         *pfn = replacement(name, version, flags, *pfn);

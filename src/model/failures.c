@@ -93,6 +93,7 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
 {
     return failure->pid == event->pid && failure->tid == event->tid && failure->fn == event->fn &&
            failure->result == event->result && failure->kind == event->kind &&
+           failure->injected == ((event->flags & GW_EVF_INJECTED) != 0) &&
            memcmp(failure->arg, event->arg, sizeof failure->arg) == 0;
 }
 
@@ -361,6 +362,8 @@ static void fill(const gw_model *model, gwi_process *process, const gw_event *ev
                             .is_echo = process->sticky,
                             .bytes_wanted = wanted_of(event),
                             .site = model->inner->event_site,
+                            .injected = (event->flags & GW_EVF_INJECTED) != 0,
+                            .fenced = (event->flags & GW_EVF_FENCED) != 0,
                             .guard = (event->flags & GW_EVF_GUARD) != 0,
                             .snapshot = -1,
                             .allocator = -1};

@@ -83,8 +83,12 @@ static void note_fact(gw_model *model, gw_process *process, const gw_event *even
     }
     if (event->arg[0] < GW_NOTE_COUNT)
         model->note_count[event->arg[0]]++;
-    if (event->arg[0] == GW_NOTE_OBSERVER_ATTACHED)
+    if (event->arg[0] == GW_NOTE_OBSERVER_ATTACHED) {
+        unsigned major, minor;
         model->observer_attached = true;
+        if (event->text != NULL && sscanf(event->text, "PyTorch %3u.%2u", &major, &minor) == 2)
+            model->torch_version = 100 * major + minor;
+    }
 }
 
 static void driver_log(gw_model *model, const gw_event *event)
@@ -180,6 +184,12 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_LAUNCH_SITE:
         gwi_launch_site(model, process, event);
         break;
+    case GW_EV_INJECTED:
+        gwi_injected_event(model, process, event);
+        break;
+    case GW_EV_FENCED:
+        gwi_fence_event(model, event);
+        break;
     case GW_EV_ORDER:
     case GW_EV_ORDER_RANGE:
         gwi_order_step(model, process, event);
@@ -221,6 +231,11 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     }
     if (facts->t_first_call_ns == 0)
         facts->t_first_call_ns = event->t_ns;
+    gwi_memory_call(model, process, event);
+    if (process->injection_plus_1 != 0)
+        gwi_injected_call(model, process, event);
+    if ((event->flags & GW_EVF_FENCED) != 0)
+        gwi_fenced_call(model, event);
     if (event->result != 0) {
         gwi_failure_add(model, process, event);
         return;

@@ -51,6 +51,13 @@ typedef struct gw_allocator_size {
 } gw_allocator_size;
 enum { GW_ALLOCATOR_SIZES_MAX = 64 };
 
+/* An entry of the allocator's own history: all of them, in their order. */
+typedef struct gw_allocator_entry {
+    uint8_t action;  /* gw_allocator_action, except LIVE_PEAK and LIVE_LOW */
+    uint32_t stream; /* number of the stream; 0: the first one, or not known */
+    uint64_t address, bytes;
+} gw_allocator_entry;
+
 /* A report about a framework's own allocator. It comes from the observer, or from a memory snapshot that the program
  * saved. `t_ns` is the time of the report. */
 typedef struct gw_allocator_report {
@@ -76,8 +83,11 @@ typedef struct gw_allocator_report {
     size_t request_count;
     gw_allocator_size size[GW_ALLOCATOR_SIZES_MAX]; /* smallest first */
     size_t size_count;
-    uint64_t history_count; /* number of single allocations that the history contains */
-    gw_peak *peak;          /* highest live bytes in each of several equal spans of time, oldest first; owned */
+    uint64_t history_count;    /* number of single allocations that the history contains */
+    gw_allocator_entry *entry; /* the entries of the history that were written one by one, oldest first; owned */
+    size_t entry_count;
+    size_t memory_call_count; /* number of the process's calls for memory before the report: for gw_model_replay.h */
+    gw_peak *peak;            /* highest live bytes in each of several equal spans of time, oldest first; owned */
     size_t peak_count;
     gw_held held[GW_HELD_MAX]; /* the call sites that held the most memory when live bytes were highest */
     size_t held_count;

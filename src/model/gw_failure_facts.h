@@ -102,8 +102,9 @@ typedef struct gw_failure {
 
     bool has_info; /* `info` is known: read right after the failure, or derived from an earlier reading */
     gw_memory_info info;
-    gw_pool_state pools; /* state right after the failure; pools.count 0: there are no pools, or it is not known */
-    bool guard;          /* gpuwhy's guard, not the driver, refused the call */
+    gw_pool_state pools;   /* state right after the failure; pools.count 0: there are no pools, or it is not known */
+    bool injected, fenced; /* --inject or --fence returned the result, not the driver */
+    bool guard;            /* gpuwhy's guard, not the driver, refused the call */
     bool has_limit;
     uint64_t bytes_limit, bytes_used; /* the guard's limit, and the bytes in use when it refused the call */
     gw_next_request next;

@@ -8,6 +8,7 @@
 #include "gw_fact.h"
 #include "gw_failure_facts.h"
 #include "gw_fault_facts.h"
+#include "gw_injected_facts.h"
 #include "gw_machine_facts.h"
 #include "gw_memory_facts.h"
 #include "gw_model.h"
@@ -32,6 +33,9 @@ typedef enum gw_framework {
 /* META key: the model was built from a memory snapshot that PyTorch saved, and the value is the snapshot's path.
  * Nothing else is known about the run. */
 #define GW_META_SNAPSHOT "torch.snapshot"
+
+/* META key: the snapshot has blocks in memory pools of their own, of CUDA graphs or made by the program. */
+#define GW_META_PRIVATE_POOLS "torch.private_pools"
 
 /* A part of a process's run that the program named, with gpuwhy_phase() or as a cell of a notebook. A phase lasts
  * until the process's next phase begins. */
@@ -87,6 +91,11 @@ struct gw_model {
     uint64_t unordered_total; /* number of all cases, including those not stored */
     gw_unwaited *unwaited;    /* at most one per process; owned */
     size_t unwaited_count;
+    gw_injection *injection; /* in the order of the recording, at most 4,096; owned */
+    size_t injection_count;
+    uint64_t injected_total, injected_slow_ns; /* number of all recorded injections, and the time that they took */
+    gw_fence *fence;                           /* at most one per process; owned */
+    size_t fence_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;
@@ -100,6 +109,7 @@ struct gw_model {
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;
+    unsigned torch_version; /* PyTorch's version as 100 * major + minor; 0: not known */
     bool truncated;         /* the recording has no end item */
     uint64_t damaged_count; /* number of damaged blocks that were skipped */
     char damaged_first[256];

@@ -110,6 +110,22 @@ static inline uint16_t gwi_thread_mark(uint32_t tid)
 }
 typedef struct gwi_requests gwi_requests;
 
+/* A call that requests device memory from the driver or returns it, or that reserves or unmaps addresses. */
+typedef struct gwi_memory_call_made {
+    uint64_t t_ns; /* start of the call */
+    uint64_t address, bytes;
+    uint32_t site;
+    uint8_t kind; /* gw_event_kind */
+    uint8_t device;
+    bool is_refused;
+} gwi_memory_call_made;
+
+typedef struct gwi_memory_calls {
+    gwi_memory_call_made *call; /* owned; in the order of the recording */
+    size_t count, capacity;
+    bool is_cut; /* there were too many: later ones are missing */
+} gwi_memory_calls;
+
 /* The number of granted requests of one thread for device and managed memory. */
 typedef struct gwi_asker {
     uint64_t count;
@@ -145,8 +161,9 @@ typedef struct gwi_process {
     uint32_t named_left;
     /* the last memory pool whose release threshold was set above 0, and its threshold now */
     uint64_t threshold_pool, threshold_bytes;
-    int last_failure; /* index of the last failure; -1: none, or none since a phase began */
-    bool has_refusal; /* the guard refused a request, and the failure of this request has not been read yet */
+    int last_failure;          /* index of the last failure; -1: none, or none since a phase began */
+    uint32_t injection_plus_1; /* index + 1 of the last injected failure in gw_model.injection; 0: none */
+    bool has_refusal;          /* the guard refused a request, and the failure of this request has not been read yet */
     uint64_t refusal[4];
     int allocator_now;        /* index of the allocator report that is being read; -1: none */
     uint64_t history_read_ns; /* when the hook read the history for this report; 0: not known yet */
@@ -168,6 +185,7 @@ typedef struct gwi_process {
     /* t_ns of the last call that waited for all work on the device as a side effect, such as cuMemFree; 0: none */
     uint64_t t_waited_ns;
     gwi_requests *requests; /* owned; NULL: no request was granted */
+    gwi_memory_calls memory_calls;
     /* a request's event had a count of the work before it, so the recording contains these counts */
     bool work_known;
     uint64_t launches, copies, reads, waits; /* totals of the process up to its newest request */
@@ -220,7 +238,7 @@ typedef struct gwi_model {
     uint16_t *inside_fn_plus_1;
     size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
-    size_t unwaited_capacity;
+    size_t unwaited_capacity, injection_capacity, fence_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity,
         holder_capacity;
     gwi_table group_table; /* finds a group by the hash of its key */
@@ -378,6 +396,9 @@ gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *re
  * threads instead. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
+/* memory_calls.c. Store the call if it requests or returns device memory. */
+void gwi_memory_call(gw_model *model, gwi_process *process, const gw_event *event);
+
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
 /* Return the thread's counter of granted requests. If the thread has none, add one if `add` is true. Returns NULL if
@@ -405,6 +426,14 @@ void gwi_failures_link(gw_model *model);
 /* observer.c */
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_observer_finish(gw_model *model);
+
+/* injected.c. gwi_injected_event() and gwi_fence_event() add a fact. Pass each later call of a process with
+ * injection_plus_1 to gwi_injected_call(), and each call with GW_EVF_FENCED to gwi_fenced_call(). */
+void gwi_injected_event(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_fence_event(gw_model *model, const gw_event *event);
+void gwi_injected_call(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_fenced_call(gw_model *model, const gw_event *event);
+void gwi_injected_free(gw_model *model);
 
 /* phases.c */
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);

@@ -47,6 +47,7 @@ static void process_free(gwi_process *process)
     free(process->history);
     free(process->order);
     gwi_requests_free(process);
+    free(process->memory_calls.call);
     free(process);
 }
 
@@ -79,6 +80,7 @@ void gw_model_free(gw_model *model)
     if (model == NULL)
         return;
     free_inner(model);
+    gwi_injected_free(model);
     gwi_phases_free(model);
     gwi_rehearsal_free(model);
     gwi_faults_free(model);
@@ -110,6 +112,7 @@ void gw_model_free(gw_model *model)
         free(model->allocator[i].live);
         free(model->allocator[i].peak);
         free(model->allocator[i].request);
+        free(model->allocator[i].entry);
     }
     free(model->process);
     free(model->thread);

@@ -15,7 +15,8 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
                   sizeof(gw_allocator_report)))
         return -1;
     gw_allocator_report *report = &model->allocator[model->allocator_count];
-    *report = (gw_allocator_report){.t_ns = event->t_ns, .pid = process->pid, .is_oom = is_oom};
+    *report = (gw_allocator_report){
+        .t_ns = event->t_ns, .pid = process->pid, .is_oom = is_oom, .memory_call_count = process->memory_calls.count};
     process->history_count = 0;
     process->history_read_ns = 0;
     return process->allocator_now = (int)model->allocator_count++;
@@ -76,12 +77,27 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
                                                    .has_time = aged};
 }
 
+static void entry_add(gw_model *model, gw_allocator_report *report, const gw_event *event)
+{
+    enum { ENTRIES_MAX = 1 << 21 };
+    bool is_condensed = event->arg[0] == GW_ACTION_LIVE_PEAK || event->arg[0] == GW_ACTION_LIVE_LOW;
+    if (report->entry_count >= ENTRIES_MAX || event->arg[0] >= GW_ACTION_COUNT || is_condensed)
+        return;
+    if (!gw_array_more(&report->entry, report->entry_count, sizeof *report->entry)) {
+        model->inner->nomem = true;
+        return;
+    }
+    report->entry[report->entry_count++] = (gw_allocator_entry){
+        .action = (uint8_t)event->arg[0], .stream = event->extra, .address = event->arg[1], .bytes = event->arg[2]};
+}
+
 /* Add an entry of the allocator's history to its report. GW_ACTION_ALLOC is one allocation. GW_ACTION_LIVE_PEAK and
  * GW_ACTION_LIVE_LOW are the highest and the lowest live bytes within a span of time. */
 static void history_add(gw_model *model, gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     uint64_t t_ns;
     (void)time_of_age(process, event, event->arg[3], &t_ns);
+    entry_add(model, report, event);
     if (event->arg[0] == GW_ACTION_ALLOC) {
         report->history_count++;
         if (gwi_room(model, &process->history, process->history_count, &process->history_capacity, sizeof(uint64_t)))

@@ -207,9 +207,14 @@ void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, cons
     set_filters();
     set_or_unset("GPUWHY_MEMORY", bytes);
     set_or_unset("GPUWHY_REHEARSE", rehearse);
+    set_or_unset("GPUWHY_MEMORY_SHARED", options->memory_shared ? "1" : NULL);
+    set_or_unset("GPUWHY_INJECT", options->inject);
+    set_or_unset("GPUWHY_FENCE", options->fence == NULL || options->fence[0] != '\0' ? options->fence : "on");
     set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
     if (options->deep)
         setenv("GPUWHY_DEEP", "1", 1);
+    if (options->allocations)
+        setenv("GPUWHY_ALLOCATIONS", "1", 1);
     if (options->no_sites)
         setenv("GPUWHY_SITES", "0", 1);
     set_or_unset("GPUWHY_CATCH_CRASH", options->catch_crash ? "1" : NULL);

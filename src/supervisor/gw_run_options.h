@@ -9,6 +9,9 @@
 typedef struct gw_run_options {
     const char *gpu;           /* "real" or "virtual:CARD[,..]" */
     uint64_t memory_bytes;     /* memory size that the GPUs report to the program; 0: their real size */
+    bool memory_shared;        /* the processes of the run share memory_bytes */
+    const char *inject;        /* plan of injected failures (gw_inject.h), checked; NULL: none */
+    const char *fence;         /* "": fail all calls after a sticky error; "exit": end the program; NULL: neither */
     const char *output;        /* path of the recording; NULL: a new file in the state folder */
     uint64_t record_bytes_max; /* size limit of the recording; 0: no limit */
     bool quiet;
@@ -17,6 +20,7 @@ typedef struct gw_run_options {
     bool core;
     bool blame;
     bool deep;
+    bool allocations;
     const char *hang_after; /* seconds, or "off"; NULL: "off" on a terminal without kill_on_hang, otherwise 300 */
     bool kill_on_hang;
     bool no_attach;

@@ -6,6 +6,7 @@
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
 #include "gwi_run.h"
+#include "gwi_shared_file.h"
 
 struct gw_supervisor {
     gw_run_options options;
@@ -14,6 +15,7 @@ struct gw_supervisor {
     gwi_program program;
     gw_path run_folder; /* "" if there is none */
     gwi_handout handout;
+    gwi_shared_file shared;
     gwi_doors doors;
     char doors_reason[512]; /* why the hook could not be set up, as a sentence */
     gwi_record record;

@@ -97,6 +97,7 @@ void gwi_loop_run(gw_supervisor *run)
         gwi_loop_wait(run);
         gwi_signals_pass_on(&run->signals, run->child);
         gwi_handout_look(&run->handout);
+        gwi_shared_file_look(&run->shared, &run->doors);
         gwi_relay_look(&run->capture);
         gwi_record_drain(&run->record, false);
         gwi_cudnn_look(&run->cudnn);

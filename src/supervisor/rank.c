@@ -2,24 +2,17 @@
 #include "gwi_rank.h"
 
 #include "gw_fact.h"
+#include "gw_rank_variables.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Innermost first: a per-node launcher often starts a launcher of workers, and the workers inherit the variables of
- * both. */
 static const struct launcher {
     const char *rank, *of, *local;
 } launchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK"}, /* torchrun, accelerate, deepspeed */
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"PMIX_RANK", NULL, NULL},
-    {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"},
-    {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL},
-    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+#define GW_X(rank, of, local) {rank, of, local},
+    GW_RANK_VARIABLES(GW_X)
+#undef GW_X
 };
 
 static const char *value_of(const char *environment, size_t bytes, const char *name)

@@ -337,12 +337,20 @@ static void put_options(gwi_record *record, const gw_run_options *options)
     put_meta(record, "option.gpu", options->gpu);
     if (options->memory_bytes != 0)
         put_meta_number(record, "option.memory", options->memory_bytes);
+    if (options->memory_shared)
+        put_meta(record, "option.memory_shared", "1");
+    if (options->inject != NULL)
+        put_meta(record, GW_META_INJECT, options->inject);
+    if (options->fence != NULL)
+        put_meta(record, GW_META_FENCE, options->fence[0] == '\0' ? "on" : options->fence);
     if (options->core)
         put_meta(record, "option.core", "1");
     if (options->blame)
         put_meta(record, "option.blame", "1");
     if (options->deep)
         put_meta(record, "option.deep", "1");
+    if (options->allocations)
+        put_meta(record, "option.allocations", "1");
     if (options->no_attach)
         put_meta(record, "option.no_attach", "1");
     if (options->catch_crash)

@@ -143,6 +143,7 @@ int gwi_supervisor_start(gw_supervisor *run)
     if (status != GW_EXIT_OK)
         return status;
     make_run_folder(run);
+    gwi_shared_file_make(&run->shared, &run->options, run->run_folder);
     gwi_handout_begin(&run->handout, run->run_folder);
     run->watch.run_folder = run->run_folder;
     gwi_signals_begin(&run->signals);
@@ -205,6 +206,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
     gwi_handout_end(&run->handout);
+    gwi_shared_file_close(&run->shared);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
     if (!run->is_second)

@@ -27,6 +27,7 @@ typedef struct gwi_torch_block {
 typedef struct gwi_torch_segment {
     uint32_t device;
     bool is_expandable;
+    bool is_private; /* in a pool of its own: of a CUDA graph, or made by the program */
     uint64_t address, bytes;
     gw_pickle_value blocks; /* list of the segment's blocks, as folded values (GWI_TAG_BLOCK) */
 } gwi_torch_segment;
@@ -34,6 +35,7 @@ typedef struct gwi_torch_segment {
 typedef struct gwi_torch_entry {
     uint8_t action; /* gw_allocator_action */
     uint32_t stack;
+    uint32_t stream;  /* index of its stream in gwi_torch.stream */
     uint64_t address; /* of a block or segment; for an out-of-memory error: free bytes of the device */
     uint64_t bytes;
     uint64_t time_us; /* 0: not known */
@@ -44,11 +46,13 @@ typedef struct gwi_torch_entry {
 enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
+    X(PYTORCH_CUDA_ALLOC_CONF)                                                                                         \
     X(action)                                                                                                          \
     X(active_allocated)                                                                                                \
     X(active_pending_free)                                                                                             \
     X(addr)                                                                                                            \
     X(address)                                                                                                         \
+    X(allocator_settings)                                                                                              \
     X(blocks)                                                                                                          \
     X(device)                                                                                                          \
     X(device_free)                                                                                                     \
@@ -62,9 +66,11 @@ enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG
     X(name)                                                                                                            \
     X(real_size)                                                                                                       \
     X(requested_size)                                                                                                  \
+    X(segment_pool_id)                                                                                                 \
     X(segments)                                                                                                        \
     X(size)                                                                                                            \
     X(state)                                                                                                           \
+    X(stream)                                                                                                          \
     X(time_us)                                                                                                         \
     X(total_size)
 
@@ -74,6 +80,8 @@ enum {
 #undef GW_X
         GWI_NAME_COUNT
 };
+
+enum { GWI_TORCH_STREAMS_MAX = 256 };
 
 typedef struct gwi_torch {
     gw_pickle *pickle; /* owned */
@@ -92,6 +100,9 @@ typedef struct gwi_torch {
     size_t segment_count, segment_capacity;
     gwi_torch_entry *entry; /* owned */
     size_t entry_count, entry_capacity;
+    /* the streams of the entries; entries of further streams have the index GWI_TORCH_STREAMS_MAX */
+    uint64_t stream[GWI_TORCH_STREAMS_MAX];
+    uint32_t stream_count;
 } gwi_torch;
 
 /* Read and check a snapshot. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure `err` gives the
@@ -102,5 +113,9 @@ void gwi_torch_free(gwi_torch *torch);
 /* Return the list of the devices' histories ("device_traces" in the root). If the root has no such list, the type of
  * the returned value is NONE. */
 gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
+
+/* Return the allocator settings that the program was started with, as in PYTORCH_ALLOC_CONF. NULL: not known. The text
+ * is borrowed from the pickle. */
+const char *gwi_torch_settings(const gwi_torch *torch);
 
 #endif

@@ -193,7 +193,7 @@ static gw_status fold_segment(gwi_torch *torch, gw_pickle *pickle, gw_pickle_val
                               gw_error *err)
 {
     gwi_torch_segment segment = {0};
-    gw_pickle_value expandable;
+    gw_pickle_value expandable, pool;
     uint64_t device = 0;
     if (!gw_pickle_get(pickle, dict, GWI_NAME_blocks, &segment.blocks) ||
         !gw_pickle_get_number(pickle, dict, GWI_NAME_total_size, &segment.bytes))
@@ -203,6 +203,9 @@ static gw_status fold_segment(gwi_torch *torch, gw_pickle *pickle, gw_pickle_val
     segment.device = device > UINT32_MAX ? UINT32_MAX : (uint32_t)device;
     segment.is_expandable = gw_pickle_get(pickle, dict, GWI_NAME_is_expandable, &expandable) &&
                             expandable.type == GW_PICKLE_BOOL && expandable.number != 0;
+    if (gw_pickle_get(pickle, dict, GWI_NAME_segment_pool_id, &pool))
+        for (size_t i = 0, count = gw_pickle_count(pickle, pool); i < count; i++)
+            segment.is_private = segment.is_private || gw_pickle_at(pickle, pool, i, NULL).number != 0;
     if (!gw_array_room(&torch->segment, torch->segment_count, &torch->segment_capacity, sizeof segment))
         return no_memory(err);
     torch->segment[torch->segment_count] = segment;
@@ -223,11 +226,23 @@ static gw_allocator_action action_of(const char *name)
     return GW_ACTION_OTHER;
 }
 
+/* Return the index of a stream. Adds the stream if it is new. */
+static uint32_t stream_number(gwi_torch *torch, uint64_t stream)
+{
+    uint32_t at = 0;
+    while (at < torch->stream_count && torch->stream[at] != stream)
+        at++;
+    if (at == torch->stream_count && at < GWI_TORCH_STREAMS_MAX)
+        torch->stream[torch->stream_count++] = stream;
+    return at;
+}
+
 static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
                             gw_error *err)
 {
     gwi_torch_entry entry = {.stack = stack_at(pickle, dict)};
     gw_pickle_value action;
+    uint64_t stream = 0;
     if (!gw_pickle_get(pickle, dict, GWI_NAME_action, &action) || action.type != GW_PICKLE_TEXT ||
         !gw_pickle_get_number(pickle, dict, GWI_NAME_size, &entry.bytes))
         return GW_OK;
@@ -235,6 +250,8 @@ static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     if (!gw_pickle_get_number(pickle, dict, GWI_NAME_addr, &entry.address))
         (void)gw_pickle_get_number(pickle, dict, GWI_NAME_device_free, &entry.address);
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_time_us, &entry.time_us);
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_stream, &stream);
+    entry.stream = stream_number(torch, stream);
     if (!gw_array_room(&torch->entry, torch->entry_count, &torch->entry_capacity, sizeof entry))
         return no_memory(err);
     torch->entry[torch->entry_count] = entry;
@@ -298,6 +315,16 @@ gw_pickle_value gwi_torch_traces(const gwi_torch *torch)
     gw_pickle_value list = {0};
     (void)gw_pickle_get(torch->pickle, torch->root, GWI_NAME_device_traces, &list);
     return list;
+}
+
+const char *gwi_torch_settings(const gwi_torch *torch)
+{
+    gw_pickle_value settings, text;
+    if (torch->root.type != GW_PICKLE_DICT ||
+        !gw_pickle_get(torch->pickle, torch->root, GWI_NAME_allocator_settings, &settings) ||
+        !gw_pickle_get(torch->pickle, settings, GWI_NAME_PYTORCH_CUDA_ALLOC_CONF, &text) || text.type != GW_PICKLE_TEXT)
+        return NULL;
+    return gw_pickle_text(torch->pickle, text, NULL);
 }
 
 static bool holds_only(const gw_pickle *pickle, gw_pickle_value list, uint32_t tag)

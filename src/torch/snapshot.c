@@ -24,6 +24,7 @@ typedef struct feeder {
     gw_model *model;
     uint64_t first_us;                /* oldest time in all histories; 0: the snapshot has no times */
     uint64_t now_ns;                  /* time of the facts that are written now */
+    uint32_t extra;                   /* `extra` of the events that are written now */
     uint8_t *told_stack, *told_frame; /* 1: the site of this stack, or the code of this frame, was written; owned */
     gw_error *err;
     gw_status status; /* status of the first failure, after which no facts are written; GW_OK: none */
@@ -63,6 +64,7 @@ static void feed_event(feeder *f, gw_event_kind kind, uint32_t site, const uint6
                             .fn = UINT16_MAX,
                             .kind = (uint8_t)kind,
                             .site = site,
+                            .extra = f->extra,
                             .arg = {arg[0], arg[1], arg[2], arg[3]},
                             .text = text,
                             .text_bytes = text == NULL ? 0 : (uint32_t)strlen(text)};
@@ -410,6 +412,16 @@ static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_s
     return peak;
 }
 
+/* The number of the entry's stream is in the event's `extra`. */
+static void tell_entry(feeder *f, const gwi_torch_entry *entry)
+{
+    const uint64_t arg[4] = {entry->action, entry->action == GW_ACTION_OOM ? 0 : entry->address, entry->bytes,
+                             age_of(f, entry)};
+    f->extra = entry->stream;
+    feed_event(f, GW_EV_ALLOCATOR_HISTORY, 0, arg, NULL);
+    f->extra = 0;
+}
+
 static void tell_history(feeder *f, const trace *t, moment *at)
 {
     gw_history_spans *spans = calloc(1, sizeof *spans);
@@ -426,11 +438,10 @@ static void tell_history(feeder *f, const trace *t, moment *at)
         fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, spans->highest[span], age_ns);
         fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_LOW, 0, spans->lowest[span], age_ns);
     }
-    for (size_t i = 0; t->has_times && i < at->end; i++) {
-        const gwi_torch_entry *entry = entry_at(f, t, i);
-        if (entry->action == GW_ACTION_ALLOC)
-            fact(f, GW_EV_ALLOCATOR_HISTORY, 0, entry->action, entry->address, entry->bytes, age_of(f, entry));
-    }
+    for (size_t i = 0; t->has_times && i < at->end; i++)
+        tell_entry(f, entry_at(f, t, i));
+    if (t->has_times && at->oom != NULL)
+        tell_entry(f, at->oom);
     for (size_t i = at->end; i-- > peak;) /* restore the set of blocks that were live at the peak */
         step_back(at, entry_at(f, t, i));
     name_stacks(f, t, &at->live, peak);
@@ -537,6 +548,13 @@ static void tell_all(feeder *f, const char *path)
         return;
     }
     pair(f, GW_ITEM_META, GW_META_SNAPSHOT, path);
+    if (gwi_torch_settings(f->torch) != NULL)
+        pair(f, GW_ITEM_META, "env.PYTORCH_CUDA_ALLOC_CONF", gwi_torch_settings(f->torch));
+    for (size_t i = 0; i < f->torch->segment_count; i++)
+        if (f->torch->segment[i].is_private) {
+            pair(f, GW_ITEM_META, GW_META_PRIVATE_POOLS, "1");
+            break;
+        }
     gw_item process = {.kind = GW_ITEM_PROCESS, .pid = THE_PROCESS};
     process.process.exe = process.process.driver_path = process.process.driver_build_id = "";
     feed(f, &process);

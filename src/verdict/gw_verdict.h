@@ -36,7 +36,7 @@ typedef struct gw_evidence {
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
     const char *source; /* static: "driver", "ledger", "observer", "stderr", "output", "python", "exit", "driver log",
                            "core dump", "second run", "card", "kernel log", "host", "log", "library log", "tables",
-                           "last good run" */
+                           "last good run", "replay", "injection" */
     gw_weight weight;
 } gw_evidence;
 

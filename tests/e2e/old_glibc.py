@@ -200,7 +200,8 @@ def every_route(old, place):
     environment = {**os.environ, "GPUWHY_TEST_PROBE": str(old.probe(place, "hook_probe")),
                    "GPUWHY_TEST_PROBE_LINKED": str(old.probe(place, "hook_probe_linked", fake,
                                                              ["-DPROBE_LINKED"]))}
-    for part in ("routes", "processes", "fork_sites", "buffer", "room", "fallback", "threads", "guard", "guard_kinds"):
+    for part in ("routes", "processes", "fork_sites", "buffer", "room", "fallback", "threads", "guard", "guard_kinds",
+                 "inject", "fence"):
         done = subprocess.run([tests / "hook_test", part], env=environment, capture_output=True, text=True, timeout=240)
         expect(done.returncode == 0, f"hook_test {part}:\n{done.stdout}{done.stderr}")
         old.runs(done.stderr.encode(), f"hook_test {part}")

@@ -28,7 +28,7 @@ typedef int green_fn(void **, void *, int, unsigned);
 typedef int green_destroy_fn(void *);
 typedef int alloc_fn(uint64_t *, size_t);
 typedef int free_fn(uint64_t);
-typedef int alloc_async_fn(uint64_t *, size_t, void *);
+typedef int pitch_fn(uint64_t *, size_t *, size_t, size_t, unsigned);
 typedef int free_async_fn(uint64_t, void *);
 typedef int create_fn(uint64_t *, size_t, const void *, unsigned long long);
 typedef int map_fn(uint64_t, size_t, size_t, uint64_t, unsigned long long);
@@ -190,20 +190,21 @@ static void part_guard_churn(void)
     enum { TIMES = 400000, KEPT = 10 };
     setenv("GPUWHY_MEMORY", "536870912", 1);
     begin();
-    alloc_async_fn *alloc = OURS(alloc_async_fn, "cuMemAllocAsync");
+    pitch_fn *alloc = OURS(pitch_fn, "cuMemAllocPitch_v2");
     free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
     uint64_t before_mib = free_mib(), address = 0;
+    size_t pitch = 2 << 20;
     for (uint64_t i = 1; i <= TIMES; i++) {
-        address = i << 21; /* the fake driver returns this address */
-        if (alloc(&address, 1 << 20, NULL) != 0 || give_back(address, NULL) != 0)
+        address = i << 21; /* the fake driver returns this address and this pitch */
+        if (alloc(&address, &pitch, 2 << 20, 1, 4) != 0 || give_back(address, NULL) != 0)
             CHECK(false, "%llu", (unsigned long long)i);
     }
     CHECK(free_mib() == before_mib, "%llu MiB", (unsigned long long)free_mib());
     for (uint64_t i = 1; i <= KEPT; i++) {
         address = (TIMES + i) << 21;
-        CHECK(alloc(&address, 1 << 20, NULL) == 0, "%llu", (unsigned long long)i);
+        CHECK(alloc(&address, &pitch, 2 << 20, 1, 4) == 0, "%llu", (unsigned long long)i);
     }
-    CHECK(free_mib() == before_mib - KEPT, "%llu of %llu MiB", (unsigned long long)free_mib(),
+    CHECK(free_mib() == before_mib - 2 * KEPT, "%llu of %llu MiB", (unsigned long long)free_mib(),
           (unsigned long long)before_mib);
 }
 

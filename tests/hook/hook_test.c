@@ -610,6 +610,81 @@ static void part_guard_kinds(void)
     CHECK(strstr(with.out, "cuMemCreate 2 ") != NULL && strstr(with.out, "cuCtxCreate_v2 2 ") != NULL, "%s", with.out);
 }
 
+/* Count the events of a kind with the given result and flags. */
+static int count_flagged(unsigned kind, unsigned result, unsigned flags)
+{
+    int count = 0;
+    for (int i = 0; i < seen.event_count; i++)
+        count +=
+            seen.event[i].raw.kind == kind && seen.event[i].raw.result == result && seen.event[i].raw.flags == flags;
+    return count;
+}
+
+static const walk_event *injected_fact(void)
+{
+    return walk_event_find(&seen, GW_EV_INJECTED, 0);
+}
+
+static void part_inject(void)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "gated", NULL);
+    /* The 4th of all allocations and no other call fails, although the hook makes calls of its own after it. */
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=oom@alloc:4");
+    if (!walk_run(&with, 0)) {
+        CHECK(false, "no buffer");
+        return;
+    }
+    const walk_event *fact = injected_fact();
+    CHECK(strstr(with.out, "cuMemAlloc_v2 2 errno") != NULL, "%s", with.out);
+    CHECK(fact != NULL && strcmp(fact->text, "oom@alloc:4") == 0 && fact->raw.fn == GW_FN_cuMemAlloc_v2, "the fact");
+    CHECK(fact != NULL && fact->raw.arg[0] == 2 && fact->raw.arg[1] == 1 && fact->raw.arg[3] == 0, "its values");
+    CHECK(count_flagged(GW_EV_ALLOC, 2, GW_EVF_INJECTED) == 1 && count_flagged(GW_EV_ALLOC, 0, 0) == 4, "allocations");
+    /* A GET, a hot call, and a rule for a READ function, which normally goes past its wrapper. */
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated",
+          "GPUWHY_INJECT=1@launch:3;34@query,p=1,seed=3;3@cuDeviceGetAttribute");
+    CHECK(walk_run(&with, 0) && count_flagged(GW_EV_LAUNCH, 1, GW_EVF_INJECTED) == 1, "a launch\n%s", with.out);
+    CHECK(count_flagged(GW_EV_QUERY, 34, GW_EVF_INJECTED) == 3, "all queries\n%s", with.out);
+    CHECK(strstr(with.out, "cuDeviceGetAttribute 3 errno") != NULL, "%s", with.out);
+    /* From then on, everything fails, and nothing reaches the driver. */
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=700@launch:2");
+    CHECK(strstr(with.out, "reached 0\n") != NULL && strstr(with.out, "cuDeviceGetAttribute 0") != NULL, "%s",
+          with.out);
+    CHECK(walk_run(&with, 0) && count_flagged(GW_EV_ALLOC, 700, GW_EVF_INJECTED) == 3, "allocations after it");
+    CHECK(count_flagged(GW_EV_INJECTED, 0, GW_EVF_TEXT_FOLLOWS) == 1, "one fact for a closed driver");
+    /* No rule names a call: the output is that of a run without gpuwhy. */
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=oom@alloc:99;1@any,rank=3");
+    same_behaviour("a plan without effect");
+    CHECK(walk_run(&with, 0) && injected_fact() == NULL, "a fact without effect");
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=nonsense");
+    same_behaviour("a wrong plan");
+}
+
+static void part_fence(void)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "lost", NULL);
+    CHECK(strstr(plain.out, "reached 6\n") != NULL, "%s", plain.out);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "lost", "GPUWHY_FENCE=on");
+    CHECK(strstr(with.out, "reached 0\n") != NULL, "%s", with.out);
+    CHECK(strstr(with.out, "cuMemFree_v2 700 ") != NULL && strstr(with.out, "cuLaunchKernel 700 ") != NULL, "%s",
+          with.out);
+    if (walk_run(&with, 0)) {
+        const walk_event *fact = walk_event_find(&seen, GW_EV_FENCED, 0);
+        CHECK(fact != NULL && fact->raw.arg[0] == 700 && fact->raw.arg[1] == 0, "the fact");
+        CHECK(count_flagged(GW_EV_LAUNCH, 700, GW_EVF_FENCED) == 3 && count_flagged(GW_EV_ALLOC, 700, 0) == 1,
+              "the flags");
+        CHECK(count_flagged(GW_EV_FREE, 700, GW_EVF_FENCED) == 1, "a free");
+    } else {
+        CHECK(false, "no buffer");
+    }
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "lost", "GPUWHY_FENCE=exit");
+    CHECK(WIFEXITED(with.status) && WEXITSTATUS(with.status) == GW_FENCE_EXIT_STATUS, "status %d", with.status);
+    CHECK(strstr(with.out, "cuMemAlloc_v2 700 ") != NULL && strstr(with.out, "free ") == NULL, "%s", with.out);
+    /* Without an error that is sticky, the fence does nothing. */
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "basic", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", "GPUWHY_FENCE=exit");
+    same_behaviour("an open fence");
+}
+
 /* ---- in this process: names and resolver ---- */
 
 typedef int any_fn(long, long, long, long, long, long, long, long, long, long, long, long);
@@ -1009,12 +1084,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"routes", part_routes},   {"names", part_names},         {"resolver", part_resolver},
-                 {"buffer", part_buffer},   {"kernels", part_kernels},     {"launch_places", part_launch_places},
-                 {"room", part_room},       {"processes", part_processes}, {"fork_sites", part_fork_sites},
-                 {"reads", part_reads},     {"guard", part_guard},         {"guard_kinds", part_guard_kinds},
-                 {"threads", part_threads}, {"fallback", part_fallback},   {"ceiling", part_ceiling},
-                 {"guests", part_guests},   {"steps", part_steps},         {"switch", part_switch}};
+    } parts[] = {{"routes", part_routes},     {"names", part_names},         {"resolver", part_resolver},
+                 {"buffer", part_buffer},     {"kernels", part_kernels},     {"launch_places", part_launch_places},
+                 {"room", part_room},         {"processes", part_processes}, {"fork_sites", part_fork_sites},
+                 {"reads", part_reads},       {"guard", part_guard},         {"guard_kinds", part_guard_kinds},
+                 {"inject", part_inject},     {"fence", part_fence},         {"threads", part_threads},
+                 {"fallback", part_fallback}, {"ceiling", part_ceiling},     {"guests", part_guests},
+                 {"steps", part_steps},       {"switch", part_switch}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

@@ -444,6 +444,60 @@ static void guarded_kinds(void)
     show_free();
 }
 
+/* Calls of several kinds, so that a test can let some of them fail. Prints how many calls reached the driver, without
+ * those that the hook makes and that need no context. */
+static _Atomic int reached;
+
+static void count_reached(const char *name)
+{
+    static const char *const harmless[] = {"cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetAttribute",
+                                           "cuDriverGetVersion", "cuGetErrorString"};
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        if (strcmp(name, harmless[i]) == 0)
+            return;
+    reached++;
+}
+
+typedef void visitor_fn(void (*)(const char *));
+typedef void result_fn(const char *, int);
+
+static void gated(void)
+{
+    begin();
+    ((visitor_fn *)sym("fake_set_visitor"))(count_reached);
+    uint64_t block = alloc(1 << 20);
+    CALL(free_fn, "cuMemFree_v2", block);
+    block = alloc(2 << 20);
+    launch(2);
+    reached = 0;
+    for (int i = 0; i < 3; i++) {
+        alloc(3 << 20);
+        show_free();
+        launch(1);
+        CALL(query_fn, "cuStreamQuery", NULL);
+    }
+    CALL(free_fn, "cuMemFree_v2", block);
+    int version = 0;
+    CALL(attribute_fn, "cuDeviceGetAttribute", &version, 75, 0);
+    printf("reached %d\n", reached);
+}
+
+/* The driver's own sticky error, and what follows. */
+static void lost(void)
+{
+    begin();
+    uint64_t block = alloc(1 << 20);
+    ((result_fn *)sym("fake_set_result"))("cuMemAlloc_v2", 700);
+    alloc(2 << 20);
+    ((result_fn *)sym("fake_set_result"))("", 0);
+    ((visitor_fn *)sym("fake_set_visitor"))(count_reached);
+    show_free();
+    launch(3);
+    alloc(1 << 20);
+    CALL(free_fn, "cuMemFree_v2", block);
+    printf("reached %d\n", reached);
+}
+
 typedef int record_fn(int);
 
 /* Switch recording off and on again. Without the hook, this has no effect. A function that was resolved while recording
@@ -596,6 +650,8 @@ static const struct {
                {"guarded", guarded},
                {"exit", exit_at_once},
                {"guarded-kinds", guarded_kinds},
+               {"gated", gated},
+               {"lost", lost},
                {"kernels", kernel_functions},
                {"switched", switched},
                {"switched-load", switched_under_load}};

@@ -17,12 +17,12 @@ typedef struct slot_private {
     uint32_t reserve_chunk; /* current chunk from the reserve, for failures when no other chunk is free */
     uint32_t chunk_hint;    /* index at which to start looking for the next chunk */
     uint32_t ring_asked;
-    uint32_t refused;        /* 1: the guard refused the call in progress */
-    uint32_t pending_device; /* the device for which the guard counts `pending_bytes` during the call */
-    uint64_t pending_bytes;
+    uint32_t refused; /* 1: the guard refused the call in progress */
+    gwi_pending pending;
     gwi_stack_known stack;
     uint64_t facts_ticks;
     bool facts_are_precious;
+    uint8_t forced_flags;
     uint64_t launches, copies, reads, waits, queries; /* the thread's counters at its last memory request */
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
@@ -131,18 +131,16 @@ bool gwi_buffer_create(uint32_t mark)
 
 /* ---- slots ---- */
 
-void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes)
+void gwi_slot_note_pending(gw_slot *slot, const gwi_pending *pending)
 {
-    private_of(slot)->pending_device = (uint32_t)device;
-    private_of(slot)->pending_bytes = bytes;
+    private_of(slot)->pending = *pending;
 }
 
-uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device)
+gwi_pending gwi_slot_take_pending(gw_slot *slot)
 {
-    uint64_t bytes = private_of(slot)->pending_bytes;
-    *ret_device = (int)private_of(slot)->pending_device;
-    private_of(slot)->pending_bytes = 0;
-    return bytes;
+    gwi_pending pending = private_of(slot)->pending;
+    private_of(slot)->pending = (gwi_pending){0};
+    return pending;
 }
 
 void gwi_slot_note_refused(gw_slot *slot)
@@ -155,6 +153,18 @@ bool gwi_slot_take_refused(gw_slot *slot)
     bool refused = private_of(slot)->refused != 0;
     private_of(slot)->refused = 0;
     return refused;
+}
+
+void gwi_slot_note_forced(gw_slot *slot, unsigned flags)
+{
+    private_of(slot)->forced_flags = (uint8_t)flags;
+}
+
+unsigned gwi_slot_take_forced(gw_slot *slot)
+{
+    unsigned flags = private_of(slot)->forced_flags;
+    private_of(slot)->forced_flags = 0;
+    return flags;
 }
 
 gwi_stack_known *gwi_slot_stack(gw_slot *slot)

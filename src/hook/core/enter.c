@@ -92,17 +92,19 @@ gw_slot *gwi_enter_slow(void)
 
 /* ---- facts ---- */
 
-static bool write_fact(gw_slot *slot, unsigned kind, uint32_t site, const uint64_t arg[4], const char *text)
+static bool write_fact(gw_slot *slot, unsigned fn, unsigned kind, uint32_t site, const uint64_t arg[4],
+                       const char *text)
 {
     uint64_t ticks = gwi_slot_facts_ticks(slot);
     gw_raw_event event = {.ticks = ticks != 0 ? ticks : gwi_ticks(),
+                          .fn = (uint16_t)fn,
                           .kind = (uint8_t)kind,
                           .site = site,
                           .arg = {arg[0], arg[1], arg[2], arg[3]}};
     return gwi_write(slot, &event, text);
 }
 
-static bool put_fact(unsigned kind, uint32_t site, const uint64_t arg[4], const char *text)
+static bool put_fact(unsigned fn, unsigned kind, uint32_t site, const uint64_t arg[4], const char *text)
 {
     bool written = false;
     int saved_errno = errno;
@@ -113,7 +115,7 @@ static bool put_fact(unsigned kind, uint32_t site, const uint64_t arg[4], const 
         uint32_t inside = atomic_load_explicit(&slot->inside_fn, memory_order_relaxed);
         if (inside == 0)
             atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);
-        written = write_fact(slot, kind, site, arg, text);
+        written = write_fact(slot, fn, kind, site, arg, text);
         atomic_store_explicit(&slot->inside_fn, inside, memory_order_release);
     }
     errno = saved_errno;
@@ -122,12 +124,17 @@ static bool put_fact(unsigned kind, uint32_t site, const uint64_t arg[4], const 
 
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
-    return put_fact(kind, 0, (const uint64_t[4]){a0, a1, a2, a3}, text);
+    return put_fact(0, kind, 0, (const uint64_t[4]){a0, a1, a2, a3}, text);
 }
 
 bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
 {
-    return put_fact(kind, site, (const uint64_t[4]){a0, a1, a2, a3}, NULL);
+    return put_fact(0, kind, site, (const uint64_t[4]){a0, a1, a2, a3}, NULL);
+}
+
+bool gwi_fact_of(unsigned fn, unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    return put_fact(fn, kind, 0, (const uint64_t[4]){a0, a1, a2, a3}, text);
 }
 
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text)

@@ -272,6 +272,8 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
  * switched off (gpuwhy_record()). Returns false if the fact was not recorded (no room or no buffer). `text` may be NULL
  * and is cut to GW_TEXT_BYTES_MAX. */
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+/* The same, about a call of `fn`. */
+bool gwi_fact_of(unsigned fn, unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
 
@@ -399,13 +401,24 @@ bool gwi_buffer_is_roomy(void);
 
 /* Give the guard the result of a driver call. The guard cancels the reservation that it made for the call, and updates
  * its ledger if the call succeeded. */
-void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);
+void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4]);
+
+/* Cancel the guard's reservation for a failed call that is only counted, so that gwi_guard_after() is not called. */
+void gwi_guard_forget(gw_slot *slot);
 
 /* Per-thread data that the guard stores when it checks a call, and takes back when the call has returned (buffer.c). */
-void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes);
-uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
+typedef struct gwi_pending {
+    uint64_t bytes;   /* counted on `device` during the call */
+    uint64_t context; /* current at the call; 0: not known */
+    int device;
+} gwi_pending;
+void gwi_slot_note_pending(gw_slot *slot, const gwi_pending *pending);
+gwi_pending gwi_slot_take_pending(gw_slot *slot); /* all 0: none */
 void gwi_slot_note_refused(gw_slot *slot);
 bool gwi_slot_take_refused(gw_slot *slot);
+/* The flags (GW_EVF_) of the call in progress that a gate stores if it answers instead of the driver (gate.c). */
+void gwi_slot_note_forced(gw_slot *slot, unsigned flags);
+unsigned gwi_slot_take_forced(gw_slot *slot);
 
 /* Notify the frameworks' observer that a rare call was recorded. The function is in observer_port.c, and is NULL if
  * that file is not linked. gw_event.h gives the meaning of the arguments for each `kind`. */

@@ -141,6 +141,7 @@ static struct {
     _Atomic uint32_t mark;
     gw_c10_door *door;
     gwi_course_refusal *refused;
+    bool never_rests; /* GPUWHY_ALLOCATIONS=1: every allocation is wanted, even of a small process */
     _Atomic uint64_t missed_outside; /* events without a course, because creating it failed */
 } courses;
 
@@ -623,7 +624,7 @@ static void consider_rest(course *c)
     enum { CARD_PARTS = 64, GROWTH_PARTS = 64, MORE_PARTS = 8 };
     uint64_t card = atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed), highest = c->calm.highest;
     uint64_t below = highest + highest / MORE_PARTS + 1;
-    if (c->now.requests < c->calm.until)
+    if (c->now.requests < c->calm.until || courses.never_rests)
         return;
     bool is_calm = c->calm.lowest <= c->calm.lowest_before + c->calm.lowest_before / GROWTH_PARTS;
     c->calm.stretches = is_calm ? c->calm.stretches + 1 : 0;
@@ -873,13 +874,14 @@ static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes
 
 void gwi_course_attach(gwi_course_refusal *refusal)
 {
-    const char *wanted = getenv("GPUWHY_COURSE");
+    const char *wanted = getenv("GPUWHY_COURSE"), *all = getenv("GPUWHY_ALLOCATIONS");
     if (&gw_the_c10_door == NULL || gw_the_c10_door.version != GW_C10_DOOR_VERSION || gwi.inert ||
         !gwi.attach_observer || gwi.run_dir[0] == '\0' || (wanted != NULL && strcmp(wanted, "0") == 0))
         return;
     gw_the_c10_door.resolve();
     courses.door = &gw_the_c10_door;
     courses.refused = refusal;
+    courses.never_rests = all != NULL && strcmp(all, "1") == 0;
     __atomic_store_n(&gw_the_c10_door.oom, refused, __ATOMIC_RELEASE);
     __atomic_store_n(&gw_the_c10_door.usage, usage, __ATOMIC_RELEASE);
 }

@@ -29,7 +29,8 @@
  * interpreter shuts down. This works even if stderr is redirected (observer_raised.c).
  *
  * Environment: GPUWHY_ATTACH=0 disables all of this. GPUWHY_HISTORY=0: no history. GPUWHY_HISTORY=N: a history of N
- * entries, enabled when the observer attaches. GPUWHY_DEEP=1: a history with stacks. */
+ * entries, enabled when the observer attaches. GPUWHY_DEEP=1: a history with stacks.
+ * GPUWHY_ALLOCATIONS=1: the course is also written when the program ends. */
 #ifndef GWI_OBSERVER_H
 #define GWI_OBSERVER_H
 

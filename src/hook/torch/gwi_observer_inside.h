@@ -147,6 +147,7 @@ struct gwi_obs_state {
     uint32_t history_entries;          /* size of our history in entries; 0: no history */
     bool history_forced;               /* the environment requests a history: enable it when the observer attaches */
     bool deep;                         /* the history has stacks, and is also read when the program ends */
+    bool allocations;                  /* what the hook itself has followed is also written when the program ends */
     _Atomic uint64_t history_since_ns; /* when we enabled the history, in CLOCK_MONOTONIC; 0: we did not */
     _Atomic bool reading; /* a thread reads the history; keeps others out in a Python without a global lock */
     bool have_python;

@@ -368,7 +368,7 @@ void gwi_observer_start(const gwi_observer_port *port)
     const char *missing = NULL;
     const char *attach_wanted = getenv("GPUWHY_ATTACH");
     const char *history = getenv("GPUWHY_HISTORY");
-    const char *deep = getenv("GPUWHY_DEEP");
+    const char *deep = getenv("GPUWHY_DEEP"), *allocations = getenv("GPUWHY_ALLOCATIONS");
     gwi_obs.port = port;
     gwi_obs.history_entries = GWI_OBSERVER_HISTORY_ENTRIES;
     if (history != NULL && history[0] != '\0') {
@@ -377,6 +377,7 @@ void gwi_observer_start(const gwi_observer_port *port)
         gwi_obs.history_forced = entries > 0;
     }
     gwi_obs.deep = deep != NULL && strcmp(deep, "1") == 0;
+    gwi_obs.allocations = allocations != NULL && strcmp(allocations, "1") == 0;
     gwi_obs.history_forced = gwi_obs.history_forced || (gwi_obs.deep && gwi_obs.history_entries > 0);
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
     /* Look up Python's functions here and only once, because dlsym() takes the loader's lock. Later calls of the

@@ -595,8 +595,9 @@ void gwi_obs_read_at_end(void)
         py_object *stats = take_stats(device, reason);
         if (stats == NULL)
             break;
+        bool full = (gwi_obs.deep && gwi_obs.history_since_ns != 0) || (gwi_obs.allocations && course_is_whole());
         if (stat_of(stats, "reserved_bytes", gwi_obs.key.current, &reserved_bytes) && reserved_bytes > 0)
-            write_allocator(stats, device, WHEN_END, gwi_obs.deep && gwi_obs.history_since_ns != 0);
+            write_allocator(stats, device, WHEN_END, full);
         gwi_py_give_back(stats);
     }
 }

@@ -791,6 +791,28 @@ def test_oom_with_course_and_own_history(lib):
     check(lib.states()["course_request_count"] == 1, lib.states())
 
 
+def end_with_course(lib, **environment):
+    fake = FakeTorch()
+    fake.fill()
+    follow_course(lib)
+    lib.start(**environment)
+    lib.poke(1)
+    lib.lib.test_clear()
+    atexit._run_exitfuncs()
+    check(lib.states().get("when") == 1, lib.states())
+    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "a history was read")
+    return lib.states().get("course_request_count")
+
+
+def test_course_at_the_end(lib):
+    """Only with --allocations: the course may be large."""
+    check(end_with_course(lib) is None, lib.states())
+
+
+def test_allocations_at_the_end(lib):
+    check(end_with_course(lib, GPUWHY_ALLOCATIONS="1") == 1, lib.states())
+
+
 def test_many_blocks(lib):
     fake = FakeTorch()
     fake.snapshot["segments"] = [{"device": 0, "address": 4096, "is_expandable": True,

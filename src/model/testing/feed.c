@@ -145,6 +145,18 @@ void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64
     gw_feed_event(feed, &event);
 }
 
+void gw_feed_injected(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t bytes,
+                      const char *rule)
+{
+    gw_event fact = event_of(feed, fn, GW_EV_INJECTED, 0, (uint64_t[4]){result, 1, 0, 0});
+    fact.text = rule;
+    fact.text_bytes = (uint32_t)strlen(rule);
+    gw_feed_event(feed, &fact);
+    gw_event call = event_of(feed, fn, kind, result, (uint64_t[4]){0, bytes, 0, 0});
+    call.flags = GW_EVF_INJECTED;
+    gw_feed_event(feed, &call);
+}
+
 uint32_t gw_feed_site(gw_feed *feed, const char *frames)
 {
     return gw_feed_site_in(feed, NULL, frames);

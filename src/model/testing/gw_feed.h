@@ -53,6 +53,9 @@ void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint1
                         uint64_t a1, uint64_t a2, uint64_t a3);
 /* Feed an event unchanged. The time of the feed does not advance. */
 void gw_feed_event(gw_feed *feed, const gw_event *event);
+/* Feed a call that --inject let fail, with the fact before it. `bytes` is argument 1 of the call. */
+void gw_feed_injected(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t bytes,
+                      const char *rule);
 /* Add a call site with Python frames, innermost first: "function file line, function file line". Returns the id of the
  * site, for feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);

@@ -248,5 +248,6 @@ const gw_cause gwi_cause_gpu_oom_capacity = {
               [GW_FRAMEWORK_JAX] = "Use a smaller batch\nUse bfloat16\nUse jax.checkpoint on the largest blocks\n"
                                    "Donate arguments that are overwritten (donate_argnums)"},
     .is_remainder = true,
+    .replay = GWI_REPLAY,
     .judge = judge,
 };

@@ -218,5 +218,6 @@ const gw_cause gwi_cause_gpu_oom_fragmentation = {
                                      "Pad or bucket shapes so that the same sizes repeat; run the largest shape first",
               [GW_FRAMEWORK_TENSORFLOW] = "Set TF_GPU_ALLOCATOR=cuda_malloc_async",
               [GW_FRAMEWORK_JAX] = "Keep preallocation on, and bucket shapes"},
+    .replay = GWI_REPLAY,
     .judge = judge,
 };

@@ -435,5 +435,6 @@ const gw_cause gwi_cause_gpu_oom_leak = {
                                      "Do not create variables or functions inside the loop",
          [GW_FRAMEWORK_JAX] = "del the arrays that earlier steps or runs kept; jax.live_arrays() lists what is alive\n"
                               "jax.clear_caches() drops compiled programs"},
+    .replay = GWI_REPLAY_OF_LEAK,
     .judge = judge,
 };

@@ -127,12 +127,14 @@ static bool applies(const gwi_case *c, const char *cause, const char *fix)
     return true;
 }
 
-bool gwi_add_fixes_for(const gwi_case *c, gw_string_list *next, const struct gw_cause *cause, gw_framework framework)
+bool gwi_add_fixes_for(const gwi_case *c, gw_string_list *next, const struct gw_cause *cause, gw_framework framework,
+                       bool is_replayed)
 {
     gw_string_list fixes = {0};
     bool good = gwi_add_fixes(&fixes, cause, framework);
     for (size_t i = 0; i < fixes.count; i++) {
-        if (good && applies(c, cause->id, fixes.item[i]))
+        bool is_setting = strstr(fixes.item[i], "ALLOC_CONF=") != NULL;
+        if (good && applies(c, cause->id, fixes.item[i]) && !(is_replayed && is_setting))
             good = gwi_list_add(next, fixes.item[i]);
         free(fixes.item[i]);
     }

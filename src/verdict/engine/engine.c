@@ -18,6 +18,7 @@
 #include "gwi_order.h"
 #include "gwi_output.h"
 #include "gwi_rehearsal.h"
+#include "gwi_whatif.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -154,9 +155,10 @@ static gw_certainty most_certain(const answer *answers, size_t count)
 
 static void ask_all(const gwi_case *c, answer *answers)
 {
+    bool is_decided = false; /* by a cause that is_sole */
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         answers[i] = (answer){.cause = gwi_causes[i]};
-        if (gwi_causes[i]->judge == NULL)
+        if (gwi_causes[i]->judge == NULL || is_decided)
             continue;
         answers[i].finding.cause = gwi_causes[i];
         answers[i].certainty = gwi_causes[i]->judge(c, &answers[i].finding);
@@ -176,6 +178,7 @@ static void ask_all(const gwi_case *c, answer *answers)
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
+        is_decided = gwi_causes[i]->is_sole && answers[i].certainty >= GW_SUPPORTED;
     }
 }
 
@@ -221,8 +224,11 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     gwi_say_null_used(c, &best->finding);
     if (!name_process(c, &best->finding))
         return false;
+    bool is_replayed = best->cause->replay != GWI_NO_REPLAY &&
+                       gwi_say_whatif(c, &best->finding, best->cause->replay == GWI_REPLAY_OF_LEAK);
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
-    return take_finding(c, verdict, &best->finding) && gwi_add_fixes_for(c, &verdict->next, best->cause, words);
+    return take_finding(c, verdict, &best->finding) &&
+           gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);
 }
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
@@ -234,7 +240,7 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
             !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
             return false;
     }
-    if ((c->handled != NULL || c->model->stderr_facts.oom.seen) &&
+    if ((c->handled != NULL || c->model->stderr_facts.oom.seen) && !(best != NULL && best->cause->is_sole) &&
         (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
         return gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_gpu_oom_capacity]->id, GW_HYPOTHESIS);
     return true;

@@ -429,7 +429,8 @@ static bool advise_handled(const gwi_case *c, gw_string_list *advice)
     size_t said = 0;
     for (size_t i = 0; i < c->model->failure_count && good && said < SAID_MAX; i++) {
         const gw_failure *failure = &c->model->failure[i];
-        if (!was_outlived(c, failure) || is_of_earlier(c, i))
+        /* what gpuwhy injected has a line of its own */
+        if (failure->injected || !was_outlived(c, failure) || is_of_earlier(c, i))
             continue;
         refusals it = refusals_from(c, i);
         good = it.count > 1 ? advise_refusals(c, &it, advice) : advise_refusal(c, failure, advice);

@@ -270,6 +270,11 @@ typedef struct gw_cause {
     /* Use the cause only if no other explains the failure. It is at most a hypothesis if an earlier row of causes.def
      * is supported, and is dropped if an earlier row is established. */
     bool is_remainder;
+    /* How a replay of PyTorch's allocator belongs to the verdict (topics/gwi_whatif.h). LEAK: settings cannot cure it.
+     */
+    enum { GWI_NO_REPLAY, GWI_REPLAY, GWI_REPLAY_OF_LEAK } replay;
+    /* If the cause is at least supported, the causes after it in causes.def are not judged. */
+    bool is_sole;
     /* Return the certainty. If it is GW_CERTAINTY_NONE, the content of `finding` is dropped. NULL: the cause only gives
      * advice. */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
