@@ -135,8 +135,10 @@ void gwi_card_measure(gwi_card *card)
     uint64_t extra, share = gwi_share_read(card->device, &extra);
     size_t free_bytes = 0, total = 0;
     if (share == UINT64_MAX && GWI_DRIVER(cuMemGetInfo_v2) != NULL &&
-        GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes)
-        share = total - free_bytes - usual_extra_bytes;
+        GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes) {
+        extra = usual_extra_bytes;
+        share = total - free_bytes - extra;
+    }
     if (!gwi_lock())
         return;
     bool has_grown = share != UINT64_MAX && share > card->share_bytes;
