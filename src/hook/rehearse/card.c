@@ -20,25 +20,9 @@ static uint64_t limit_bytes; /* 0: the card's own size */
 
 bool gwi_rehearsal_is_on;
 
-/* ---- the layer ---- */
-
-static void *rehearsal_layer(unsigned fn, void *next)
+void gwi_cards_limit(uint64_t bytes)
 {
-    (void)next; /* this is the lowest layer: its functions call the driver */
-    return gwi_rehearsal_of(fn);
-}
-
-void gwi_rehearse_begin(void)
-{
-    const char *text = getenv("GPUWHY_REHEARSE");
-    if (text == NULL || text[0] == '\0')
-        return;
-    char *rest = NULL;
-    limit_bytes = strtoull(text, &rest, 10);
-    if (strncmp(rest, ",iterations=", 12) == 0)
-        gwi_steady_want(strtoull(rest + 12, NULL, 10));
-    gwi_rehearsal_is_on = true;
-    gwi_layer_add(rehearsal_layer);
+    limit_bytes = bytes;
 }
 
 /* ---- addresses ---- */

@@ -65,6 +65,8 @@ typedef struct gwi_here {
 
 /* ---- card.c ---- */
 
+/* Set the size of the cards that the program sees; 0: the cards' own. With the lock, before the first call. */
+void gwi_cards_limit(uint64_t bytes);
 /* Find the current context and its card, and read the driver's share. Returns 0 or the driver's error. Call without the
  * lock. */
 int gwi_here_find(gwi_here *ret_here);
@@ -120,8 +122,18 @@ int gwi_rehearse_refuse(unsigned fn);
 /* Read GPUWHY_REHEARSE and add the layer. With the lock, before the driver's functions are stored. */
 void gwi_rehearse_begin(void);
 extern GWI_HIDDEN bool gwi_rehearsal_is_on;
-/* True for a handle that gwi_rehearse_cuMemCreate() made. With the lock. */
-bool gwi_physical_is_ours(uint64_t handle);
+/* The first handle of physical memory. Handles are addresses of the driver's structures in a real run, so no handle of
+ * the driver has these upper bits. */
+#define GWI_PHYSICAL_FIRST ((uint64_t)0x7265 << 48)
+/* True for a handle that gwi_rehearse_cuMemCreate() made. */
+static inline bool gwi_physical_is_ours(uint64_t handle)
+{
+    return handle >> 48 == GWI_PHYSICAL_FIRST >> 48;
+}
+/* Remove a plain or managed block. Returns the host memory to unmap, or NULL. With the lock. */
+void *gwi_block_drop(gwi_held *held, size_t *ret_bytes);
+/* Remove a block of a pool. With the lock. */
+void gwi_pool_block_drop(gwi_held *held);
 /* Return the driver's handle of a pool; 0 for NULL. */
 uint64_t gwi_pool_handle(const gwi_rehearsed_pool *pool);
 /* Return unused memory of pools, as the driver does at a synchronisation. Call without the lock. */

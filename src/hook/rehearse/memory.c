@@ -129,8 +129,7 @@ GWI_REHEARSE(cuMemAllocManaged)(CUdeviceptr *dptr, size_t bytesize, unsigned int
 
 /* ---- free ---- */
 
-/* Remove a plain or managed block. Returns the host memory to unmap, or NULL. With the lock. */
-static void *block_drop(gwi_held *held, size_t *ret_bytes)
+void *gwi_block_drop(gwi_held *held, size_t *ret_bytes)
 {
     void *host = NULL;
     gwi_held_remove(held);
@@ -143,33 +142,6 @@ static void *block_drop(gwi_held *held, size_t *ret_bytes)
     }
     free(held);
     return host;
-}
-
-GWI_REHEARSE(cuMemFree_v2)(CUdeviceptr dptr)
-{
-    size_t host_bytes = 0;
-    void *host = NULL;
-    if (!gwi_rehearses(dptr))
-        return GWI_DRIVER(cuMemFree_v2)(dptr);
-    int result = gwi_driver_state();
-    if (result != 0)
-        return result;
-    if (!gwi_lock())
-        return CUDA_ERROR_INVALID_VALUE;
-    gwi_held *held = gwi_held_at(dptr);
-    bool is_pool = held != NULL && held->kind == GWI_HELD_POOL;
-    if (held == NULL || held->range.base != dptr || held->kind == GWI_HELD_MAPPED)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (!is_pool)
-        host = block_drop(held, &host_bytes);
-    gwi_unlock();
-    if (host != NULL)
-        munmap(host, host_bytes);
-    if (is_pool) { /* cuMemFree waits, then frees */
-        result = gwi_rehearse_cuMemFreeAsync(dptr, NULL);
-        gwi_pools_synchronised();
-    }
-    return result;
 }
 
 void gwi_held_context_gone(uint64_t context)
@@ -186,7 +158,7 @@ void gwi_held_context_gone(uint64_t context)
         if (held->context == context && (held->kind == GWI_HELD_PLAIN || held->kind == GWI_HELD_MANAGED)) {
             gw_pages *pages = &held->card->pages;
             pages->retiring = true;
-            host = block_drop(held, &host_bytes);
+            host = gwi_block_drop(held, &host_bytes);
             pages->retiring = false;
         }
         gwi_unlock();

@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-bool gwi_rehearses(uint64_t address)
-{
-    if (gwi_physical_is_ours(address))
-        return true;
-    if (address == 0 || !gwi_lock())
-        return false;
-    bool is_ours = gwi_held_at(address) != NULL || gwi_addresses_are_ours(address);
-    gwi_unlock();
-    return is_ours;
-}
-
 static void put_int(void *data, int value)
 {
     memcpy(data, &value, sizeof value);

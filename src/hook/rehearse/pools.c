@@ -135,30 +135,12 @@ GWI_REHEARSE(cuMemAllocFromPoolAsync)(CUdeviceptr *dptr, size_t bytesize, CUmemo
     return pool == NULL ? CUDA_ERROR_INVALID_VALUE : alloc_async(dptr, bytesize, pool);
 }
 
-GWI_REHEARSE(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream)
+void gwi_pool_block_drop(gwi_held *held)
 {
-    /* no work is pending, so the memory is free at once */
-    if (!gwi_rehearses(dptr))
-        return GWI_DRIVER(cuMemFreeAsync)(dptr, hStream);
-    int result = gwi_driver_state();
-    if (result != 0)
-        return result;
-    if (!gwi_lock())
-        return CUDA_ERROR_INVALID_VALUE;
-    gwi_held *held = gwi_held_at(dptr);
-    bool is_ours = held != NULL && held->range.base == dptr && held->kind == GWI_HELD_POOL;
-    bool is_plain = held != NULL && held->range.base == dptr && held->kind == GWI_HELD_PLAIN;
-    if (is_ours) {
-        gwi_held_remove(held);
-        gw_pool_unuse(&held->pool->books, held->range.bytes);
-        gw_pool_free(&held->pool->books, held->range.base, held->range.bytes);
-    }
-    gwi_unlock();
-    if (is_ours)
-        free(held);
-    if (is_plain)
-        return gwi_rehearse_cuMemFree_v2(dptr);
-    return is_ours ? 0 : CUDA_ERROR_INVALID_VALUE;
+    gwi_held_remove(held);
+    gw_pool_unuse(&held->pool->books, held->range.bytes);
+    gw_pool_free(&held->pool->books, held->range.base, held->range.bytes);
+    free(held);
 }
 
 /* ---- trim ---- */

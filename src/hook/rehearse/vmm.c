@@ -15,9 +15,6 @@ struct gwi_physical {
     CUmemAllocationProp properties;
 };
 
-/* Handles are addresses of the driver's structures in a real run, so no handle has these upper bits. */
-static const uint64_t first_handle = (uint64_t)0x7265 << 48;
-
 enum { BUCKETS = 4096 };
 static gwi_physical *buckets[BUCKETS]; /* owned; with the lock */
 static uint64_t handles_made;
@@ -33,11 +30,6 @@ static gwi_physical *physical_find(uint64_t handle)
     while (physical != NULL && physical->handle != handle)
         physical = physical->next;
     return physical;
-}
-
-bool gwi_physical_is_ours(uint64_t handle)
-{
-    return handle >> 48 == first_handle >> 48;
 }
 
 /* Free physical memory that has neither handles nor mappings. With the lock. */
@@ -64,7 +56,7 @@ static int physical_add(gwi_card *card, size_t bytes, const CUmemAllocationProp 
     }
     bool done = gwi_card_take(card, bytes);
     if (done) {
-        *physical = (gwi_physical){.handle = first_handle + ++handles_made,
+        *physical = (gwi_physical){.handle = GWI_PHYSICAL_FIRST + ++handles_made,
                                    .bytes = bytes,
                                    .card = card,
                                    .handle_count = 1,
