@@ -19,13 +19,13 @@ SUFFIXES = (".c", ".h", ".cpp", ".cu", ".def")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 # The order inside a folder; "." has the files of the folder itself. Tests may include headers of any subfolder.
 SUBFOLDERS = {
-    "src/hook": ("core", "python", "stack", "torch", "."),
+    "src/hook": ("core", "python", "stack", "torch", "rehearse", "."),
     "src/verdict": ("finding", "topics", "from_log", "engine", "causes", "lookup"),
 }
 TEST = re.compile(r"_(test|testlib|testplugin|bench)\.[ch]$")
 # apigen writes these into the build folder.
 GENERATED = "src/api"
-GENERATED_HEADER = re.compile(r"^gw_(api|api_proto|hook_special|virt_calls|cuda_calls)\.h$")
+GENERATED_HEADER = re.compile(r"^gw_(api|api_proto|hook_special|hook_rehearsal|virt_calls|cuda_calls)\.h$")
 
 # Tests that try an internal part: file, header.
 EXCEPTIONS = {
@@ -41,6 +41,9 @@ EXCEPTIONS = {
     # Text files that are built into a test as the cards are into the virtual driver.
     ("tests/conformance/conformance.c", "gwi_embedded.h"),
     ("tests/conformance/options.c", "gwi_embedded.h"),
+    ("tests/rehearse/calls.c", "gwi_embedded.h"),
+    ("tests/rehearse/work.c", "gwi_embedded.h"),
+    ("tests/rehearse/iterations.c", "gwi_embedded.h"),
     # The tests read the facade's symbols with the reader that writes them.
     ("tests/hook/hook_test.c", "gwi_elf.h"),
     ("tests/hook/real_test.c", "gwi_elf.h"),

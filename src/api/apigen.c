@@ -1275,7 +1275,7 @@ static void put_own_call(FILE *out, const row *r, stand_in how)
                                         [STAND_LAUNCH] = "launch",
                                         [STAND_CHECK] = "refuse",
                                         [STAND_REFUSE] = "refuse"};
-    static const int argument_count[] = {[STAND_COPY] = 3, [STAND_FILL] = 1, [STAND_LAUNCH] = 1, [STAND_REFUSE] = 0};
+    static const int argument_count[] = {[STAND_COPY] = 3, [STAND_FILL] = 3, [STAND_LAUNCH] = 1, [STAND_REFUSE] = 0};
     fprintf(out, "return gwi_rehearse_%s(GW_FN_%s", names[how], r->symbol);
     for (int i = 0; i < argument_count[how]; i++) {
         fputs(", ", out);

@@ -330,8 +330,7 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "failure", failure_object(verdict));
     json_object_object_add(root, "kept", kept_array(verdict));
     json_object_object_add(root, "leaks", leak_array(verdict));
-    if (verdict->rehearsal != NULL)
-        json_object_object_add(root, "rehearsal", rehearsal_object(verdict->rehearsal));
+    json_object_object_add(root, "rehearsal", verdict->rehearsal == NULL ? NULL : rehearsal_object(verdict->rehearsal));
     json_object_object_add(root, "attempts", attempt_array(verdict));
     json_object_object_add(root, "interventions", strings(&verdict->interventions));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));

@@ -142,9 +142,11 @@ static void write_head(gw_text *line, const gw_verdict *verdict, bool running, s
         add_cut(line, verdict->question->text, QUESTION_BYTES_MAX);
     else if (verdict->log != NULL)
         gw_text_add_str(line, verdict->log);
-    else if (verdict->snapshot == NULL)
+    else if (verdict->rehearsal != NULL)
+        gw_text_add_str(line, ", rehearsed (nothing was computed),");
+    if (verdict->snapshot == NULL && verdict->log == NULL && !asked)
         add_ending(line, verdict, running);
-    else
+    else if (verdict->snapshot != NULL && verdict->log == NULL && !asked)
         gw_text_addf(line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
     add_gpus(line, verdict);
 }

@@ -10,11 +10,10 @@
 #include "gw_recording.h"
 #include "gw_render.h"
 #include "gw_verdict.h"
+#include "seeds.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 typedef struct source {
     const uint8_t *at, *end;
@@ -212,6 +211,8 @@ static void judge(gw_model *model, bool all)
     if (verdict->headline == NULL || verdict->headline[0] == '\0')
         abort();
     gw_render_text(verdict, &style, &text);
+    if (verdict->rehearsal != NULL)
+        gw_render_rehearsal(verdict, &style, &text);
     gw_text_clear(&text);
     if (gw_render_json(verdict, &text, &err) != GW_OK)
         abort();
@@ -240,4 +241,38 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         judge(model, bytes & 1);
     gw_model_free(model);
     return 0;
+}
+
+/* ---- seeds ---- */
+
+enum { SHIFT = 192, GIB = 30 }; /* take_number(): a byte, shifted left by the form less 192 */
+
+/* Write an event of process 1: its kind and four arguments, each of them `value << shift`. */
+static void write_event(FILE *file, uint8_t kind, const uint8_t values[4], uint8_t shift)
+{
+    const uint8_t head[] = {5, GW_ITEM_EVENT, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0, values[0]};
+    fwrite(head, 1, sizeof head, file);
+    for (int i = 1; i < 4; i++) {
+        const uint8_t number[] = {(uint8_t)(SHIFT + (i < 3 ? shift : 0)), values[i]};
+        fwrite(number, 1, sizeof number, file);
+    }
+    fputc(0, file); /* no text */
+}
+
+/* A rehearsal of which every event is told, and one that was ended. */
+static void write_seeds(const char *folder)
+{
+    static const uint8_t command_ended[] = {1, GW_ITEM_EXIT, 0, 0, 1, 1, 0, 0, 0},
+                         by_gpuwhy[] = {1, GW_ITEM_SUPERVISOR, 0, 0, GW_FACT_REHEARSAL_ENDED, 4, 't', 'i', 'm', 'e'};
+    for (size_t seed = 0; seed < 2; seed++) {
+        FILE *file = open_seed(folder, seed);
+        if (file == NULL)
+            continue;
+        for (uint8_t what = 0; what < GW_REHEARSAL_FACT_COUNT; what++)
+            write_event(file, GW_EV_REHEARSAL, (const uint8_t[]){what, 4, 1, 0}, GIB);
+        if (seed == 1)
+            fwrite(by_gpuwhy, 1, sizeof by_gpuwhy, file);
+        fwrite(command_ended, 1, sizeof command_ended, file);
+        fclose(file);
+    }
 }

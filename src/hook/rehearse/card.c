@@ -21,30 +21,17 @@ static uint64_t limit_bytes; /* 0: the card's own size */
 
 bool gwi_rehearsal_is_on;
 
-/* ---- the layer ---- */
-
-static void *rehearsal_layer(unsigned fn, void *next)
+void gwi_cards_limit(uint64_t bytes)
 {
-    (void)next; /* this is the lowest layer: its functions call the driver */
-    return gwi_rehearsal_of(fn);
-}
-
-void gwi_rehearse_begin(void)
-{
-    const char *text = getenv("GPUWHY_REHEARSE");
-    if (text == NULL || text[0] == '\0')
-        return;
-    char *rest = NULL;
-    limit_bytes = strtoull(text, &rest, 10);
-    if (strncmp(rest, ",iterations=", 12) == 0)
-        gwi_steady_want(strtoull(rest + 12, NULL, 10));
-    gwi_rehearsal_is_on = true;
-    gwi_layer_add(rehearsal_layer);
+    limit_bytes = bytes;
 }
 
 /* ---- addresses ---- */
 
-uint64_t gwi_addresses_reserve(uint64_t bytes)
+static gw_ranges ours; /* owned; with the lock; grows only, so that an old address never reaches the driver */
+
+/* Reserve addresses in the driver, or else in the process. Returns 0 if both fail. */
+static uint64_t reserve(uint64_t bytes)
 {
     CUdeviceptr base = 0;
     if (GWI_DRIVER(cuMemAddressReserve) != NULL &&
@@ -57,12 +44,25 @@ uint64_t gwi_addresses_reserve(uint64_t bytes)
                : ((uintptr_t)map + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
 }
 
-bool gwi_cards_reserve(uint64_t address)
+uint64_t gwi_addresses_reserve(uint64_t bytes)
 {
-    for (int i = 0; i < GWI_CARDS_MAX; i++)
-        if (cards[i].ready && address - cards[i].range_base < cards[i].range_bytes)
-            return true;
-    return false;
+    gw_range *range = calloc(1, sizeof *range);
+    uint64_t base = range != NULL ? reserve(bytes) : 0;
+    bool added = false;
+    if (base != 0 && gwi_lock()) {
+        range->base = base;
+        range->bytes = bytes;
+        added = gw_ranges_add(&ours, range);
+        gwi_unlock();
+    }
+    if (!added)
+        free(range);
+    return added ? base : 0;
+}
+
+bool gwi_addresses_are_ours(uint64_t address)
+{
+    return gw_ranges_at(&ours, address) != NULL;
 }
 
 /* Put the driver's chunks among the addresses, as they are when the first block is allocated. */
@@ -120,8 +120,10 @@ void gwi_card_measure(gwi_card *card)
     uint64_t extra, share = gwi_own_memory_read(card->device, &extra);
     size_t free_bytes = 0, total = 0;
     if (share == UINT64_MAX && GWI_DRIVER(cuMemGetInfo_v2) != NULL &&
-        GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes)
-        share = total - free_bytes - usual_extra_bytes;
+        GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes) {
+        extra = usual_extra_bytes;
+        share = total - free_bytes - extra;
+    }
     if (!gwi_lock())
         return;
     bool has_grown = share != UINT64_MAX && share > card->share_bytes;
@@ -148,8 +150,6 @@ static bool card_begin(gwi_card *card, int device)
     if (!card->ready) {
         card->device = device;
         card->total_bytes = seen;
-        card->range_base = base;
-        card->range_bytes = range;
         card->pages = (gw_pages){.take = gwi_card_take, .give = gwi_card_give, .card = card};
         card->ready = gw_places_add(&card->pages.addresses, base, range);
         pages_as_in_driver(card);
@@ -184,6 +184,22 @@ int gwi_here_find(gwi_here *ret_here)
         return CUDA_ERROR_OUT_OF_MEMORY;
     gwi_card_measure(ret_here->card);
     return 0;
+}
+
+void gwi_cards_share_gone(void)
+{
+    if (!gwi_lock())
+        return;
+    for (int i = 0; i < GWI_CARDS_MAX; i++)
+        cards[i].share_bytes = 0; /* until it is measured again */
+    gwi_unlock();
+}
+
+int gwi_driver_state(void)
+{
+    CUcontext context = NULL;
+    int result = GWI_DRIVER(cuCtxGetCurrent)(&context);
+    return result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED ? result : 0;
 }
 
 void gwi_card_tell(gwi_card *card)

@@ -1,10 +1,10 @@
-/* Copies and fills of a rehearsal: skipped. What is read back is zero. */
+/* Copies of a rehearsal: skipped. What is read back is zero. */
 #include "gw_hook_rehearsal.h"
 #include "gwi_rehearse.h"
 
 #include <string.h>
 
-enum { COPIED_BYTES_PER_US = 1000000, FILLED_NS = 5000, COPY_NS = 5000 };
+enum { COPIED_BYTES_PER_US = 1000000, COPY_NS = 5000 };
 
 /* True if the host can use the memory at an address: the driver does not know it, or says that it is the host's; or it
  * is managed memory of the books. */
@@ -22,32 +22,54 @@ static bool is_host(uint64_t address)
     return is_managed;
 }
 
-/* True if the address lies in a live block, or is not ours. */
-static bool is_live(uint64_t address)
+/* True if all bytes lie in live memory of the books, or the address is not ours. */
+static bool is_live(uint64_t address, uint64_t bytes)
 {
-    if (!gwi_rehearses(address))
+    if (bytes == 0 || !gwi_rehearses(address))
         return true;
     if (!gwi_lock())
         return false;
-    bool is_live = gwi_held_at(address) != NULL;
+    bool is_live = gwi_held_covers(address, bytes);
     gwi_unlock();
     return is_live;
 }
 
-/* True for copies whose rows and planes lie apart; `to` is then only the first byte. */
+/* True if the driver would accept the address as that of device memory. */
+static bool is_device(uint64_t address)
+{
+    unsigned type;
+    return gwi_rehearses(address) ||
+           GWI_DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == 0;
+}
+
+/* Return 0 if a context is current, or the driver's error. */
+static int context_state(void)
+{
+    CUcontext context = NULL;
+    int result = GWI_DRIVER(cuCtxGetCurrent)(&context);
+    return result == 0 && context == NULL ? CUDA_ERROR_INVALID_CONTEXT : result;
+}
+
+static bool name_has(unsigned fn, const char *part)
+{
+    return strstr(gw_api_fns[fn].symbol, part) != NULL;
+}
+
+/* True for copies of which `to` and `from` are only the first bytes. */
 static bool has_rows(unsigned fn)
 {
-    return strstr(gw_api_fns[fn].symbol, "2D") != NULL || strstr(gw_api_fns[fn].symbol, "3D") != NULL ||
-           strstr(gw_api_fns[fn].symbol, "Batch") != NULL;
+    return name_has(fn, "2D") || name_has(fn, "3D");
 }
 
 int gwi_rehearse_copy(unsigned fn, uint64_t to, uint64_t from, uint64_t bytes)
 {
-    CUcontext context = NULL;
-    int result = GWI_DRIVER(cuCtxGetCurrent)(&context);
-    if (result != 0 || context == NULL)
-        return result != 0 ? result : CUDA_ERROR_INVALID_CONTEXT;
-    if (!is_live(to) || !is_live(from))
+    int result = context_state();
+    uint64_t checked = has_rows(fn) ? bytes > 0 : bytes;
+    if (result != 0)
+        return result;
+    if (!is_live(to, checked) || !is_live(from, checked))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > 0 && (name_has(fn, "DtoD") || name_has(fn, "Peer")) && (!is_device(to) || !is_device(from)))
         return CUDA_ERROR_INVALID_VALUE;
     bool to_host = is_host(to), from_host = is_host(from);
     if (to_host && bytes > 0 && !has_rows(fn)) {
@@ -62,92 +84,282 @@ int gwi_rehearse_copy(unsigned fn, uint64_t to, uint64_t from, uint64_t bytes)
     return 0;
 }
 
-/* ---- copies of rows to the host ---- */
+/* ---- copies of rows ---- */
 
-static void zero_rows(char *to, size_t pitch, size_t bytes, size_t rows)
+/* One side of such a copy. */
+typedef struct side {
+    CUmemorytype type;
+    uint64_t base; /* of the first byte that is copied, once side_begin() has run */
+    size_t x, y, z, pitch, height;
+} side;
+
+static side to_side(const CUDA_MEMCPY3D *copy)
 {
-    for (size_t row = 0; row < rows; row++)
-        memset(to + row * pitch, 0, bytes);
+    uint64_t base = copy->dstMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)copy->dstHost : copy->dstDevice;
+    return (side){copy->dstMemoryType, base,           copy->dstXInBytes, copy->dstY,
+                  copy->dstZ,          copy->dstPitch, copy->dstHeight};
 }
 
-static void zero_copied2d(const CUDA_MEMCPY2D *copy)
+static side from_side(const CUDA_MEMCPY3D *copy)
 {
-    bool is_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
-    bool ours = copy->srcMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->srcDevice);
-    if (is_host && ours && copy->dstHost != NULL)
-        zero_rows((char *)copy->dstHost + copy->dstY * copy->dstPitch + copy->dstXInBytes, copy->dstPitch,
-                  copy->WidthInBytes, copy->Height);
+    uint64_t base = copy->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)copy->srcHost : copy->srcDevice;
+    return (side){copy->srcMemoryType, base,           copy->srcXInBytes, copy->srcY,
+                  copy->srcZ,          copy->srcPitch, copy->srcHeight};
 }
 
-static bool names_ours2d(const CUDA_MEMCPY2D *copy)
+/* Fill in what the copy leaves open, and check that the rows lie in live memory. Arrays are the driver's. */
+static bool side_begin(side *s, size_t width, size_t height, size_t depth)
 {
-    return copy != NULL && ((copy->dstMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->dstDevice)) ||
-                            (copy->srcMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->srcDevice)));
+    if (s->type == CU_MEMORYTYPE_ARRAY)
+        return true;
+    s->pitch = s->pitch != 0 ? s->pitch : width + s->x;
+    s->height = s->height != 0 ? s->height : height + s->y;
+    if (s->pitch < width || s->height < height || s->pitch > SIZE_MAX / 2 / (s->height + 1) / (depth + s->z + 1))
+        return false;
+    s->base += (s->z * s->height + s->y) * s->pitch + s->x;
+    return s->type == CU_MEMORYTYPE_HOST || is_live(s->base, ((depth - 1) * s->height + height - 1) * s->pitch + width);
 }
 
-static int copied2d(const CUDA_MEMCPY2D *copy)
+static bool side_is_host(const side *s)
 {
-    zero_copied2d(copy);
+    return s->type != CU_MEMORYTYPE_ARRAY && (s->type == CU_MEMORYTYPE_HOST || is_host(s->base));
+}
+
+static void rows_to_host(const side *to, const side *from, const CUDA_MEMCPY3D *copy)
+{
+    bool from_host = side_is_host(from);
+    for (size_t z = 0; z < copy->Depth; z++)
+        for (size_t y = 0; y < copy->Height; y++) {
+            void *row = (void *)(uintptr_t)(to->base + (z * to->height + y) * to->pitch);
+            if (from_host)
+                memmove(row, (const void *)(uintptr_t)(from->base + (z * from->height + y) * from->pitch),
+                        copy->WidthInBytes);
+            else
+                memset(row, 0, copy->WidthInBytes);
+        }
+}
+
+static bool names_ours(const CUDA_MEMCPY3D *copy)
+{
+    bool to = copy->dstMemoryType == CU_MEMORYTYPE_DEVICE || copy->dstMemoryType == CU_MEMORYTYPE_UNIFIED;
+    bool from = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE || copy->srcMemoryType == CU_MEMORYTYPE_UNIFIED;
+    return (to && gwi_rehearses(copy->dstDevice)) || (from && gwi_rehearses(copy->srcDevice));
+}
+
+static int copied(const CUDA_MEMCPY3D *copy)
+{
+    side to = to_side(copy), from = from_side(copy);
+    int result = context_state();
+    if (result != 0 || copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0)
+        return result;
+    if (!side_begin(&from, copy->WidthInBytes, copy->Height, copy->Depth) ||
+        !side_begin(&to, copy->WidthInBytes, copy->Height, copy->Depth))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (side_is_host(&to))
+        rows_to_host(&to, &from, copy);
     gwi_clock_pass(COPY_NS);
-    gwi_steady_copy(copy->WidthInBytes * copy->Height, copy->dstMemoryType == CU_MEMORYTYPE_HOST);
+    if (side_is_host(&to) != side_is_host(&from))
+        gwi_steady_copy(copy->WidthInBytes * copy->Height * copy->Depth, side_is_host(&to));
     return 0;
+}
+
+static CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D *copy)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = copy->srcXInBytes,
+                           .srcY = copy->srcY,
+                           .srcMemoryType = copy->srcMemoryType,
+                           .srcHost = copy->srcHost,
+                           .srcDevice = copy->srcDevice,
+                           .srcPitch = copy->srcPitch,
+                           .dstXInBytes = copy->dstXInBytes,
+                           .dstY = copy->dstY,
+                           .dstMemoryType = copy->dstMemoryType,
+                           .dstHost = copy->dstHost,
+                           .dstDevice = copy->dstDevice,
+                           .dstPitch = copy->dstPitch,
+                           .WidthInBytes = copy->WidthInBytes,
+                           .Height = copy->Height,
+                           .Depth = 1};
+}
+
+/* Make the copy here and return true if it names memory of the books. */
+static bool made2d(const CUDA_MEMCPY2D *copy, int *ret_result)
+{
+    if (copy == NULL)
+        return false;
+    CUDA_MEMCPY3D shape = flat(copy);
+    if (!names_ours(&shape))
+        return false;
+    *ret_result = copied(&shape);
+    return true;
+}
+
+static bool made3d(const CUDA_MEMCPY3D *copy, int *ret_result)
+{
+    if (copy == NULL || !names_ours(copy))
+        return false;
+    *ret_result = copied(copy);
+    return true;
+}
+
+static bool made_peer(const CUDA_MEMCPY3D_PEER *copy, int *ret_result)
+{
+    _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER), "only the contexts are reserved in one");
+    CUDA_MEMCPY3D shape;
+    if (copy == NULL)
+        return false;
+    memcpy(&shape, copy, sizeof shape);
+    return made3d(&shape, ret_result);
 }
 
 GWI_REHEARSE(cuMemcpy2D_v2)(const CUDA_MEMCPY2D *pCopy)
 {
-    return names_ours2d(pCopy) ? copied2d(pCopy) : GWI_DRIVER(cuMemcpy2D_v2)(pCopy);
+    int result;
+    return made2d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy2D_v2)(pCopy);
 }
 
 GWI_REHEARSE(cuMemcpy2DUnaligned_v2)(const CUDA_MEMCPY2D *pCopy)
 {
-    return names_ours2d(pCopy) ? copied2d(pCopy) : GWI_DRIVER(cuMemcpy2DUnaligned_v2)(pCopy);
+    int result;
+    return made2d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy2DUnaligned_v2)(pCopy);
 }
 
 GWI_REHEARSE(cuMemcpy2DAsync_v2)(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
-    return names_ours2d(pCopy) ? copied2d(pCopy) : GWI_DRIVER(cuMemcpy2DAsync_v2)(pCopy, hStream);
-}
-
-static bool names_ours3d(const CUDA_MEMCPY3D *copy)
-{
-    return copy != NULL && ((copy->dstMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->dstDevice)) ||
-                            (copy->srcMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->srcDevice)));
-}
-
-static int copied3d(const CUDA_MEMCPY3D *copy)
-{
-    bool ours = copy->srcMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->srcDevice);
-    if (ours && copy->dstMemoryType == CU_MEMORYTYPE_HOST && copy->dstHost != NULL)
-        for (size_t z = 0; z < copy->Depth; z++)
-            zero_rows((char *)copy->dstHost + ((copy->dstZ + z) * copy->dstHeight + copy->dstY) * copy->dstPitch +
-                          copy->dstXInBytes,
-                      copy->dstPitch, copy->WidthInBytes, copy->Height);
-    gwi_clock_pass(COPY_NS);
-    gwi_steady_copy(copy->WidthInBytes * copy->Height * copy->Depth, copy->dstMemoryType == CU_MEMORYTYPE_HOST);
-    return 0;
+    int result;
+    return made2d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy2DAsync_v2)(pCopy, hStream);
 }
 
 GWI_REHEARSE(cuMemcpy3D_v2)(const CUDA_MEMCPY3D *pCopy)
 {
-    return names_ours3d(pCopy) ? copied3d(pCopy) : GWI_DRIVER(cuMemcpy3D_v2)(pCopy);
+    int result;
+    return made3d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3D_v2)(pCopy);
 }
 
 GWI_REHEARSE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    return names_ours3d(pCopy) ? copied3d(pCopy) : GWI_DRIVER(cuMemcpy3DAsync_v2)(pCopy, hStream);
+    int result;
+    return made3d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3DAsync_v2)(pCopy, hStream);
 }
 
-/* ---- fills ---- */
-
-int gwi_rehearse_fill(unsigned fn, uint64_t to)
+GWI_REHEARSE(cuMemcpy3DPeer)(const CUDA_MEMCPY3D_PEER *pCopy)
 {
-    (void)fn;
-    CUcontext context = NULL;
-    int result = GWI_DRIVER(cuCtxGetCurrent)(&context);
-    if (result != 0 || context == NULL)
-        return result != 0 ? result : CUDA_ERROR_INVALID_CONTEXT;
-    if (!is_live(to))
-        return CUDA_ERROR_INVALID_VALUE;
-    gwi_clock_pass(FILLED_NS);
-    return 0;
+    int result;
+    return made_peer(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3DPeer)(pCopy);
+}
+
+GWI_REHEARSE(cuMemcpy3DPeerAsync)(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    int result;
+    return made_peer(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3DPeerAsync)(pCopy, hStream);
+}
+
+/* ---- batches: each copy is made here or by the driver ---- */
+
+static bool batch_names_ours(const CUdeviceptr *to, const CUdeviceptr *from, size_t count)
+{
+    for (size_t i = 0; to != NULL && from != NULL && i < count; i++)
+        if (gwi_rehearses(to[i]) || gwi_rehearses(from[i]))
+            return true;
+    return false;
+}
+
+/* Make the copies one by one. *ret_failed is the index of the one that failed. */
+static int batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count, CUstream stream,
+                 size_t *ret_failed)
+{
+    int result = sizes == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
+    for (size_t i = 0; result == 0 && i < count; i++) {
+        if (gwi_rehearses(to[i]) || gwi_rehearses(from[i]))
+            result = gwi_rehearse_copy(GW_FN_cuMemcpyAsync, to[i], from[i], sizes[i]);
+        else
+            result = GWI_DRIVER(cuMemcpyAsync)(to[i], from[i], sizes[i], stream);
+        if (result != 0 && ret_failed != NULL)
+            *ret_failed = i;
+    }
+    return result;
+}
+
+GWI_REHEARSE(cuMemcpyBatchAsync)
+(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
+ size_t numAttrs, size_t *failIdx, CUstream hStream)
+{
+    if (batch_names_ours(dsts, srcs, count))
+        return batch(dsts, srcs, sizes, count, hStream, failIdx);
+    return GWI_DRIVER(cuMemcpyBatchAsync)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+}
+
+GWI_REHEARSE(cuMemcpyBatchAsync_v2)
+(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
+ size_t numAttrs, CUstream hStream)
+{
+    if (batch_names_ours(dsts, srcs, count))
+        return batch(dsts, srcs, sizes, count, hStream, NULL);
+    return GWI_DRIVER(cuMemcpyBatchAsync_v2)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+}
+
+static CUDA_MEMCPY3D operation(const CUDA_MEMCPY3D_BATCH_OP *op)
+{
+    bool to_array = op->dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY,
+         from_array = op->src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
+    CUDA_MEMCPY3D copy = {.WidthInBytes = op->extent.width,
+                          .Height = op->extent.height,
+                          .Depth = op->extent.depth,
+                          .dstMemoryType = to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED,
+                          .srcMemoryType = from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED};
+    if (!to_array) {
+        copy.dstDevice = op->dst.op.ptr.ptr;
+        copy.dstPitch = op->dst.op.ptr.rowLength;
+        copy.dstHeight = op->dst.op.ptr.layerHeight;
+    }
+    if (!from_array) {
+        copy.srcDevice = op->src.op.ptr.ptr;
+        copy.srcPitch = op->src.op.ptr.rowLength;
+        copy.srcHeight = op->src.op.ptr.layerHeight;
+    }
+    return copy;
+}
+
+static bool batch3d_names_ours(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+    bool ours = false;
+    for (size_t i = 0; ops != NULL && !ours && i < count; i++) {
+        CUDA_MEMCPY3D copy = operation(&ops[i]);
+        ours = names_ours(&copy);
+    }
+    return ours;
+}
+
+static int batch3d(CUDA_MEMCPY3D_BATCH_OP *ops, size_t count, unsigned long long flags, CUstream stream,
+                   size_t *ret_failed)
+{
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < count; i++) {
+        CUDA_MEMCPY3D copy = operation(&ops[i]);
+        if (names_ours(&copy))
+            result = copied(&copy);
+        else if (GWI_DRIVER(cuMemcpy3DBatchAsync_v2) != NULL)
+            result = GWI_DRIVER(cuMemcpy3DBatchAsync_v2)(1, &ops[i], flags, stream);
+        else
+            result = GWI_DRIVER(cuMemcpy3DBatchAsync)(1, &ops[i], NULL, flags, stream);
+        if (result != 0 && ret_failed != NULL)
+            *ret_failed = i;
+    }
+    return result;
+}
+
+GWI_REHEARSE(cuMemcpy3DBatchAsync)
+(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
+{
+    if (batch3d_names_ours(opList, numOps))
+        return batch3d(opList, numOps, flags, hStream, failIdx);
+    return GWI_DRIVER(cuMemcpy3DBatchAsync)(numOps, opList, failIdx, flags, hStream);
+}
+
+GWI_REHEARSE(cuMemcpy3DBatchAsync_v2)
+(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+{
+    if (batch3d_names_ours(opList, numOps))
+        return batch3d(opList, numOps, flags, hStream, NULL);
+    return GWI_DRIVER(cuMemcpy3DBatchAsync_v2)(numOps, opList, flags, hStream);
 }

@@ -30,7 +30,6 @@ typedef struct gwi_card {
     uint64_t extra_bytes;    /* what the driver holds for the card once it has a context */
     uint64_t peak_bytes;     /* most of held_bytes + share_bytes */
     uint64_t mirrored_bytes; /* of share_bytes: how much lies among the addresses of the pages */
-    uint64_t range_base, range_bytes; /* the addresses of the pages */
     gw_pages pages;
     uint64_t held_chunk; /* addresses that are free once a kernel was loaded; 0: they are free */
 } gwi_card;
@@ -52,7 +51,7 @@ typedef struct gwi_held {
     gwi_card *card;
     uint64_t context; /* the context that owns a plain block */
     uint64_t id;
-    bool freed;               /* in stream order */
+    bool accessible;          /* of a mapping: cuMemSetAccess() was called */
     gw_small_page *page;      /* of a small plain block */
     gwi_rehearsed_pool *pool; /* of a pool's block; borrowed */
     gwi_physical *physical;   /* of a mapping; borrowed */
@@ -66,6 +65,8 @@ typedef struct gwi_here {
 
 /* ---- card.c ---- */
 
+/* Set the size of the cards that the program sees; 0: the cards' own. With the lock, before the first call. */
+void gwi_cards_limit(uint64_t bytes);
 /* Find the current context and its card, and read the driver's share. Returns 0 or the driver's error. Call without the
  * lock. */
 int gwi_here_find(gwi_here *ret_here);
@@ -84,8 +85,8 @@ uint64_t gwi_addresses_reserve(uint64_t bytes);
 uint64_t gwi_cards_peak(void);
 /* Measure all cards once more, and write an event for each new peak. Call without the lock. */
 void gwi_cards_settle(void);
-/* True if the address lies in the range that was reserved for a card's pages. With the lock. */
-bool gwi_cards_reserve(uint64_t address);
+/* True if gwi_addresses_reserve() has ever returned a range with this address. With the lock. */
+bool gwi_addresses_are_ours(uint64_t address);
 /* The first kernel was loaded: the driver frees addresses that it held for it. With the lock. */
 void gwi_cards_launched(void);
 
@@ -95,6 +96,8 @@ gwi_held *gwi_held_at(uint64_t address);
 gwi_held *gwi_held_from(uint64_t address);
 bool gwi_held_add(gwi_held *held);
 void gwi_held_remove(gwi_held *held);
+/* True if all bytes lie in one block, or in mappings side by side that the card may access. */
+bool gwi_held_covers(uint64_t address, uint64_t bytes);
 
 /* ---- what generated functions call ---- */
 
@@ -103,7 +106,7 @@ bool gwi_rehearses(uint64_t address_or_handle);
 /* True if a launch on this stream is skipped. A launch that is captured is not: it only adds a node to a graph. */
 bool gwi_rehearses_launch(uint64_t stream);
 int gwi_rehearse_copy(unsigned fn, uint64_t to, uint64_t from, uint64_t bytes);
-int gwi_rehearse_fill(unsigned fn, uint64_t to);
+int gwi_rehearse_fill(unsigned fn, uint64_t to, uint64_t value, uint64_t bytes);
 int gwi_rehearse_launch(unsigned fn, uint64_t function);
 /* Refuse a call that the rehearsal does not understand: record its name and return 801. */
 int gwi_rehearse_refuse(unsigned fn);
@@ -113,16 +116,33 @@ int gwi_rehearse_refuse(unsigned fn);
 /* Read GPUWHY_REHEARSE and add the layer. With the lock, before the driver's functions are stored. */
 void gwi_rehearse_begin(void);
 extern GWI_HIDDEN bool gwi_rehearsal_is_on;
-/* True for a handle that gwi_rehearse_cuMemCreate() made. With the lock. */
-bool gwi_physical_is_ours(uint64_t handle);
-/* True if the address lies in the range of a pool. With the lock. */
-bool gwi_pools_reserve(uint64_t address);
+/* The first handle of physical memory. Handles are addresses of the driver's structures in a real run, so no handle of
+ * the driver has these upper bits. */
+#define GWI_PHYSICAL_FIRST ((uint64_t)0x7265 << 48)
+/* True for a handle that gwi_rehearse_cuMemCreate() made. */
+static inline bool gwi_physical_is_ours(uint64_t handle)
+{
+    return handle >> 48 == GWI_PHYSICAL_FIRST >> 48;
+}
+/* Remove a plain or managed block. Returns the host memory to unmap, or NULL. With the lock. */
+void *gwi_block_drop(gwi_held *held, size_t *ret_bytes);
+/* Remove a block of a pool. With the lock. */
+void gwi_pool_block_drop(gwi_held *held);
 /* Return the driver's handle of a pool; 0 for NULL. */
 uint64_t gwi_pool_handle(const gwi_rehearsed_pool *pool);
 /* Return unused memory of pools, as the driver does at a synchronisation. Call without the lock. */
 void gwi_pools_synchronised(void);
 /* Remove the memory of a destroyed context. Call without the lock. */
 void gwi_held_context_gone(uint64_t context);
+/* Remove the pools of a device whose primary context has ended. Call without the lock. */
+void gwi_pools_device_gone(int device);
+/* A context has ended, so the driver holds less for the process. Call without the lock. */
+void gwi_cards_share_gone(void);
+/* Return 0 if calls can be answered from the books: not before cuInit(), nor in a forked child. A context need not be
+ * current. Call without the lock. */
+int gwi_driver_state(void);
+/* True if the range lies in live managed memory of the books. Call without the lock. */
+bool gwi_is_managed(uint64_t address, uint64_t bytes);
 /* steady.c: note a launch, or a copy from or to the host. */
 void gwi_steady_launch(uint64_t function);
 void gwi_steady_copy(uint64_t bytes, bool to_host);

@@ -82,11 +82,16 @@ GWI_REHEARSE(cuMemAllocPitch_v2)
     return result;
 }
 
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + GW_PAGE_BYTES - 1) / GW_PAGE_BYTES * GW_PAGE_BYTES;
+}
+
 /* The host may use managed memory directly, so host memory stands behind it. It counts as if the card held all of it,
  * because that is the most that a run can need. */
 static int managed_alloc(const gwi_here *here, size_t bytes, uint64_t *ret_address)
 {
-    uint64_t whole = (bytes + GW_PAGE_BYTES - 1) / GW_PAGE_BYTES * GW_PAGE_BYTES;
+    uint64_t whole = whole_pages(bytes);
     if (whole < bytes || !gwi_lock())
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool done = gwi_card_take(here->card, whole);
@@ -95,7 +100,7 @@ static int managed_alloc(const gwi_here *here, size_t bytes, uint64_t *ret_addre
         return CUDA_ERROR_OUT_OF_MEMORY;
     char *map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     bool locked = gwi_lock();
-    done = locked && map != MAP_FAILED && block_add(here, GWI_HELD_MANAGED, (uintptr_t)map, whole, NULL);
+    done = locked && map != MAP_FAILED && block_add(here, GWI_HELD_MANAGED, (uintptr_t)map, bytes, NULL);
     if (!done && locked)
         gwi_card_give(here->card, whole);
     if (locked)
@@ -124,48 +129,19 @@ GWI_REHEARSE(cuMemAllocManaged)(CUdeviceptr *dptr, size_t bytesize, unsigned int
 
 /* ---- free ---- */
 
-/* Remove a plain or managed block. Returns the host memory to unmap, or NULL. With the lock. */
-static void *block_drop(gwi_held *held, size_t *ret_bytes)
+void *gwi_block_drop(gwi_held *held, size_t *ret_bytes)
 {
     void *host = NULL;
     gwi_held_remove(held);
     if (held->kind == GWI_HELD_MANAGED) {
-        gwi_card_give(held->card, held->range.bytes);
+        *ret_bytes = whole_pages(held->range.bytes);
+        gwi_card_give(held->card, *ret_bytes);
         host = (void *)(uintptr_t)held->range.base;
-        *ret_bytes = held->range.bytes;
     } else {
         gw_pages_free(&held->card->pages, held->range.base, held->range.bytes, held->page);
     }
     free(held);
     return host;
-}
-
-GWI_REHEARSE(cuMemFree_v2)(CUdeviceptr dptr)
-{
-    gwi_here here;
-    size_t host_bytes = 0;
-    void *host = NULL;
-    int result = gwi_here_find(&here);
-    if (result != 0 || dptr == 0)
-        return result;
-    if (!gwi_rehearses(dptr))
-        return GWI_DRIVER(cuMemFree_v2)(dptr);
-    if (!gwi_lock())
-        return CUDA_ERROR_INVALID_VALUE;
-    gwi_held *held = gwi_held_at(dptr);
-    bool is_pool = held != NULL && held->kind == GWI_HELD_POOL;
-    if (held == NULL || held->range.base != dptr || held->kind == GWI_HELD_MAPPED)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (!is_pool)
-        host = block_drop(held, &host_bytes);
-    gwi_unlock();
-    if (host != NULL)
-        munmap(host, host_bytes);
-    if (is_pool) { /* cuMemFree waits, then frees */
-        result = gwi_rehearse_cuMemFreeAsync(dptr, NULL);
-        gwi_pools_synchronised();
-    }
-    return result;
 }
 
 void gwi_held_context_gone(uint64_t context)
@@ -176,15 +152,20 @@ void gwi_held_context_gone(uint64_t context)
         gwi_held *held = gwi_held_from(at);
         if (held == NULL) {
             gwi_unlock();
-            return;
+            break;
         }
         at = held->range.base + held->range.bytes;
-        if (held->context == context && (held->kind == GWI_HELD_PLAIN || held->kind == GWI_HELD_MANAGED))
-            host = block_drop(held, &host_bytes);
+        if (held->context == context && (held->kind == GWI_HELD_PLAIN || held->kind == GWI_HELD_MANAGED)) {
+            gw_pages *pages = &held->card->pages;
+            pages->retiring = true;
+            host = gwi_block_drop(held, &host_bytes);
+            pages->retiring = false;
+        }
         gwi_unlock();
         if (host != NULL)
             munmap(host, host_bytes);
     }
+    gwi_cards_share_gone();
 }
 
 GWI_REHEARSE(cuCtxDestroy_v2)(CUcontext ctx)
@@ -195,22 +176,72 @@ GWI_REHEARSE(cuCtxDestroy_v2)(CUcontext ctx)
     return result;
 }
 
-GWI_REHEARSE(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
+GWI_REHEARSE(cuCtxDestroy)(CUcontext ctx)
+{
+    int result = GWI_DRIVER(cuCtxDestroy)(ctx);
+    if (result == 0)
+        gwi_held_context_gone((uint64_t)(uintptr_t)ctx);
+    return result;
+}
+
+static bool primary_is_active(CUdevice device)
+{
+    unsigned flags = 0;
+    int active = 0;
+    return GWI_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) == 0 && active != 0;
+}
+
+/* Return the primary context of a device, or NULL if it is not active. */
+static CUcontext primary_of(CUdevice device)
 {
     CUcontext context = NULL;
-    bool known = GWI_DRIVER(cuDevicePrimaryCtxRetain)(&context, dev) == 0;
-    if (known)
-        GWI_DRIVER(cuDevicePrimaryCtxRelease_v2)(dev);
-    int result = GWI_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
-    if (result == 0 && known)
+    if (!primary_is_active(device) || GWI_DRIVER(cuDevicePrimaryCtxRetain)(&context, device) != 0)
+        return NULL;
+    GWI_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
+    return context;
+}
+
+/* Remove the memory of a primary context that the driver's call has ended. */
+static int primary_ended(int result, CUdevice device, CUcontext context)
+{
+    if (result == 0 && context != NULL && !primary_is_active(device)) {
         gwi_held_context_gone((uint64_t)(uintptr_t)context);
+        gwi_pools_device_gone(device);
+    }
     return result;
+}
+
+GWI_REHEARSE(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
+{
+    CUcontext context = primary_of(dev);
+    return primary_ended(GWI_DRIVER(cuDevicePrimaryCtxReset_v2)(dev), dev, context);
+}
+
+GWI_REHEARSE(cuDevicePrimaryCtxReset)(CUdevice dev)
+{
+    CUcontext context = primary_of(dev);
+    return primary_ended(GWI_DRIVER(cuDevicePrimaryCtxReset)(dev), dev, context);
+}
+
+GWI_REHEARSE(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
+{
+    CUcontext context = primary_of(dev);
+    return primary_ended(GWI_DRIVER(cuDevicePrimaryCtxRelease_v2)(dev), dev, context);
+}
+
+GWI_REHEARSE(cuDevicePrimaryCtxRelease)(CUdevice dev)
+{
+    CUcontext context = primary_of(dev);
+    return primary_ended(GWI_DRIVER(cuDevicePrimaryCtxRelease)(dev), dev, context);
 }
 
 GWI_REHEARSE(cuMemGetAddressRange_v2)(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     if (!gwi_rehearses(dptr))
         return GWI_DRIVER(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+    int result = gwi_driver_state();
+    if (result != 0)
+        return result;
     if (!gwi_lock())
         return CUDA_ERROR_INVALID_VALUE;
     const gwi_held *held = gwi_held_at(dptr);

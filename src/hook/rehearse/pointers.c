@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-bool gwi_rehearses(uint64_t address)
-{
-    if (gwi_physical_is_ours(address))
-        return true;
-    if (address == 0 || !gwi_lock())
-        return false;
-    bool is_ours = gwi_held_at(address) != NULL || gwi_cards_reserve(address) || gwi_pools_reserve(address);
-    gwi_unlock();
-    return is_ours;
-}
-
 static void put_int(void *data, int value)
 {
     memcpy(data, &value, sizeof value);
@@ -92,6 +81,9 @@ static int attribute(void *data, CUpointer_attribute attribute, const gwi_held *
 
 static int answer(void *data, CUpointer_attribute which, uint64_t address)
 {
+    int state = gwi_driver_state();
+    if (state != 0)
+        return state;
     if (data == NULL || !gwi_lock())
         return CUDA_ERROR_INVALID_VALUE;
     const gwi_held *held = gwi_held_at(address);
@@ -127,6 +119,23 @@ GWI_REHEARSE(cuPointerGetAttributes)
 
 /* ---- hints: they change neither sizes nor addresses ---- */
 
+bool gwi_is_managed(uint64_t address, uint64_t bytes)
+{
+    if (!gwi_lock())
+        return false;
+    const gwi_held *held = gwi_held_at(address);
+    bool is_managed =
+        held != NULL && held->kind == GWI_HELD_MANAGED && bytes <= held->range.bytes - (address - held->range.base);
+    gwi_unlock();
+    return is_managed;
+}
+
+/* Answer a hint about memory of the books: only managed memory takes it. */
+static int hint(uint64_t address, uint64_t bytes)
+{
+    return gwi_is_managed(address, bytes) ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
 GWI_REHEARSE(cuPointerSetAttribute)(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     return gwi_rehearses(ptr) ? 0 : GWI_DRIVER(cuPointerSetAttribute)(value, attribute, ptr);
@@ -134,26 +143,76 @@ GWI_REHEARSE(cuPointerSetAttribute)(const void *value, CUpointer_attribute attri
 
 GWI_REHEARSE(cuMemAdvise)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-    return gwi_rehearses(devPtr) ? 0 : GWI_DRIVER(cuMemAdvise)(devPtr, count, advice, device);
+    return gwi_rehearses(devPtr) ? hint(devPtr, count) : GWI_DRIVER(cuMemAdvise)(devPtr, count, advice, device);
 }
 
 GWI_REHEARSE(cuMemAdvise_v2)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-    return gwi_rehearses(devPtr) ? 0 : GWI_DRIVER(cuMemAdvise_v2)(devPtr, count, advice, location);
+    return gwi_rehearses(devPtr) ? hint(devPtr, count) : GWI_DRIVER(cuMemAdvise_v2)(devPtr, count, advice, location);
 }
 
 GWI_REHEARSE(cuMemPrefetchAsync)(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-    return gwi_rehearses(devPtr) ? 0 : GWI_DRIVER(cuMemPrefetchAsync)(devPtr, count, dstDevice, hStream);
+    return gwi_rehearses(devPtr) ? hint(devPtr, count)
+                                 : GWI_DRIVER(cuMemPrefetchAsync)(devPtr, count, dstDevice, hStream);
 }
 
 GWI_REHEARSE(cuMemPrefetchAsync_v2)
 (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-    return gwi_rehearses(devPtr) ? 0 : GWI_DRIVER(cuMemPrefetchAsync_v2)(devPtr, count, location, flags, hStream);
+    return gwi_rehearses(devPtr) ? hint(devPtr, count)
+                                 : GWI_DRIVER(cuMemPrefetchAsync_v2)(devPtr, count, location, flags, hStream);
 }
 
 GWI_REHEARSE(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     return gwi_rehearses(dptr) ? 0 : GWI_DRIVER(cuStreamAttachMemAsync)(hStream, dptr, length, flags);
+}
+
+/* ---- hints for a list of addresses ---- */
+
+static bool any_rehearsed(const CUdeviceptr *list, size_t count)
+{
+    for (size_t i = 0; list != NULL && i < count; i++)
+        if (gwi_rehearses(list[i]))
+            return true;
+    return false;
+}
+
+/* Answer a hint about several ranges, of which some are of the books. The others need no hint. */
+static int hints(const CUdeviceptr *list, const size_t *sizes, size_t count)
+{
+    int result = sizes == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
+    for (size_t i = 0; result == 0 && i < count; i++)
+        if (gwi_rehearses(list[i]))
+            result = hint(list[i], sizes[i]);
+    return result;
+}
+
+GWI_REHEARSE(cuMemPrefetchBatchAsync)
+(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+ size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    if (any_rehearsed(dptrs, count))
+        return hints(dptrs, sizes, count);
+    return GWI_DRIVER(cuMemPrefetchBatchAsync)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
+                                               flags, hStream);
+}
+
+GWI_REHEARSE(cuMemDiscardAndPrefetchBatchAsync)
+(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+ size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    if (any_rehearsed(dptrs, count))
+        return hints(dptrs, sizes, count);
+    return GWI_DRIVER(cuMemDiscardAndPrefetchBatchAsync)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                                         numPrefetchLocs, flags, hStream);
+}
+
+GWI_REHEARSE(cuMemDiscardBatchAsync)
+(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
+{
+    if (any_rehearsed(dptrs, count))
+        return hints(dptrs, sizes, count);
+    return GWI_DRIVER(cuMemDiscardBatchAsync)(dptrs, sizes, count, flags, hStream);
 }

@@ -22,14 +22,6 @@ static gwi_rehearsed_pool *pool_find(uint64_t handle)
     return pool;
 }
 
-bool gwi_pools_reserve(uint64_t address)
-{
-    const gwi_rehearsed_pool *pool = pools;
-    while (pool != NULL && address - pool->books.base >= pool->books.bytes)
-        pool = pool->next;
-    return pool != NULL;
-}
-
 uint64_t gwi_pool_handle(const gwi_rehearsed_pool *pool)
 {
     return pool != NULL ? pool->handle : 0;
@@ -143,29 +135,12 @@ GWI_REHEARSE(cuMemAllocFromPoolAsync)(CUdeviceptr *dptr, size_t bytesize, CUmemo
     return pool == NULL ? CUDA_ERROR_INVALID_VALUE : alloc_async(dptr, bytesize, pool);
 }
 
-GWI_REHEARSE(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream)
+void gwi_pool_block_drop(gwi_held *held)
 {
-    (void)hStream; /* no work is pending, so the memory is free at once */
-    if (dptr == 0)
-        return 0;
-    if (!gwi_rehearses(dptr))
-        return GWI_DRIVER(cuMemFreeAsync)(dptr, hStream);
-    if (!gwi_lock())
-        return CUDA_ERROR_INVALID_VALUE;
-    gwi_held *held = gwi_held_at(dptr);
-    bool is_ours = held != NULL && held->range.base == dptr && held->kind == GWI_HELD_POOL;
-    bool is_plain = held != NULL && held->range.base == dptr && held->kind == GWI_HELD_PLAIN;
-    if (is_ours) {
-        gwi_held_remove(held);
-        gw_pool_unuse(&held->pool->books, held->range.bytes);
-        gw_pool_free(&held->pool->books, held->range.base, held->range.bytes);
-    }
-    gwi_unlock();
-    if (is_ours)
-        free(held);
-    if (is_plain)
-        return gwi_rehearse_cuMemFree_v2(dptr);
-    return is_ours ? 0 : CUDA_ERROR_INVALID_VALUE;
+    gwi_held_remove(held);
+    gw_pool_unuse(&held->pool->books, held->range.bytes);
+    gw_pool_free(&held->pool->books, held->range.base, held->range.bytes);
+    free(held);
 }
 
 /* ---- trim ---- */
@@ -287,4 +262,19 @@ GWI_REHEARSE(cuMemPoolDestroy)(CUmemoryPool pool)
         free(found);
     }
     return 0;
+}
+
+void gwi_pools_device_gone(int device)
+{
+    for (gwi_rehearsed_pool *pool = NULL; gwi_lock();) {
+        for (pool = pools; pool != NULL && pool->card->device != device;)
+            pool = pool->next;
+        if (pool != NULL)
+            pool = pool_remove(pool->handle);
+        gwi_unlock();
+        if (pool == NULL)
+            return;
+        gw_pool_end(&pool->books);
+        free(pool);
+    }
 }

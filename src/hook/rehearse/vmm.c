@@ -15,9 +15,6 @@ struct gwi_physical {
     CUmemAllocationProp properties;
 };
 
-/* Handles are addresses of the driver's structures in a real run, so no handle has these upper bits. */
-static const uint64_t first_handle = (uint64_t)0x7265 << 48;
-
 enum { BUCKETS = 4096 };
 static gwi_physical *buckets[BUCKETS]; /* owned; with the lock */
 static uint64_t handles_made;
@@ -33,11 +30,6 @@ static gwi_physical *physical_find(uint64_t handle)
     while (physical != NULL && physical->handle != handle)
         physical = physical->next;
     return physical;
-}
-
-bool gwi_physical_is_ours(uint64_t handle)
-{
-    return handle >> 48 == first_handle >> 48;
 }
 
 /* Free physical memory that has neither handles nor mappings. With the lock. */
@@ -64,7 +56,7 @@ static int physical_add(gwi_card *card, size_t bytes, const CUmemAllocationProp 
     }
     bool done = gwi_card_take(card, bytes);
     if (done) {
-        *physical = (gwi_physical){.handle = first_handle + ++handles_made,
+        *physical = (gwi_physical){.handle = GWI_PHYSICAL_FIRST + ++handles_made,
                                    .bytes = bytes,
                                    .card = card,
                                    .handle_count = 1,
@@ -148,7 +140,51 @@ GWI_REHEARSE(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, 
     return done ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* ---- reserved addresses ---- */
+
+static gw_ranges reserved; /* owned; with the lock */
+
+static bool reserved_add(uint64_t base, uint64_t bytes)
+{
+    gw_range *range = calloc(1, sizeof *range);
+    if (range == NULL || !gwi_lock()) {
+        free(range);
+        return false;
+    }
+    range->base = base;
+    range->bytes = bytes;
+    bool done = gw_ranges_add(&reserved, range);
+    gwi_unlock();
+    if (!done)
+        free(range);
+    return done;
+}
+
+static void reserved_remove(uint64_t base)
+{
+    if (!gwi_lock())
+        return;
+    gw_range *range = gw_ranges_at(&reserved, base);
+    if (range != NULL)
+        gw_ranges_remove(&reserved, range);
+    gwi_unlock();
+    free(range);
+}
+
 /* ---- mappings ---- */
+
+/* Check the arguments of cuMemMap() in the driver's order. With the lock. */
+static int map_check(uint64_t address, uint64_t bytes, uint64_t offset, const gwi_physical *physical)
+{
+    const gw_range *home = gw_ranges_at(&reserved, address);
+    if (physical == NULL || home == NULL || address % GW_PAGE_BYTES != 0 || bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytes % GW_PAGE_BYTES != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    bool fits = bytes <= home->bytes - (address - home->base) && offset % GW_PAGE_BYTES == 0 &&
+                offset <= physical->bytes && bytes <= physical->bytes - offset;
+    return fits ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
 
 static int map_add(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
@@ -158,21 +194,21 @@ static int map_add(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t h
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     gwi_physical *physical = physical_find(handle);
-    bool done = physical != NULL && bytes > 0 && offset <= physical->bytes && bytes <= physical->bytes - offset;
-    if (done) {
+    int result = map_check(address, bytes, offset, physical);
+    if (result == 0) {
         held->range.base = address;
         held->range.bytes = bytes;
         held->kind = GWI_HELD_MAPPED;
         held->card = physical->card;
         held->physical = physical;
-        done = gwi_held_add(held);
+        result = gwi_held_add(held) ? 0 : CUDA_ERROR_INVALID_VALUE;
     }
-    if (done)
+    if (result == 0)
         physical->map_count++;
     gwi_unlock();
-    if (!done)
+    if (result != 0)
         free(held);
-    return done ? 0 : CUDA_ERROR_INVALID_VALUE;
+    return result;
 }
 
 GWI_REHEARSE(cuMemMap)
@@ -180,7 +216,7 @@ GWI_REHEARSE(cuMemMap)
 {
     if (!gwi_physical_is_ours(handle))
         return GWI_DRIVER(cuMemMap)(ptr, size, offset, handle, flags);
-    return map_add(ptr, size, offset, handle);
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : map_add(ptr, size, offset, handle);
 }
 
 /* Remove the mappings in the range. Returns false and changes nothing if one of them is partly outside. With the lock.
@@ -212,21 +248,48 @@ GWI_REHEARSE(cuMemUnmap)(CUdeviceptr ptr, size_t size)
     return done ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Allow or forbid access to the mappings of which the range consists. Returns false and changes nothing if parts of the
+ * range are not mapped, or a mapping is partly outside. With the lock. */
+static bool maps_access(uint64_t address, uint64_t bytes, bool accessible)
+{
+    for (uint64_t at = address; at - address < bytes;) {
+        const gwi_held *held = gwi_held_at(at);
+        if (held == NULL || held->kind != GWI_HELD_MAPPED || held->range.base != at ||
+            held->range.bytes > bytes - (at - address))
+            return false;
+        at += held->range.bytes;
+    }
+    for (uint64_t at = address; at - address < bytes;) {
+        gwi_held *held = gwi_held_at(at);
+        held->accessible = accessible;
+        at += held->range.bytes;
+    }
+    return true;
+}
+
 GWI_REHEARSE(cuMemSetAccess)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     if (!gwi_rehearses(ptr))
         return GWI_DRIVER(cuMemSetAccess)(ptr, size, desc, count);
-    return desc == NULL || count == 0 || size == 0 ? CUDA_ERROR_INVALID_VALUE : 0;
+    if (desc == NULL || count == 0 || size == 0 || !gwi_lock())
+        return CUDA_ERROR_INVALID_VALUE;
+    bool done = maps_access(ptr, size, desc[0].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    gwi_unlock();
+    return done ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
 GWI_REHEARSE(cuMemGetAccess)(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     if (!gwi_rehearses(ptr))
         return GWI_DRIVER(cuMemGetAccess)(flags, location, ptr);
-    if (flags == NULL || location == NULL)
+    if (flags == NULL || location == NULL || !gwi_lock())
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return 0;
+    const gwi_held *held = gwi_held_at(ptr);
+    bool is_mapped = held != NULL && held->kind == GWI_HELD_MAPPED;
+    if (is_mapped)
+        *flags = held->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+    gwi_unlock();
+    return is_mapped ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The driver frees addresses that it reserved. In our books nothing lies there: a range with mappings cannot be freed.
@@ -238,11 +301,29 @@ GWI_REHEARSE(cuMemAddressFree)(CUdeviceptr ptr, size_t size)
     const gwi_held *held = gwi_held_from(ptr);
     bool is_mapped = held != NULL && held->range.base - ptr < size;
     gwi_unlock();
-    return is_mapped ? CUDA_ERROR_INVALID_VALUE : GWI_DRIVER(cuMemAddressFree)(ptr, size);
+    if (is_mapped)
+        return CUDA_ERROR_INVALID_VALUE;
+    int result = GWI_DRIVER(cuMemAddressFree)(ptr, size);
+    if (result == 0)
+        reserved_remove(ptr);
+    return result;
 }
 
 GWI_REHEARSE(cuMemAddressReserve)
 (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-    return GWI_DRIVER(cuMemAddressReserve)(ptr, size, alignment, addr, flags); /* `addr` is only a hint */
+    int result = GWI_DRIVER(cuMemAddressReserve)(ptr, size, alignment, addr, flags); /* `addr` is only a hint */
+    if (result != 0 || reserved_add(*ptr, size))
+        return result;
+    GWI_DRIVER(cuMemAddressFree)(*ptr, size);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The only call that names device memory by a plain pointer. */
+GWI_REHEARSE(cuLogicalEndpointBindAddr)
+(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, void *ptr, cuuint64_t size, unsigned long long flags)
+{
+    if (gwi_rehearses((uintptr_t)ptr))
+        return gwi_rehearse_refuse(GW_FN_cuLogicalEndpointBindAddr);
+    return GWI_DRIVER(cuLogicalEndpointBindAddr)(leId, dev, offset, ptr, size, flags);
 }

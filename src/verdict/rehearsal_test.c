@@ -1,0 +1,160 @@
+/* Tests what the model and the verdict make of a rehearsal's events. */
+#include "judge_testlib.h"
+
+#include "gw_fact.h"
+
+static const uint64_t mib = 1u << 20, gib = 1u << 30;
+static gw_feed feed; /* too large for the stack */
+
+static void tell(gw_rehearsal_fact what, uint64_t a, uint64_t b, uint64_t device, const char *text)
+{
+    if (text != NULL)
+        gw_feed_text_call(&feed, "", GW_EV_REHEARSAL, what, a, b, device, text);
+    else
+        gw_feed_call(&feed, "", GW_EV_REHEARSAL, 0, what, a, b, device);
+}
+
+static void open_rehearsal(void)
+{
+    gw_feed_open(&feed, 140 * gib);
+    tell(GW_REHEARSAL_LIMIT, 16 * gib, 140 * gib, 0, NULL);
+    tell(GW_REHEARSAL_PEAK, 0, 500 * mib, 0, NULL);
+}
+
+static void test_peak_and_place(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    feed.site = gw_feed_site(&feed, "step train.py 31");
+    tell(GW_REHEARSAL_PEAK, 4 * gib, 510 * mib, 0, NULL);
+    gw_feed_alloc(&feed, 4 * gib);
+    feed.site = gw_feed_site(&feed, "other train.py 99");
+    gw_feed_alloc(&feed, mib);                            /* made no peak, so the place stays */
+    tell(GW_REHEARSAL_PEAK, 1 * gib, 510 * mib, 0, NULL); /* not above the peak */
+    gw_feed_exit(&feed, 0, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    assert_non_null(it);
+    assert_int_equal(it->fits, GW_FITS);
+    assert_int_equal(it->peak_bytes, 4 * gib + 510 * mib);
+    assert_int_equal(it->asked_bytes, 4 * gib);
+    assert_int_equal(it->driver_bytes, 510 * mib);
+    assert_int_equal(it->limit_bytes, 16 * gib);
+    assert_int_equal(it->real_bytes, 140 * gib);
+    assert_int_equal(it->card_count, 1);
+    assert_non_null(it->place);
+    assert_non_null(strstr(it->place, "train.py:31"));
+    assert_false(it->timed || it->was_ended || it->equal_iterations != 0 || it->torch_live_bytes != 0);
+    gw_verdict_free(verdict);
+}
+
+static void test_the_highest_card_counts(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    tell(GW_REHEARSAL_LIMIT, 8 * gib, 140 * gib, 1, NULL);
+    tell(GW_REHEARSAL_PEAK, 6 * gib, 500 * mib, 1, NULL);
+    feed.pid = 200;
+    tell(GW_REHEARSAL_PEAK, 5 * gib, 500 * mib, 0, NULL);
+    feed.pid = GW_FEED_PID;
+    gw_feed_exit(&feed, 0, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    assert_int_equal(verdict->rehearsal->card_count, 3);
+    assert_int_equal(verdict->rehearsal->device, 1);
+    assert_int_equal(verdict->rehearsal->pid, GW_FEED_PID);
+    assert_int_equal(verdict->rehearsal->limit_bytes, 8 * gib);
+    gw_verdict_free(verdict);
+}
+
+static void test_refused_timed_steady(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    for (int i = 0; i < 3; i++)
+        tell(GW_REHEARSAL_REFUSED, 5, 0, 0, "cuIpcGetMemHandle"); /* each process says it once */
+    tell(GW_REHEARSAL_REFUSED, 6, 0, 0, "cuGraphAddNode");
+    tell(GW_REHEARSAL_TIMED, 0, 0, 0, NULL);
+    tell(GW_REHEARSAL_STEADY, 16, 1200, 0, NULL);
+    tell(GW_REHEARSAL_TORCH, gib, 2 * gib, 0, NULL);
+    tell(GW_REHEARSAL_FACT_COUNT, 1, 2, 0, NULL); /* of a later version */
+    gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "iterations");
+    gw_feed_exit(&feed, 0, 15);
+    gw_verdict *verdict = judge_fed(&feed);
+    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    assert_int_equal(it->fits, GW_FITS); /* gpuwhy ended it, so the signal is no failure */
+    assert_true(it->was_ended && it->timed);
+    assert_int_equal(it->refused.count, 2);
+    assert_string_equal(it->refused.item[0], "cuIpcGetMemHandle");
+    assert_int_equal(it->equal_iterations, 16);
+    assert_int_equal(it->launches_each, 1200);
+    assert_int_equal(it->torch_live_bytes, gib);
+    assert_int_equal(it->torch_reserved_bytes, 2 * gib);
+    gw_verdict_free(verdict);
+}
+
+/* Numbers that no hook writes must not overflow. */
+static void test_wild_numbers(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    tell(GW_REHEARSAL_PEAK, UINT64_MAX, 2, 0, NULL);
+    tell(GW_REHEARSAL_PEAK, UINT64_MAX, 0, UINT64_MAX, NULL);
+    tell(GW_REHEARSAL_LIMIT, UINT64_MAX, UINT64_MAX, 1000, NULL);
+    tell(GW_REHEARSAL_REFUSED, 0, 0, 0, NULL);
+    for (int i = 0; i < 2 * GW_REHEARSAL_REFUSED_MAX; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cuCall%d", i);
+        gw_feed_text_call(&feed, "", GW_EV_REHEARSAL, GW_REHEARSAL_REFUSED, 0, 0, 0, name);
+    }
+    gw_feed_exit(&feed, 0, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    assert_int_equal(verdict->rehearsal->peak_bytes, 500 * mib);
+    assert_int_equal(verdict->rehearsal->refused.count, GW_REHEARSAL_REFUSED_MAX);
+    gw_verdict_free(verdict);
+}
+
+static void test_does_not_fit(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    gw_feed_alloc(&feed, 15 * gib);
+    gw_feed_no_room(&feed, 2 * gib, 500 * mib, 16 * gib);
+    gw_feed_exit(&feed, 1, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    assert_int_equal(verdict->rehearsal->fits, GW_FITS_NOT);
+    gw_verdict_free(verdict);
+}
+
+static void test_another_failure_is_no_answer(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    gw_feed_exit(&feed, 1, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    assert_int_equal(verdict->rehearsal->fits, GW_FITS_UNKNOWN);
+    gw_verdict_free(verdict);
+}
+
+static void test_a_real_run_has_none(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 140 * gib);
+    gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "time"); /* damaged: nothing was rehearsed */
+    gw_feed_exit(&feed, 1, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    assert_null(verdict->rehearsal);
+    assert_string_not_equal(gw_verdict_status_text(verdict->status), "clean");
+    gw_verdict_free(verdict);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_peak_and_place),       cmocka_unit_test(test_the_highest_card_counts),
+        cmocka_unit_test(test_refused_timed_steady), cmocka_unit_test(test_wild_numbers),
+        cmocka_unit_test(test_does_not_fit),         cmocka_unit_test(test_another_failure_is_no_answer),
+        cmocka_unit_test(test_a_real_run_has_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

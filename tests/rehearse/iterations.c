@@ -1,0 +1,88 @@
+/* A program of iterations, for the end of a rehearsal: iterations PLAN...
+ *
+ * Each word of the plan is COUNTxSHAPE: COUNT iterations of a shape. A shape is a list of parts, and each part ends
+ * with a copy to the host, unless the shape begins with `-`. A part is a number of launches. `+N` in place of a part
+ * allocates N MiB that stay. For example, `3x4,4` is three iterations of two equal parts, and `1x+64` grows. `sleep` in
+ * place of a word waits for an hour, `deaf` ignores SIGTERM, and `fail` ends the program with status 3. Prints a line
+ * for each word when it is done. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gw_cuda_calls.h"
+#include "gwi_embedded.h"
+
+extern const gwi_embedded rehearse_kernels[];
+
+static CUfunction nothing;
+static CUdeviceptr block;
+
+static void need(CUresult result, const char *what)
+{
+    if (result == 0)
+        return;
+    fprintf(stderr, "iterations: %s failed with %d\n", what, (int)result);
+    exit(1);
+}
+
+static void begin(void)
+{
+    CUdevice device = 0;
+    CUcontext context = NULL;
+    CUmodule module = NULL;
+    need(cuInit(0), "cuInit");
+    need(cuDeviceGet(&device, 0), "cuDeviceGet");
+    need(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    need(cuModuleLoadData(&module, rehearse_kernels[0].text), "cuModuleLoadData");
+    need(cuModuleGetFunction(&nothing, module, "nothing"), "cuModuleGetFunction");
+    need(cuMemAlloc(&block, 1 << 20), "cuMemAlloc");
+}
+
+static void part(const char *text, bool copies)
+{
+    CUdeviceptr kept = 0;
+    char back[64];
+    if (text[0] == '+') {
+        need(cuMemAlloc(&kept, (size_t)atoi(text + 1) << 20), "cuMemAlloc");
+        return;
+    }
+    for (int i = 0; i < atoi(text); i++)
+        need(cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+    if (copies)
+        need(cuMemcpyDtoH(back, block, sizeof back), "cuMemcpyDtoH");
+}
+
+static void iteration(const char *shape)
+{
+    char text[256], *rest = text;
+    bool copies = shape[0] != '-';
+    snprintf(text, sizeof text, "%s", shape + !copies);
+    for (char *word; (word = strsep(&rest, ",")) != NULL;)
+        part(word, copies);
+}
+
+int main(int argc, char **argv)
+{
+    begin();
+    for (int i = 1; i < argc; i++) {
+        char *shape = NULL;
+        if (strcmp(argv[i], "deaf") == 0)
+            signal(SIGTERM, SIG_IGN);
+        else if (strcmp(argv[i], "fail") == 0)
+            return 3;
+        else if (strcmp(argv[i], "sleep") == 0)
+            for (int minutes = 0; minutes < 60; minutes++)
+                sleep(60);
+        else
+            for (long count = strtol(argv[i], &shape, 10); count > 0; count--)
+                iteration(shape + 1);
+        printf("done %s\n", argv[i]);
+        fflush(stdout);
+    }
+    need(cuCtxSynchronize(), "cuCtxSynchronize");
+    return 0;
+}
