@@ -16,8 +16,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. */
-typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BYTES } gwi_option_type;
+enum { GWI_STRINGS_MAX = 16 };
+typedef struct gwi_strings {
+    const char *item[GWI_STRINGS_MAX]; /* borrowed from argv */
+    size_t count;
+} gwi_strings;
+
+/* FLAG: bool. STRING: const char *, borrowed from argv. MAYBE: like STRING, but the value is optional and must be in
+ * the same word (`--name=value`); "" without a value, NULL without the option. STRINGS: gwi_strings, for an option that
+ * may be repeated. BYTES: uint64_t, a size such as 16GiB. NUMBER: uint64_t. */
+typedef enum gwi_option_type {
+    GWI_OPTION_FLAG,
+    GWI_OPTION_STRING,
+    GWI_OPTION_MAYBE,
+    GWI_OPTION_STRINGS,
+    GWI_OPTION_BYTES,
+    GWI_OPTION_NUMBER
+} gwi_option_type;
 
 typedef struct gwi_option {
     gwi_option_type type;

@@ -14,6 +14,9 @@
     X(STRING, const char *, output, "-o", "FILE", NULL, "write there")                                                 \
     X(STRING, const char *, card, "--gpu", "CARD", "real", "which card")                                               \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "how large")                                            \
+    X(NUMBER, uint64_t, jobs, "--jobs", "N", "3", "how many")                                                          \
+    X(MAYBE, const char *, real, "--real", "N|Ns", NULL, "for how long")                                               \
+    X(STRINGS, gwi_strings, values, "--values", "NAME=A,B", NULL, "which ones")                                        \
     X(BYTES, uint64_t, limit_bytes, "--record-limit", "SIZE", "1KiB", "how much")
 
 typedef struct sample {
@@ -43,6 +46,11 @@ static void bad_input_is_named(void **state)
                  {"--memory=-1", "x", "-1"},
                  {"--quiet=yes", "x", "--quiet"},
                  {"-x", "x", "-x"},
+                 {"--jobs", "1k", "--jobs 1k"},
+                 {"--jobs", " 1", "not a whole number"},
+                 {"--jobs=-1", "x", "--jobs -1"},
+                 {"--jobs=", "x", "--jobs"},
+                 {"--jobs", "18446744073709551616", "not a whole number"},
                  {"--memoryx", "1", "--memoryx"},
                  {"--record-limit=1PiBB", "x", "1P"},
                  {"-", NULL, NULL}};
@@ -99,6 +107,30 @@ static void all_spellings_work(void **state)
     assert_int_equal(fields.limit_bytes, 0);
 }
 
+static void values_may_be_optional_or_repeated(void **state)
+{
+    (void)state;
+    sample fields;
+    int index;
+    assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"--real", (char *)"prog")), GW_OK);
+    assert_int_equal(index, 2); /* the next word is not the value */
+    assert_string_equal(fields.real, "");
+    assert_int_equal(fields.jobs, 3);
+    assert_int_equal(parse(&fields, &index, NULL,
+                           WORDS((char *)"--values", (char *)"a=1", (char *)"--real=5s", (char *)"--values=b=2",
+                                 (char *)"--jobs", (char *)"18446744073709551615", (char *)"prog")),
+                     GW_OK);
+    assert_string_equal(fields.real, "5s");
+    assert_int_equal(fields.values.count, 2);
+    assert_string_equal(fields.values.item[0], "a=1");
+    assert_string_equal(fields.values.item[1], "b=2");
+    assert_true(fields.jobs == UINT64_MAX);
+    char *many[2 + GWI_STRINGS_MAX + 1 + 1] = {(char *)"run"};
+    for (size_t i = 1; i <= GWI_STRINGS_MAX + 1; i++)
+        many[i] = (char *)"--values=x";
+    assert_int_equal(parse(&fields, &index, NULL, many), GW_USAGE);
+}
+
 static void a_dash_is_a_file(void **state)
 {
     (void)state;
@@ -134,19 +166,17 @@ static void help_names_every_option(void **state)
         assert_non_null(strstr(gw_text_str(&text), table[i].help));
     }
     assert_non_null(strstr(gw_text_str(&text), "[real]"));
+    assert_non_null(strstr(gw_text_str(&text), "--real[=N|Ns] "));
     gw_text_free(&text);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_input_is_named),
-        cmocka_unit_test(a_missing_value_is_named),
-        cmocka_unit_test(defaults_hold),
-        cmocka_unit_test(all_spellings_work),
-        cmocka_unit_test(a_dash_is_a_file),
-        cmocka_unit_test(help_names_every_option),
-        cmocka_unit_test(mixed_words_are_collected),
+        cmocka_unit_test(bad_input_is_named),      cmocka_unit_test(a_missing_value_is_named),
+        cmocka_unit_test(defaults_hold),           cmocka_unit_test(all_spellings_work),
+        cmocka_unit_test(a_dash_is_a_file),        cmocka_unit_test(values_may_be_optional_or_repeated),
+        cmocka_unit_test(help_names_every_option), cmocka_unit_test(mixed_words_are_collected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

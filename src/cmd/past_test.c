@@ -87,6 +87,22 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
+static void an_answer_is_no_run(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
+    gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, "batch 283");
+    add((char[]){"train"}, 10, 0);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 2);
+    assert_true(list.item[0].is_answer && !list.item[1].is_answer);
+    assert_int_equal(list.item[0].start_realtime_ns, 9);
+    assert_true(list.item[0].seconds == 35.25);
+    assert_string_equal(list.item[0].end, "batch 283");
+    assert_string_equal(list.item[0].command, "train {batch}");
+    gwi_past_free(&list);
+}
+
 static void words_do_not_run_together(void **state)
 {
     (void)state;
@@ -153,6 +169,7 @@ static void ages_are_told_in_one_unit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(what_is_written_is_read, clear),
+                                       cmocka_unit_test_setup(an_answer_is_no_run, clear),
                                        cmocka_unit_test(words_do_not_run_together),
                                        cmocka_unit_test(keys_never_change),
                                        cmocka_unit_test_setup(damaged_lines_are_passed_over, clear),
