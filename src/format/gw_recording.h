@@ -256,6 +256,7 @@ typedef struct gw_thread_look {
     uint32_t pid, tid;
     uint64_t calls;     /* driver calls so far, as in gw_slot */
     uint64_t progress;  /* sum of all counters of work; if it is equal in two looks, no work was done in between */
+    uint64_t launches;  /* kernels and graphs */
     uint64_t questions; /* number of queries, and of waits that returned */
     uint64_t not_ready; /* queries that found the GPU still busy; also counted in `questions` */
     uint16_t inside_fn_plus_1; /* 1 + id of the function being called; 0: none */
