@@ -33,6 +33,7 @@ static gw_status search_all(gwi_fit *fit, uint64_t jobs, gw_error *err)
     gwi_fit_trial wanted, *trial;
     for (;;) {
         while (fit->running_count < jobs && fit->stop_signal == 0 && next_trial(fit, &wanted)) {
+            wanted.is_alone = jobs == 1;
             gw_status st = gwi_fit_start(fit, &wanted, &trial, err);
             if (st != GW_OK)
                 return st;
@@ -48,12 +49,14 @@ static gw_status search_all(gwi_fit *fit, uint64_t jobs, gw_error *err)
 
 /* ---- rehearsals alone ---- */
 
-/* Rehearse a number again while nothing else runs. *ret_changed is set if the result is another one. */
+/* Rehearse a number again while nothing else runs, unless this was done. *ret_changed is set if the result is another
+ * one. */
 static gw_status repeat(gwi_fit *fit, size_t combination, uint64_t number, bool *ret_changed, gw_error *err)
 {
-    gwi_fit_trial wanted = {.combination = combination, .number = number, .kind = GWI_FIT_REHEARSAL}, *trial;
+    gwi_fit_trial wanted = {.combination = combination, .number = number, .kind = GWI_FIT_REHEARSAL, .is_alone = true},
+                  *trial;
     const gwi_fit_trial *before = gwi_fit_trial_of(fit, combination, number, GWI_FIT_REHEARSAL);
-    if (before == NULL || fit->stop_signal != 0)
+    if (before == NULL || before->is_alone || fit->stop_signal != 0)
         return GW_OK;
     gw_status st = gwi_fit_start(fit, &wanted, &trial, err);
     if (st != GW_OK)
@@ -66,7 +69,7 @@ static gw_status repeat(gwi_fit *fit, size_t combination, uint64_t number, bool 
 }
 
 /* Each rehearsal takes real memory for its context and code, so several at a time may disturb each other on a small
- * card. So the answer and the number above it are rehearsed again, alone. If a result changes, the search goes on, one
+ * card. So the numbers that the answer names are rehearsed again, alone. If a result changes, the search goes on, one
  * rehearsal at a time. */
 static gw_status check_alone(gwi_fit *fit, gw_error *err)
 {
@@ -79,6 +82,8 @@ static gw_status check_alone(gwi_fit *fit, gw_error *err)
             st = repeat(fit, i, answer.largest, &changed, err);
             if (st == GW_OK)
                 st = repeat(fit, i, answer.next, &changed, err);
+            if (st == GW_OK)
+                st = repeat(fit, i, answer.hole, &changed, err);
         }
         if (changed && st == GW_OK)
             st = search_all(fit, 1, err);

@@ -76,6 +76,7 @@ static void read_rehearsal(gwi_fit_trial *trial, json_object *root)
         trial->fit = json_object_get_boolean(fits) ? GW_FIT_YES : GW_FIT_NO;
     trial->peak_bytes = number_of(it, "peak_bytes");
     trial->limit_bytes = number_of(it, "limit_bytes");
+    trial->real_bytes = number_of(it, "real_bytes");
     trial->equal_iterations = number_of(it, "equal_iterations");
     trial->launches_each = number_of(it, "launches_each");
 }

@@ -46,9 +46,22 @@ static gw_status confirm(gwi_fit *fit, size_t combination, gw_error *err)
     return st;
 }
 
+/* The size of the real card, if it is smaller than the card that was asked for; otherwise 0. */
+static uint64_t too_small(const gwi_fit *fit)
+{
+    for (size_t i = 0; i < fit->trial_count; i++)
+        if (fit->trial[i]->real_bytes != 0)
+            return fit->trial[i]->real_bytes < fit->memory_bytes ? fit->trial[i]->real_bytes : 0;
+    return 0;
+}
+
 gw_status gwi_fit_real(gwi_fit *fit, gw_error *err)
 {
     gw_status st = GW_OK;
+    if (fit->real || fit->speed)
+        fit->too_small_bytes = too_small(fit);
+    if (fit->too_small_bytes != 0)
+        return GW_OK;
     for (size_t i = 0; i < fit->plan.combination_count && st == GW_OK && fit->stop_signal == 0; i++) {
         if (fit->one[i].answer.end == GW_FIT_END_UNKNOWN && fit->real)
             st = search(fit, i, err);

@@ -82,7 +82,7 @@ static void add_unknown(const gwi_fit *fit, size_t combination, gw_text *body)
         gw_text_addf(body, "batch %" PRIu64 " fits, but whether more fits is not known: ", one->answer.largest);
     gw_text_addf(body, "the %s of batch %" PRIu64 " failed for another reason than memory: %.*s", kind,
                  one->answer.next, WHY_BYTES, next == NULL || next->why == NULL ? "unknown" : next->why);
-    if (!fit->real)
+    if (!fit->real && !one->by_real_runs)
         gw_text_add_str(body, "; with --real, gpuwhy searches with short real runs");
 }
 
@@ -209,6 +209,17 @@ static void add_card_note(const gwi_fit *fit, gw_text *text)
                  "only the memory is that of a %s. Kernels, workspaces and the context are those of %s: on "
                  "compute capability %d.%d, libraries may choose others",
                  fit->card, real_card(fit), fit->card_major, fit->card_minor);
+    paragraph(text, "Note", &body);
+}
+
+static void add_no_real_note(const gwi_fit *fit, gw_text *text)
+{
+    gw_text body = {0};
+    char real[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX];
+    if (fit->too_small_bytes == 0)
+        return;
+    gw_text_addf(&body, "no real runs, because the real card has %s, less than %s",
+                 gw_bytes_text(real, fit->too_small_bytes), gw_bytes_text(wanted, fit->memory_bytes));
     paragraph(text, "Note", &body);
 }
 
@@ -389,6 +400,7 @@ void gwi_fit_text(const gwi_fit *fit, gw_text *text)
         paragraph(text, "Fastest", &body);
     }
     add_card_note(fit, text);
+    add_no_real_note(fit, text);
     add_cost(fit, text);
     if (count > 1)
         add_comparison(fit, text);

@@ -30,16 +30,17 @@ typedef struct gwi_fit_trial {
     size_t combination;
     uint64_t number;
     gwi_fit_kind kind;
-    gw_fit fit; /* GW_FIT_RUNNING until it has ended */
+    bool is_alone; /* no other trial ran at the same time */
+    gw_fit fit;    /* GW_FIT_RUNNING until it has ended */
     double seconds;
-    uint64_t peak_bytes, limit_bytes;         /* 0: unknown */
-    uint64_t equal_iterations, launches_each; /* of a rehearsal; launches_each is 0 if they did not become equal */
-    uint64_t launches;                        /* of a real run; 0: none were seen */
-    double items_per_second;                  /* of a real run; 0: unknown */
-    int cannot;                               /* exit status of gpuwhy if it could not start the program; 0: it could */
-    bool was_ended;                           /* gpuwhy fit has ended the real run */
-    char *why;                                /* owned; why it does not fit, or is not known; NULL: it fits */
-    char *card;                               /* owned; the card's name; NULL: unknown */
+    uint64_t peak_bytes, limit_bytes, real_bytes; /* 0: unknown */
+    uint64_t equal_iterations, launches_each;     /* of a rehearsal; launches_each is 0 if they did not become equal */
+    uint64_t launches;                            /* of a real run; 0: none were seen */
+    double items_per_second;                      /* of a real run; 0: unknown */
+    int cannot;     /* exit status of gpuwhy if it could not start the program; 0: it could */
+    bool was_ended; /* gpuwhy fit has ended the real run */
+    char *why;      /* owned; why it does not fit, or is not known; NULL: it fits */
+    char *card;     /* owned; the card's name; NULL: unknown */
     /* while it runs */
     pid_t pid;
     uint64_t started_ns, asked_ns; /* monotonic; asked_ns: when it was asked to end, 0: it was not */
@@ -79,8 +80,9 @@ typedef struct gwi_fit {
     gw_path folder; /* temporary files; "" if there is none */
     sigset_t old_mask;
     int signal_fd;
-    int cannot;      /* exit status if no trial can be started; 0: they can */
-    int stop_signal; /* a signal that ends gpuwhy fit; 0: none */
+    uint64_t too_small_bytes; /* no real runs: the real card has so many bytes, less than memory_bytes; 0: not so */
+    int cannot;               /* exit status if no trial can be started; 0: they can */
+    int stop_signal;          /* a signal that ends gpuwhy fit; 0: none */
     uint64_t started_ns, started_realtime_ns;
     double seconds;
     bool shows_progress;

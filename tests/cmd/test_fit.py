@@ -115,6 +115,27 @@ class Fit(Case):
         self.assertEqual((self.run_card(1, one["largest"]), one["next"]), (0, one["largest"] + 128))
         self.assertNotEqual(self.run_card(1, one["next"]), 0)
 
+    def test_a_larger_card_has_no_real_runs(self):
+        answer, text = self.fit("--memory", "400GiB", "--real", "--from", 4096, "--max", 4096)
+        self.assertEqual({trial["kind"] for trial in answer["combinations"][0]["trials"]}, {"rehearsal"})
+        self.assertIn("no real runs, because the real card has", " ".join(text.split()))
+
+    def test_a_disturbed_rehearsal_does_not_change_the_answer(self):
+        # The first rehearsal of batch 640 lacks memory, as if the contexts of others had taken it.
+        program = ("import os, sys\n"
+                   "if sys.argv[-1] == '640' and not os.path.exists('disturbed'):\n"
+                   "    open('disturbed', 'w').close()\n"
+                   "    sys.argv[-1] = '900000'\n"
+                   "os.execv(sys.argv[1], sys.argv[1:])\n")
+        command = (sys.executable, "-c", program, CNN, "--batch", "{batch}")
+        options = ("--memory", "1GiB", "--from", 512, "--step", 16)
+        alone = self.fit(*options, "--jobs", 1)[0]["combinations"][0]
+        disturbed = self.fit(*options, "--jobs", 4, command=command)[0]["combinations"][0]
+        self.assertGreater(alone["largest"], 640)
+        for key in ("answer", "largest", "next", "fails_below"):
+            self.assertEqual(disturbed[key], alone[key])
+        self.assertEqual([trial["fits"] for trial in disturbed["trials"] if trial["batch"] == 640], [False, True])
+
     def test_mistakes_are_named(self):
         for words, says in (((), "no program given"), (("--", "a"), "does not contain {batch}"),
                             (("--", "a", "{batch}", "{b}"), "{b} has no values"),
