@@ -22,7 +22,7 @@ static gw_status take_result(gwi_fit *fit, const gwi_fit_trial *trial, gw_error 
 {
     if (trial->cannot != 0) {
         fit->cannot = trial->cannot;
-        return gw_fail(err, GW_USAGE, "%s", trial->why);
+        return gw_fail(err, GW_USAGE, "%s", trial->why == NULL ? "no trial can be started" : trial->why);
     }
     gw_fit_search_result(&fit->one[trial->combination].search, trial->number, trial->fit);
     return GW_OK;

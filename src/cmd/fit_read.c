@@ -1,6 +1,7 @@
 /* Reads the verdict that a trial of `gpuwhy fit` has written as JSON. */
 #include "gwi_fit.h"
 
+#include "gw_clean.h"
 #include "gw_exit.h"
 
 #include <json-c/json.h>
@@ -29,10 +30,17 @@ static uint64_t number_of(json_object *object, const char *name)
     return value > 0 ? (uint64_t)value : 0;
 }
 
+/* The text may come from the program, so control characters in it are replaced. */
 static void set_why(gwi_fit_trial *trial, const char *text)
 {
+    gw_text clean = {0};
     free(trial->why);
-    trial->why = text == NULL ? NULL : strdup(text);
+    trial->why = NULL;
+    if (text == NULL)
+        return;
+    gw_add_printable(&clean, text);
+    (void)gw_str_copy(gw_text_str(&clean), &trial->why); /* without memory, the reason is unknown */
+    gw_text_free(&clean);
 }
 
 /* ---- without a verdict ---- */

@@ -30,6 +30,11 @@ static const gwi_fit_trial *deciding(const gwi_fit *fit, size_t combination, uin
     return gwi_fit_trial_of(fit, combination, number, is_real ? GWI_FIT_REAL : GWI_FIT_REHEARSAL);
 }
 
+static const char *reason(const char *why)
+{
+    return why == NULL ? "the reason is unknown" : why;
+}
+
 /* ---- the answer ---- */
 
 /* The card's size as text: that of --memory, otherwise of a rehearsal. */
@@ -81,7 +86,7 @@ static void add_unknown(const gwi_fit *fit, size_t combination, gw_text *body)
     else
         gw_text_addf(body, "batch %" PRIu64 " fits, but whether more fits is not known: ", one->answer.largest);
     gw_text_addf(body, "the %s of batch %" PRIu64 " failed for another reason than memory: %.*s", kind,
-                 one->answer.next, WHY_BYTES, next == NULL || next->why == NULL ? "unknown" : next->why);
+                 one->answer.next, WHY_BYTES, reason(next == NULL ? NULL : next->why));
     if (!fit->real && !one->by_real_runs)
         gw_text_add_str(body, "; with --real, gpuwhy searches with short real runs");
 }
@@ -153,10 +158,10 @@ static void add_real(const gwi_fit *fit, size_t combination, uint64_t number, gw
         return;
     gw_text_addf(&body, "batch %" PRIu64 " ", number);
     if (trial->fit == GW_FIT_NO)
-        gw_text_addf(&body, "fails in a real run after %.1f s: %.*s", trial->seconds, WHY_BYTES, trial->why);
+        gw_text_addf(&body, "fails in a real run after %.1f s: %.*s", trial->seconds, WHY_BYTES, reason(trial->why));
     else if (trial->fit == GW_FIT_UNKNOWN)
         gw_text_addf(&body, "failed in a real run for another reason than memory, after %.1f s: %.*s", trial->seconds,
-                     WHY_BYTES, trial->why == NULL ? "unknown" : trial->why);
+                     WHY_BYTES, reason(trial->why));
     else
         gw_text_addf(&body, "runs: %.1f s, %" PRIu64 " launches%s", trial->seconds, trial->launches,
                      trial->was_ended ? ", then ended by gpuwhy" : ", to its own end");
@@ -178,7 +183,7 @@ static void add_notes(const gwi_fit *fit, size_t combination, gw_text *text)
     gw_text body = {0};
     if (one->by_real_runs)
         gw_text_addf(&body, "searched with real runs, because a rehearsal failed for another reason than memory: %.*s",
-                     WHY_BYTES, one->not_rehearsed);
+                     WHY_BYTES, reason(one->not_rehearsed));
     if (body.bytes > 0)
         paragraph(text, "Note", &body);
     body = (gw_text){0};
