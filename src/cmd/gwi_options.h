@@ -16,16 +16,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. MAYBE: const char *, the
- * value or, without one, ""; the value must be in the same word (`--name=value`). COUNT: uint32_t, a number. LIST:
- * gw_option_list, one value for each time that the option is given. */
+/* FLAG: bool. STRING: const char *, borrowed from argv. MAYBE: like STRING, but the value is optional and must be in
+ * the same word (`--name=value`); "" without a value, NULL without the option. LIST: gw_option_list, one value for each
+ * time that the option is given. BYTES: uint64_t, a size such as 16GiB. COUNT: uint32_t, a small number. NUMBER:
+ * uint64_t. */
 typedef enum gwi_option_type {
     GWI_OPTION_FLAG,
     GWI_OPTION_STRING,
-    GWI_OPTION_BYTES,
     GWI_OPTION_MAYBE,
+    GWI_OPTION_LIST,
+    GWI_OPTION_BYTES,
     GWI_OPTION_COUNT,
-    GWI_OPTION_LIST
+    GWI_OPTION_NUMBER
 } gwi_option_type;
 
 typedef struct gwi_option {

@@ -24,6 +24,7 @@ typedef struct gwi_past {
     uint64_t key; /* hash of the command line and the working folder; see gwi_past_key() */
     gw_verdict_status status;
     bool good;                 /* no fault was found, and the exit status is 0 */
+    bool is_answer;            /* not a run, but an answer of `gpuwhy fit`; the answer is in `end` */
     bool unobserved;           /* no driver call of the run was recorded, so a clean verdict proves nothing */
     double seconds;            /* duration of the run */
     char *cause;               /* owned, like all texts below; "" if there is none */
@@ -47,6 +48,9 @@ uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 /* Add a judged run to the list. `recording` is "" if the recording was not kept. `program` is the command line to list,
  * in which secrets are masked here; NULL: that of the verdict. */
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program);
+
+/* Add an answer of `gpuwhy fit` to the list. The secrets in `argv` must be masked. */
+void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, const char *answer);
 
 /* Read all runs. The list may be empty. GW_MISSING: there is no state folder. GW_IO: the list cannot be opened.
  * GW_NOMEM: out of memory. */

@@ -84,6 +84,8 @@ static void print(gw_text *line)
 
 static const char *verdict_of(const gwi_past *past)
 {
+    if (past->is_answer)
+        return "fit";
     if (past->status == GW_VERDICT_FAULT)
         return past->cause;
     if (past->status == GW_VERDICT_UNDETERMINED)

@@ -46,6 +46,7 @@ static json_object *of_run(const gwi_past *past)
     json_object_object_add(object, "status", json_object_new_string(gw_verdict_status_text(past->status)));
     json_object_object_add(object, "cause", text_or_null(past->cause));
     json_object_object_add(object, "end", text_or_null(past->end));
+    json_object_object_add(object, "fit", past->is_answer ? text_or_null(past->end) : NULL);
     json_object_object_add(object, "good", json_object_new_boolean(past->good));
     json_object_object_add(object, "observed", json_object_new_boolean(!past->unobserved));
     json_object_object_add(object, "command", text_or_null(past->command));

@@ -3,6 +3,7 @@
 
 #include "gw_wrap.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,17 @@ static gw_status add_item(const gwi_option *option, gw_option_list *list, const 
     return GW_OK;
 }
 
+static bool parse_number(const char *text, uint64_t *ret_number)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
 static gw_status set_value(const gwi_option *option, void *fields, const char *value, gw_error *err)
 {
     char *field = (char *)fields + option->offset;
@@ -34,11 +46,13 @@ static gw_status set_value(const gwi_option *option, void *fields, const char *v
         *(bool *)(void *)field = true;
         return GW_OK;
     case GWI_OPTION_STRING:
+    case GWI_OPTION_MAYBE:
         *(const char **)(void *)field = value;
         return GW_OK;
-    case GWI_OPTION_MAYBE:
-        *(const char **)(void *)field = value == NULL ? "" : value;
-        return GW_OK;
+    case GWI_OPTION_NUMBER:
+        if (parse_number(value, (uint64_t *)(void *)field))
+            return GW_OK;
+        return gw_fail(err, GW_USAGE, "%s %s: not a whole number", option->name, value);
     case GWI_OPTION_BYTES:
         if (gw_bytes_parse(value, (uint64_t *)(void *)field))
             return GW_OK;
@@ -95,7 +109,9 @@ static gw_status take(const gwi_option *options, size_t count, void *fields, int
         return gw_fail(err, GW_USAGE, "unknown option %s", word);
     if (option->type == GWI_OPTION_FLAG && value != NULL)
         return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
-    if (option->type != GWI_OPTION_FLAG && option->type != GWI_OPTION_MAYBE && value == NULL) {
+    if (option->type == GWI_OPTION_MAYBE && value == NULL)
+        value = "";
+    if (option->type != GWI_OPTION_FLAG && value == NULL) {
         if (*index == argc)
             return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
         value = argv[(*index)++];
@@ -153,8 +169,9 @@ void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
     for (size_t i = 0; i < count; i++) {
         const gwi_option *option = &options[i];
         gw_text left = {0}, help = {0};
-        const char *between = option->argument == NULL || option->type == GWI_OPTION_MAYBE ? "" : " ";
-        gw_text_addf(&left, "%s%s%s", option->name, between, option->argument == NULL ? "" : option->argument);
+        const char *between = option->type == GWI_OPTION_MAYBE ? "[=" : " ";
+        gw_text_addf(&left, "%s%s%s%s", option->name, option->argument == NULL ? "" : between,
+                     option->argument == NULL ? "" : option->argument, option->type == GWI_OPTION_MAYBE ? "]" : "");
         if (left.bytes > 26)
             gw_text_addf(text, "  %s\n%*s", gw_text_str(&left), HELP_INDENT, "");
         else

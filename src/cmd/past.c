@@ -21,6 +21,7 @@
 
 enum { PAST_BYTES_MAX = 512 << 10, LINE_BYTES_MAX = 16 << 10, COMMAND_BYTES_MAX = 2 << 10 };
 static const char version[] = "1";
+static const char answer_letter = 'a'; /* older versions list the entry as a run that is not determined */
 
 static gw_status list_path(gw_path out, gw_error *err)
 {
@@ -123,6 +124,24 @@ static void append(const gw_text *line)
     if (fstat(fd, &info) == 0 && info.st_size > PAST_BYTES_MAX && flock(fd, LOCK_EX | LOCK_NB) == 0)
         shorten(fd, path);
     close(fd);
+}
+
+void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, const char *answer)
+{
+    gw_path folder;
+    gw_text line = {0};
+    if (getcwd(folder, sizeof folder) == NULL)
+        return;
+    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t1\t%.3f", version, start_realtime_ns,
+                 gwi_past_key(argv, folder), answer_letter, seconds);
+    add_field(&line, "");
+    add_field(&line, answer);
+    add_field(&line, "");
+    add_field(&line, folder);
+    add_command(&line, argv);
+    gw_text_add(&line, "\n", 1);
+    append(&line);
+    gw_text_free(&line);
 }
 
 /* Copy a command line with secrets masked. If memory runs out, the copy is shorter. */
@@ -285,6 +304,8 @@ static bool take_line(gwi_past_list *list, char *line)
         past.status = GW_VERDICT_FAULT;
     else if (letter == 'c')
         past.status = GW_VERDICT_CLEAN;
+    else if (letter == answer_letter)
+        past.is_answer = true;
     past.good = good == 1;
     past.unobserved = strchr(field[4], 'n') != NULL;
     char **text[] = {&past.cause, &past.end, &past.recording, &past.folder, &past.command};

@@ -113,6 +113,21 @@ static void attempts_are_part_of_their_run(void **state)
     assert_string_equal(list.item[0].attempt[1].cause, "");
     assert_string_equal(list.item[0].attempt[1].end, "exited 3");
     assert_int_equal(list.item[1].attempt_count, 0);
+}
+
+static void an_answer_is_no_run(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
+    gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, "batch 283");
+    add((char[]){"train"}, 10, 0);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 2);
+    assert_true(list.item[0].is_answer && !list.item[1].is_answer);
+    assert_int_equal(list.item[0].start_realtime_ns, 9);
+    assert_true(list.item[0].seconds == 35.25);
+    assert_string_equal(list.item[0].end, "batch 283");
+    assert_string_equal(list.item[0].command, "train {batch}");
     gwi_past_free(&list);
 }
 
@@ -183,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(what_is_written_is_read, clear),
                                        cmocka_unit_test_setup(attempts_are_part_of_their_run, clear),
+                                       cmocka_unit_test_setup(an_answer_is_no_run, clear),
                                        cmocka_unit_test(words_do_not_run_together),
                                        cmocka_unit_test(keys_never_change),
                                        cmocka_unit_test_setup(damaged_lines_are_passed_over, clear),

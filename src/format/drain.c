@@ -921,8 +921,8 @@ static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buff
         else
             look.progress += slot->counter[i];
     }
-    look.not_ready = slot->counter[GW_COUNT_NOT_READY];
     look.launches = slot->counter[GW_COUNT_LAUNCH] + slot->counter[GW_COUNT_GRAPH_LAUNCH];
+    look.not_ready = slot->counter[GW_COUNT_NOT_READY];
     look.waits = slot->counter[GW_COUNT_SYNC] + slot->counter[GW_COUNT_READ];
     if (inside != 0 && inside <= buffer->head.fn_count && inside <= UINT16_MAX) {
         look.inside_fn_plus_1 = (uint16_t)inside;

@@ -140,6 +140,13 @@ static bool wait_for_memory(gw_supervisor *run)
     return run->is_second || run->wanted.bytes == 0 || gwi_room_wait(run, &run->wanted) != GW_WAIT_STOPPED;
 }
 
+/* True if the user keeps this run out of the list of runs and has named its file: it is then not "the last" one
+ * either. */
+static bool is_apart(const gw_supervisor *run)
+{
+    return run->options.no_history && run->options.output != NULL;
+}
+
 int gwi_supervisor_start(gw_supervisor *run)
 {
     gw_error err;
@@ -164,7 +171,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
-    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
+    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second && !is_apart(run))
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` reads this recording by default */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
