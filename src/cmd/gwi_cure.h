@@ -17,7 +17,7 @@ typedef struct gwi_cure {
  * its run folder, and `verdict` the verdict on it. Returns false if none is known. */
 typedef bool gwi_cure_find_fn(const char *recording, const gw_verdict *verdict, gwi_cure *ret_cure);
 
-/* The search in use. No search is part of this build yet, so it is NULL, and --cure reports that no cure is known. */
+/* The search in use: a replay of PyTorch's allocator. */
 extern gwi_cure_find_fn *const gwi_cure_find;
 
 #endif

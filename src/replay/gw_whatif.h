@@ -62,6 +62,9 @@ GW_MUST_CHECK gw_status gw_whatif_make(gw_replay_input *input, const gw_whatif_o
  * peak among those that need nothing else. NULL: there is none, or the recorded settings would do. */
 const gw_whatif_row *gw_whatif_cure(const gw_whatif *whatif);
 
+/* Return the name of the environment variable that this version of PyTorch reads its settings from. Static. */
+const char *gw_whatif_variable(unsigned version);
+
 /* Say in a sentence what the replays show, without a full stop. Writes to `out` and returns it. */
 enum { GW_WHATIF_TEXT_MAX = 400 };
 char *gw_whatif_sentence(char out[GW_WHATIF_TEXT_MAX], const gw_whatif *whatif);

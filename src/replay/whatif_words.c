@@ -133,3 +133,10 @@ char *gw_whatif_sentence(char out[GW_WHATIF_TEXT_MAX], const gw_whatif *whatif)
                  gw_bytes_text(instead, whatif->check.reserved_peak));
     return out;
 }
+
+const char *gw_whatif_variable(unsigned version)
+{
+    /* 2.9 to 2.11 ignore some settings in the new name, and older versions do not know it. */
+    enum { NEW_NAME_SINCE = 212 };
+    return version >= NEW_NAME_SINCE ? "PYTORCH_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
+}

@@ -23,17 +23,10 @@ static bool replay(const gwi_case *c, gw_whatif *whatif)
     return st == GW_OK && whatif->check.is_exact && whatif->room_is_sure;
 }
 
-/* PyTorch 2.9 to 2.11 ignore some settings in PYTORCH_ALLOC_CONF, and older versions do not know it. */
-static const char *variable(const gw_model *model)
-{
-    enum { NEW_NAME_SINCE = 212 };
-    return model->torch_version >= NEW_NAME_SINCE ? "PYTORCH_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
-}
-
 static void add_cure(const gwi_case *c, gwi_finding *finding, const gw_whatif *whatif, const gw_whatif_row *cure)
 {
     char peak[GW_BYTES_TEXT_MAX], instead[GW_BYTES_TEXT_MAX], what[GW_WHATIF_NAME_MAX + 64];
-    const char *name = variable(c->model), *now = NULL;
+    const char *name = gw_whatif_variable(c->model->torch_version), *now = NULL;
     char key[64];
     snprintf(key, sizeof key, "env.%s", name);
     now = gw_model_meta(c->model, key);
